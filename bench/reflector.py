@@ -79,7 +79,7 @@ async def _events(report: Report, count: int, repeats: int) -> None:
         def feed() -> None:
             cache: Reflector[Any] = Reflector(None, PODS, decode)  # type: ignore[arg-type]
             for line in lines:
-                cache._handle(line)
+                cache.take_line(line)
             assert len(cache) == count
 
         return feed

@@ -25,7 +25,7 @@ from tests.kube.servers import client, serving
 
 def tell(cache: Reflector[Any], type_: str, obj: Any) -> None:
     """The watch event of a Job."""
-    cache._handle(orjson.dumps({"type": type_, "object": obj}))
+    cache.take_line(orjson.dumps({"type": type_, "object": obj}))
 
 
 async def test_the_generation_of_a_binding_goes_with_its_last_object() -> None:
@@ -39,18 +39,18 @@ async def test_the_generation_of_a_binding_goes_with_its_last_object() -> None:
     placements = Placements(cache, scheduler, publisher)
     group = make_group("g", 1)
     owned = Meta(name="g", namespace="default", uid="uid-g", annotations={keys.BINDING_UID: "b"})
-    cache.nodes._put("n", make_node("n"))
-    cache.pod_groups._put("default/g", type(group)(metadata=owned, spec=group.spec))
+    cache.nodes.put("n", make_node("n"))
+    cache.pod_groups.put("default/g", type(group)(metadata=owned, spec=group.spec))
     pod = make_pod("p", group="g", node="n", phase="Running", binding="b")
-    cache.pods._put("default/p", pod)
+    cache.pods.put("default/p", pod)
     placements.observe({"b"})
     placed = placements.get("b")
     assert placed is not None
     assert placed["nodes"] == {"n": 1}
-    cache.pods._put("default/p", None)
+    cache.pods.put("default/p", None)
     placements.observe({"b"})
     assert placements._generations
-    cache.pod_groups._put("default/g", None)
+    cache.pod_groups.put("default/g", None)
     assert (placements.get("b"), placements._generations) == (None, {})
 
 
@@ -61,15 +61,15 @@ async def test_nothing_is_remembered_of_a_job_that_goes_while_it_is_worked_on() 
 
     async def answer(request: web.Request) -> web.Response:
         body: Any = await request.json()
-        caches[0].jobs._put("default/j", None)
+        caches[0].jobs.put("default/j", None)
         return web.json_response(body | {"metadata": {"name": "x", "resourceVersion": "6", "uid": "u"}}, status=201)
 
     async with serving(answer) as api:
         controller = controlling(api, caches)
         for _ in range(3):
             found: Full = decode_full(orjson.dumps(job))
-            caches[0].jobs._put("default/j", found)
-            await controller._reconcile("default/j")
+            caches[0].jobs.put("default/j", found)
+            await controller.reconcile("default/j")
             if "default/j" not in caches[0].jobs.store:
                 break
         else:
@@ -87,7 +87,7 @@ async def test_a_pod_of_an_earlier_job_of_the_same_name_leaves_nothing() -> None
     caches: list[MemberCache] = []
     controller = controlling(client(9), caches)
     job = {**make_job(make_task("w", 1)), "metadata": {"name": "j", "namespace": "default", "uid": "new"}}
-    caches[0].jobs._put("default/j", decode_full(orjson.dumps(job)))
+    caches[0].jobs.put("default/j", decode_full(orjson.dumps(job)))
     pod = orjson.loads(orjson.dumps({"metadata": {"name": "p", "namespace": "default", "uid": "p"}}))
     pod["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": "old", "controller": True}]
     pod["status"] = {"phase": "Succeeded"}
@@ -100,8 +100,8 @@ async def test_a_job_of_billions_of_pods_gets_none_and_is_told_why() -> None:
     job = {**make_job(make_task("w", 2**31 - 1)), "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
     caches: list[MemberCache] = []
     controller = controlling(client(9), caches)
-    caches[0].jobs._put("default/train", decode_full(orjson.dumps(job)))
-    await controller._reconcile("default/train")
+    caches[0].jobs.put("default/train", decode_full(orjson.dumps(job)))
+    await controller.reconcile("default/train")
     event = repr(controller._recorder._queue.get_nowait())
     assert "asks for 2147483647 pods at once, and one Job gets at most 100000" in event
 
@@ -123,7 +123,7 @@ async def test_a_job_that_is_gone_already_gets_no_pods() -> None:
 
     async with serving(answer) as api:
         controller = controlling(api, caches)
-        caches[0].jobs._put("default/j", decode_full(orjson.dumps(job)))
+        caches[0].jobs.put("default/j", decode_full(orjson.dumps(job)))
         with pytest.raises(errors.Retry):
-            await controller._reconcile("default/j")
+            await controller.reconcile("default/j")
     assert not [path for path in created if path.endswith("/pods")]

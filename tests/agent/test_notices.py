@@ -75,8 +75,8 @@ def waiting(count: int, *, cpu: str = "9") -> list[Pod]:
 
 def put(cache: MemberCache, pods: list[Pod]) -> None:
     for pod in pods:
-        cache.pod_groups._put(pod.group, make_group(pod.group.partition("/")[2], 1))
-        cache.pods._put(pod.metadata.key, pod, anyhow=True)
+        cache.pod_groups.put(pod.group, make_group(pod.group.partition("/")[2], 1))
+        cache.pods.put(pod.metadata.key, pod, anyhow=True)
 
 
 async def test_five_thousand_pods_that_wait_are_told_within_a_budget_and_once() -> None:
@@ -88,13 +88,13 @@ async def test_five_thousand_pods_that_wait_are_told_within_a_budget_and_once() 
         cache = MemberCache(api)
         recorder = Recorder(api, "agent")
         scheduler = Scheduler(api, cache, recorder, settings=AgentSettings(notices=NoticeSettings(first=0.01)))
-        cache.nodes._put("n", make_node("n"))
+        cache.nodes.put("n", make_node("n"))
         put(cache, waiting(5000))
         loop = asyncio.get_running_loop()
         began = loop.time()
         tasks = [asyncio.create_task(scheduler._notices.run()), asyncio.create_task(recorder.run())]
         for number in range(5):
-            cache.nodes._put("n", make_node("n", cpu=str(number + 2)))
+            cache.nodes.put("n", make_node("n", cpu=str(number + 2)))
             scheduler._pass()
             while scheduler.core.under_way:
                 scheduler._pass()
@@ -116,7 +116,7 @@ async def test_a_pod_that_says_it_already_is_not_written_again() -> None:
         scheduler = Scheduler(
             api, cache, Recorder(api, "agent"), settings=AgentSettings(notices=NoticeSettings(first=0.0, again=0.0))
         )
-        cache.nodes._put("n", make_node("n"))
+        cache.nodes.put("n", make_node("n"))
         [pod] = waiting(1)
         put(cache, [pod])
         task = asyncio.create_task(scheduler._notices.run())
@@ -126,7 +126,7 @@ async def test_a_pod_that_says_it_already_is_not_written_again() -> None:
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
         assert condition["message"] == "0/1 nodes are available: 1 Insufficient cpu."
         told = make_pod("p0", group="g0", cpu="9", conditions=[condition])
-        cache.pods._put(told.metadata.key, told, anyhow=True)
+        cache.pods.put(told.metadata.key, told, anyhow=True)
         assert not scheduler.core.due, "its own words are no reason to look again"
         scheduler.room.grew = True
         scheduler._pass()
@@ -142,9 +142,9 @@ async def test_a_pod_whose_group_is_not_there_is_told_so() -> None:
         scheduler = Scheduler(
             api, cache, Recorder(api, "agent"), settings=AgentSettings(notices=NoticeSettings(first=0.0))
         )
-        cache.nodes._put("n", make_node("n"))
+        cache.nodes.put("n", make_node("n"))
         pod = make_pod("p", group="absent")
-        cache.pods._put(pod.metadata.key, pod, anyhow=True)
+        cache.pods.put(pod.metadata.key, pod, anyhow=True)
         task = asyncio.create_task(scheduler._notices.run())
         scheduler._pass()
         await eventually(lambda: len(member.conditions) == 1)

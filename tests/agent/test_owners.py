@@ -21,7 +21,7 @@ JOB: dict[str, Any] = {
 
 def tell(cache: Any, type_: str, obj: dict[str, Any], version: int) -> None:
     metadata = {**obj["metadata"], "resourceVersion": str(version)}
-    cache._handle(orjson.dumps({"type": type_, "object": {**obj, "metadata": metadata}}))
+    cache.take_line(orjson.dumps({"type": type_, "object": {**obj, "metadata": metadata}}))
 
 
 def pod(name: str, owner: dict[str, Any] | None, binding: str = "b") -> dict[str, Any]:

@@ -502,7 +502,7 @@ async def test_what_an_earlier_process_kept_counts_where_the_host_asks_for_that_
     group: PodGroup, asked: list[Asked], nodes: dict[str, int]
 ) -> None:
     bench = Bench(core_of(make_node("n0")))
-    bench.cache.pod_groups._put(group.metadata.key, group)
+    bench.cache.pod_groups.put(group.metadata.key, group)
     bench.delivery.recall(asked)
     bench.shell.start()
     state = bench.delivery.state("b")
@@ -515,7 +515,7 @@ async def test_a_plan_for_more_pods_than_its_gang_has_keeps_nothing() -> None:
     plan["slots"] = [[0, "n0", 1], [0, "n1", 2]]
     group.metadata.annotations[keys.PLAN] = json.dumps(plan)
     bench = Bench(core_of())
-    bench.cache.pod_groups._put(group.metadata.key, group)
+    bench.cache.pod_groups.put(group.metadata.key, group)
     bench.delivery.recall([ASKED])
     bench.shell.start()
     assert bench.delivery.state("b") is None

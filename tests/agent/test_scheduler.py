@@ -27,15 +27,15 @@ def scheduling(settings: AgentSettings = AgentSettings()) -> tuple[MemberCache, 
     scheduler = Scheduler(api, cache, Recorder(api, "agent"), settings=settings)
     plans: list[Any] = []
     scheduler._start = lambda *plan: plans.append(plan)  # type: ignore[method-assign]
-    cache.nodes._put("n", make_node("n"))
+    cache.nodes.put("n", make_node("n"))
     return cache, scheduler, plans
 
 
 def put(cache: MemberCache, *pods: Pod) -> None:
     for pod in pods:
         if pod.group:
-            cache.pod_groups._put(pod.group, make_group(pod.group.partition("/")[2], 1))
-        cache.pods._put(pod.metadata.key, pod, anyhow=True)
+            cache.pod_groups.put(pod.group, make_group(pod.group.partition("/")[2], 1))
+        cache.pods.put(pod.metadata.key, pod, anyhow=True)
 
 
 def bare(name: str) -> Pod:
@@ -96,7 +96,7 @@ async def test_what_is_remembered_of_a_gang_set_aside_goes_with_it() -> None:
     put(cache, broken(bare("bad")))
     scheduler._pass()
     assert len(scheduler.core._aside) == 1
-    cache.pods._put("default/bad", None)
+    cache.pods.put("default/bad", None)
     scheduler._pass()
     assert (len(scheduler.core._aside), scheduler.waits) == (0, {})
 

@@ -55,18 +55,18 @@ async def reconciled(
     async with serving(answer) as host:
         caches, recorder = Caches(host), Told(host)
         detector = Detector(host, caches, recorder)
-        caches.namespaces._put(
+        caches.namespaces.put(
             "ns", decode_meta(b'{"metadata": {"name": "ns", "labels": {"atoll.sh/enabled": "true"}}}')
         )
         for raw in bindings:
             binding = decode_binding(raw)
-            caches.bindings._put(binding.metadata.key, binding)
+            caches.bindings.put(binding.metadata.key, binding)
         for raw in workloads:
             found = decode_full(raw)
-            cast(Reflector[Full], caches.workloads[JOBS])._put(found.metadata.key, found)
+            cast(Reflector[Full], caches.workloads[JOBS]).put(found.metadata.key, found)
         for _ in workloads:
             key = await detector._queue.get()
-            await detector._reconcile(key)
+            await detector.reconcile(key)
             detector._queue.done(key)
         return made, recorder.told
 

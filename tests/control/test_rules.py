@@ -44,7 +44,7 @@ async def test_the_oldest_rules_go_along_and_the_first_beyond_is_told_of(
     def put(kind: ApiResource, name: str, day: int, text: str = "") -> None:
         created = f"2026-01-0{day}T00:00:00Z"
         metadata = Meta(name=name, namespace="n", uid=name, creation_timestamp=created)
-        caches.rules[kind]._put(f"n/{name}", Full(metadata, {"spec": {"podSelector": {"matchLabels": {"a": text}}}}))
+        caches.rules[kind].put(f"n/{name}", Full(metadata, {"spec": {"podSelector": {"matchLabels": {"a": text}}}}))
 
     put(NETWORK_POLICIES, "new", 4)
     put(NETWORK_POLICIES, "wide", 3, "x" * 1000)

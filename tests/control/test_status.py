@@ -75,10 +75,10 @@ async def reconcile(site: Site, cached: BindingObject, name: str) -> None:
     async with await ApiServer.from_kubeconfig(kubeconfig) as host:
         caches = Caches(host)
         status = Status(host, caches, Recorder(host, "test"))
-        caches.bindings._put(cached.metadata.key, cached)
+        caches.bindings.put(cached.metadata.key, cached)
         found = decode_full(orjson.dumps(await site.host.get(JOBS, name, site.namespace)))
-        cast(Reflector[Full], caches.workloads[JOBS])._put(found.metadata.key, found)
-        await status._reconcile(cached.metadata.key)
+        cast(Reflector[Full], caches.workloads[JOBS]).put(found.metadata.key, found)
+        await status.reconcile(cached.metadata.key)
 
 
 async def test_what_was_said_of_one_epoch_is_not_said_of_the_next(site: Site) -> None:
@@ -147,7 +147,7 @@ async def test_what_runs_in_a_member_that_is_lost_says_so_until_it_is_back(site:
     status = Status(site.host, caches, Recorder(site.host, "test"))
     said = []
     for state, since in (("True", "2026-01-01T10:00:00Z"), ("Unknown", "2026-01-01T10:04:00Z"), ("True", "")):
-        caches.clusters._put("alpha", cluster("alpha", state, since), anyhow=True)
+        caches.clusters.put("alpha", cluster("alpha", state, since), anyhow=True)
         seen = await status._binding_status(volcano_job.KIND, binding, [work])
         binding = msgspec.structs.replace(binding, status=seen)
         found = {each["type"]: each for each in seen["conditions"]}
@@ -165,8 +165,8 @@ async def test_what_was_evicted_from_a_member_that_is_lost_says_what_it_waits_fo
     annotations = {keys.BINDING_UID: "u", keys.EPOCH: "1"}
     name = execution_namespace("alpha")
     work = WorkObject(metadata=Meta(name="w", namespace=name, annotations=annotations))
-    caches.works._put(work.metadata.key, work)
-    caches.clusters._put("alpha", cluster("alpha", "Unknown", "2026-01-01T10:04:00Z"), anyhow=True)
+    caches.works.put(work.metadata.key, work)
+    caches.clusters.put("alpha", cluster("alpha", "Unknown", "2026-01-01T10:04:00Z"), anyhow=True)
     seen = await status._binding_status(volcano_job.KIND, taken, [])
     [released] = [each for each in seen["conditions"] if each["type"] == "Released"]
     assert (released["status"], released["message"]) == (
@@ -175,6 +175,6 @@ async def test_what_was_evicted_from_a_member_that_is_lost_says_what_it_waits_fo
     )
     binding = msgspec.structs.replace(taken, status=seen)
     assert "only its agent can say" in _waiting(binding, [])[1]
-    caches.clusters._put("alpha", cluster("alpha", "True", ""), anyhow=True)
+    caches.clusters.put("alpha", cluster("alpha", "True", ""), anyhow=True)
     seen = await status._binding_status(volcano_job.KIND, binding, [])
     assert "Released" not in [each["type"] for each in seen["conditions"]]

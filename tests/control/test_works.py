@@ -76,9 +76,9 @@ async def test_a_work_that_is_newer_than_the_cached_binding_is_left_alone(site: 
         notes = {keys.EPOCH: "1", keys.BINDING_UID: "uid-1", keys.BINDING_NAMESPACE: "ns", keys.BINDING_NAME: "a-job"}
         binding = Meta(name="a-job", namespace="ns", uid="uid-1", annotations=notes)
         work = Meta(name="a", namespace="karmada-es-alpha", uid="uid-2", annotations={**notes, keys.EPOCH: "2"})
-        caches.bindings._put(binding.key, objects.BindingObject(metadata=binding))
-        caches.works._put(work.key, WorkObject(metadata=work))
-        await works._reconcile(binding.key)
+        caches.bindings.put(binding.key, objects.BindingObject(metadata=binding))
+        caches.works.put(work.key, WorkObject(metadata=work))
+        await works.reconcile(binding.key)
         assert not host.requests
 
 
@@ -97,8 +97,8 @@ async def test_a_binding_does_not_go_before_a_work_that_the_cache_has_not_seen(s
     caches = Caches(site.host)
     works = Works(site.host, caches, Rules(caches, Recorder(site.host, "control")))
     going = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    caches.bindings._put(binding.metadata.key, objects.decode_binding(orjson.dumps(going)))
+    caches.bindings.put(binding.metadata.key, objects.decode_binding(orjson.dumps(going)))
     caches.expected_works[binding.metadata.uid].update(names)
-    await works._reconcile(binding.metadata.key)
+    await works.reconcile(binding.metadata.key)
     found = await site.host.get(BINDINGS, "unseen-job", site.namespace)
     assert keys.BINDING_FINALIZER in found["metadata"].get("finalizers", ())

@@ -122,7 +122,7 @@ async def test_a_status_is_written_once_though_the_cache_has_not_seen_that(site:
 
         await until(told, what="its Work says that it is completed, and the writer knows")
         written = host.requests["PATCH", WORKS.plural, 200]
-        await delivery._reconcile(key)
+        await delivery.reconcile(key)
         assert host.requests["PATCH", WORKS.plural, 200] == written
         for task in tasks:
             task.cancel()

@@ -114,7 +114,7 @@ def test_events_in_any_order_and_repeated_give_the_state_of_the_server(
     asyncio.run(cache._list())
     with mock.patch.object(mirror, "check"):
         for each in stream:
-            cache._handle(each)
+            cache.take_line(each)
     mirror.check()
     assert {key: (uid, int(version)) for key, (uid, version) in mirror.state.items()} == states[-1]
 
@@ -158,7 +158,7 @@ def test_a_line_of_any_bytes_is_taken_or_refused(lines: list[bytes]) -> None:
     mirror = Mirror(cache)
     for each in lines:
         try:
-            cache._handle(each)
+            cache.take_line(each)
         except TOLERATED:
             continue
     mirror.check()

@@ -86,7 +86,7 @@ class Watching:
         self.heard.append((versions[0], versions[1]))
 
     def tell(self, *lines: bytes) -> list[str | None]:
-        return [self.reflector._handle(each) for each in lines]
+        return [self.reflector.take_line(each) for each in lines]
 
     def filed(self, app: str) -> list[str]:
         return [obj.metadata.name for obj in self.reflector.by_index("app", app)]

@@ -210,7 +210,7 @@ async def test_a_store_that_was_put_back_to_an_earlier_state_is_believed_in_the_
         await eventually(lambda: len(server.resumed) == 2)
         assert server.lists == 4
         assert heard[2:] == [("a@7", "a@3"), ("b@8", "")]
-        reflector._handle(orjson.dumps(event("MODIFIED", "a", 5)))
+        reflector.take_line(orjson.dumps(event("MODIFIED", "a", 5)))
         assert heard[-1] == ("a@3", "a@5")
 
 

@@ -28,7 +28,7 @@ def told(*lines: bytes) -> tuple[Reflector[Slim], list[str]]:
 
     cache.on_change(lambda old, new: heard.append(f"{say(old)} {say(new)}"))
     for each in lines:
-        cache._handle(each)
+        cache.take_line(each)
     return cache, heard
 
 
@@ -74,7 +74,7 @@ def test_what_comes_too_late_to_tell_whether_it_was_deleted_means_a_new_list(mon
     monkeypatch.setattr(module, "_TOMBSTONES", 1)
     cache, _ = told(line("DELETED", "a", "5"), line("DELETED", "b", "6"))
     with pytest.raises(module._Distrusted, match="a at 4"):
-        cache._handle(line("MODIFIED", "a", "4"))
+        cache.take_line(line("MODIFIED", "a", "4"))
 
 
 def test_an_indexer_that_fails_files_nothing_and_keeps_the_cache() -> None:
@@ -84,8 +84,8 @@ def test_an_indexer_that_fails_files_nothing_and_keeps_the_cache() -> None:
         return [obj.metadata.labels["missing"]]
 
     cache.add_index("label", fail)
-    cache._handle(line("ADDED", "a", "5"))
-    cache._handle(line("MODIFIED", "a", "6", missing="there"))
+    cache.take_line(line("ADDED", "a", "5"))
+    cache.take_line(line("MODIFIED", "a", "6", missing="there"))
     assert (len(cache), [each.metadata.key for each in cache.by_index("label", "there")]) == (1, ["a"])
 
 

@@ -247,7 +247,7 @@ async def test_a_child_that_comes_before_the_news_of_its_parent_is_admitted() ->
         await asyncio.sleep(0)
     assert not asked.done()
     event = {"type": "ADDED", "object": make_queue("org")}
-    cache._handle(json.dumps(event).encode())
+    cache.take_line(json.dumps(event).encode())
     assert (await asked)[0] == "allowed"
 
 
@@ -265,7 +265,7 @@ async def test_a_priority_class_that_is_not_on_the_host_is_warned_of(path: str) 
     [told] = [each for each in answers.warnings[path](request) if "gold" in str(each)]
     assert told.field.endswith("template.spec.priorityClassName")
     assert "does not exist on the host" in told.message
-    classes._handle(json.dumps({"type": "ADDED", "object": {"metadata": {"name": "gold"}}}).encode())
+    classes.take_line(json.dumps({"type": "ADDED", "object": {"metadata": {"name": "gold"}}}).encode())
     assert not [each for each in answers.warnings[path](request) if "gold" in str(each)]
 
 
@@ -287,7 +287,7 @@ async def test_a_job_that_waits_goes_only_to_a_queue(path: str, queue: str, said
     shut["status"] = {"state": "Closed"}
     strict["metadata"]["annotations"] = {keys.PRIORITY_CLASSES: "bronze"}
     for each in (make_queue("free"), shut, strict):
-        cache._handle(json.dumps({"type": "ADDED", "object": each}).encode())
+        cache.take_line(json.dumps({"type": "ADDED", "object": each}).encode())
     batch = path == "/validate/batch-jobs"
     pod = {"spec": {"restartPolicy": "Never", "priorityClassName": "gold", "containers": [{"name": "c", "image": "i"}]}}
     old = make_job(queue="free", priorityClassName="gold")
@@ -331,7 +331,7 @@ def test_what_pod_security_is_to_audit_is_in_the_audit_log(path: str, told: bool
         answers = make_answers()
         labels = {"pod-security.kubernetes.io/audit": "baseline"}
         there = {"type": "ADDED", "object": {"metadata": {"name": "team-a", "labels": labels}}}
-        answers._namespaces._handle(json.dumps(there).encode())
+        answers._namespaces.take_line(json.dumps(there).encode())
         _, response = await server.answer(answers, path, json.dumps(review(job)).encode())
         assert isinstance(response.body, bytes)
         found: Json = json.loads(response.body)["response"]
@@ -369,7 +369,7 @@ async def test_what_nothing_keeps_from_running_on_the_host_is_refused_where_its_
     request = reviews.decode(json.dumps(review(sized)).encode())
     assert await answers.validations["/validate/deployments"][1](request) == []
     profile = {"name": keys.SYSTEM_NAMESPACE, "labels": {keys.HOST_PROFILE: "shared"}}
-    namespaces._handle(json.dumps({"type": "ADDED", "object": {"metadata": profile}}).encode())
+    namespaces.take_line(json.dumps({"type": "ADDED", "object": {"metadata": profile}}).encode())
     [problem] = await answers.validations["/validate/deployments"][1](request)
     assert "own controllers from running a Deployment" in problem.message
     assert await answers.validations["/validate/batch-jobs"][1](request) == []

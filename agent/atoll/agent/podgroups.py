@@ -212,7 +212,7 @@ class PodGroups:
 
     async def run(self) -> None:
         """Reconcile until cancelled; the cache must have synced."""
-        await self._queue.run(self._reconcile, workers=8)
+        await self._queue.run(self.reconcile, workers=8)
 
     def _look_at_all(self) -> None:
         for pod in self._cache.pods:
@@ -264,7 +264,7 @@ class PodGroups:
             elif keys.GROUP_MIN_MEMBER in pod.metadata.annotations:
                 self._queue.add(old.metadata.key, after=self._settings.coalesce)
 
-    async def _reconcile(self, uid: str) -> None:
+    async def reconcile(self, uid: str) -> None:
         if "/" in uid:
             await self._make_named(uid)
             return

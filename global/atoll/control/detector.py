@@ -63,7 +63,7 @@ class Detector:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._queue.run(self._reconcile, workers=self._settings.detector.workers)
+        await self._queue.run(self.reconcile, workers=self._settings.detector.workers)
 
     # -- triggers ----------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Detector:
 
     # -- one workload ------------------------------------------------------------------------------------------------
 
-    async def _reconcile(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         resource, name = key
         obj = self._caches.workloads[resource].get(name)
         kind = next(each for each in KINDS if each.resource == resource)

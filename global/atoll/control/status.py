@@ -68,7 +68,7 @@ class Status:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._queue.run(self._reconcile, workers=self._settings.workers)
+        await self._queue.run(self.reconcile, workers=self._settings.workers)
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
         if new is None:
@@ -100,7 +100,7 @@ class Status:
         for number, key in enumerate(dict.fromkeys(mine)):
             self._queue.add(key, after=self._settings.reported + number / self._settings.news)
 
-    async def _reconcile(self, key: str) -> None:
+    async def reconcile(self, key: str) -> None:
         binding = self._caches.bindings.get(key)
         if binding is None or binding.metadata.deletion_timestamp is not None:
             return

@@ -60,7 +60,7 @@ class Works:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._queue.run(self._reconcile, workers=self._settings.workers)
+        await self._queue.run(self.reconcile, workers=self._settings.workers)
 
     # -- triggers ----------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Works:
 
     # -- one binding -------------------------------------------------------------------------------------------------
 
-    async def _reconcile(self, key: str) -> None:
+    async def reconcile(self, key: str) -> None:
         binding = self._caches.bindings.get(key)
         await self._remove_strays(key, binding)
         if binding is None:

@@ -138,7 +138,7 @@ class Delivery:
             await self._namespaces.wait()
             for reflector in self._objects.values():
                 await reflector.synced.wait()
-            group.create_task(self._queue.run(self._reconcile, workers=self._settings.workers))
+            group.create_task(self._queue.run(self.reconcile, workers=self._settings.workers))
 
     def touch(self, binding_uid: str) -> None:
         """The placement of this binding changed."""
@@ -222,7 +222,7 @@ class Delivery:
 
     # -- one Work ----------------------------------------------------------------------------------------------------
 
-    async def _reconcile(self, key: str) -> None:
+    async def reconcile(self, key: str) -> None:
         work = self._works.get(key)
         if work is None:
             await self._sweep(key)

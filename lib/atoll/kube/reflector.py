@@ -223,7 +223,7 @@ class Reflector(Generic[T]):
         """Keep this instead of an object that is there, of the same version: what is read of it depends on more than
         itself. It is told as a change.
         """
-        self._put(obj.metadata.key, obj, anyhow=True)
+        self.put(obj.metadata.key, obj, anyhow=True)
 
     # -- wiring, before `run` ----------------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class Reflector(Generic[T]):
                 async for line in lines:
                     if self._alive_since is None:
                         self._alive_since = loop.time()
-                    self._handle(line)
+                    self.take_line(line)
                     if initial is not None and initial.end:
                         limit.reschedule(None)
                         await self._complete(initial.seen, initial.end)
@@ -366,7 +366,7 @@ class Reflector(Generic[T]):
                     if obj is not None:
                         key = obj.metadata.key
                         seen.add(key)
-                        self._put(key, obj, anyhow=put_back)
+                        self.put(key, obj, anyhow=put_back)
                     await turn.give()
                 version = page.metadata.resource_version
                 self._freeze()
@@ -403,7 +403,7 @@ class Reflector(Generic[T]):
         if self._initial is not None:
             self._older_than_seen(version)
         for key in [key for key in self._store if key not in seen]:
-            self._put(key, None)
+            self.put(key, None)
             await turn.give()
         self._version, self._listed, self._stale_lists = version, _number(version), 0
         if version:
@@ -429,7 +429,7 @@ class Reflector(Generic[T]):
         log.warning("the store went back to an earlier state", resource=self.name, to=version, seen=self._newest)
         return True
 
-    def _handle(self, line: bytes) -> str | None:
+    def take_line(self, line: bytes) -> str | None:
         """Take one watch event in and give its resourceVersion."""
         self.heard_at = time.monotonic()
         too_deep = False
@@ -458,7 +458,7 @@ class Reflector(Generic[T]):
         if self._outdated(key, meta.resource_version):
             self.stale += 1
         else:
-            self._put(key, obj)
+            self.put(key, obj)
             if deleted:
                 self._bury(key, meta.resource_version)
         if self._initial is not None:
@@ -544,7 +544,7 @@ class Reflector(Generic[T]):
             self._frozen = len(self._store)
             gc.freeze()
 
-    def _put(self, key: str, new: T | None, *, anyhow: bool = False) -> None:
+    def put(self, key: str, new: T | None, *, anyhow: bool = False) -> None:
         """Store and tell; nothing where it is known already, unless `anyhow`."""
         old = self._store.get(key)
         if old is not None and new is not None:

@@ -207,7 +207,7 @@ async def test_a_status_that_stays_refused_is_written_ever_more_rarely() -> None
             host, core, queues, QueueMetrics(CollectorRegistry()), settings=ReportSettings(interval=0.02)
         )
         core.handle(QueueSet(QueueView("q", {})))
-        queues._put("q", make_status({}))
+        queues.put("q", make_status({}))
         task = asyncio.create_task(reporter.run())
         for _ in range(100):
             reporter._queue_changed(None, make_status({}))
@@ -215,7 +215,7 @@ async def test_a_status_that_stays_refused_is_written_ever_more_rarely() -> None
         assert 3 <= len(asked) <= 8
         pauses = [after - before for before, after in itertools.pairwise(asked)]
         assert pauses[-1] > 2 * pauses[0]
-        queues._put("q", None)
+        queues.put("q", None)
         assert len(reporter._refused) == 0
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

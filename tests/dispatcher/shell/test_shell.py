@@ -51,7 +51,7 @@ async def test_a_decision_is_not_sent_again_before_the_server_wants_it() -> None
     command = Evict("u", "ns", "b", 1, 1, Decision(2, Phase.EVICTING, Reason.HELD))
     async with serving(busy) as host:
         shell = Shell(host, settings=again(0.01))
-        shell._bindings._put("ns/b", binding())
+        shell._bindings.put("ns/b", binding())
         await shell._carry_out(1, command, None)
         await asyncio.sleep(0.1)
         assert shell._repeats.empty()
@@ -79,7 +79,7 @@ async def test_what_the_host_can_t_take_is_sent_ever_more_rarely_and_holds_up_no
         shell = Shell(host, settings=again(0.05))
         for namespace, count in (("bad", 300), ("good", 1)):
             for number in range(count):
-                shell._bindings._put(f"{namespace}/b{number}", binding(namespace, f"b{number}", f"{namespace}{number}"))
+                shell._bindings.put(f"{namespace}/b{number}", binding(namespace, f"b{number}", f"{namespace}{number}"))
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(shell._write(shell._commands)) for _ in range(ShellSettings().writers)]
             tasks += [group.create_task(shell._write(shell._repeats)) for _ in range(REPEATERS)]
@@ -121,7 +121,7 @@ async def test_a_decision_that_stays_refused_is_made_ever_more_rarely(code: int)
     command = Evict("u", "ns", "b", 1, 1, Decision(2, Phase.EVICTING, Reason.HELD))
     async with serving(answer) as host:
         shell = Shell(host, settings=again(0.02, 0.3))
-        shell._bindings._put("ns/b", binding())
+        shell._bindings.put("ns/b", binding())
         for _ in range(8):
             await shell._carry_out(1, command, None)
             if code == 403 and len(asked) < 8:
@@ -144,10 +144,10 @@ async def test_a_decision_on_a_binding_that_is_gone_is_not_sent_again() -> None:
     command = Evict("u", "ns", "b", 1, 1, Decision(2, Phase.EVICTING, Reason.HELD))
     async with serving(forbid) as host:
         shell = Shell(host, settings=again(0.01))
-        shell._bindings._put("ns/b", binding())
+        shell._bindings.put("ns/b", binding())
         await shell._carry_out(1, command, None)
         assert len(shell._again) == 1
-        shell._bindings._put("ns/b", None)
+        shell._bindings.put("ns/b", None)
         await asyncio.wait_for(shell._repeats.get(), 1.0)
         await shell._carry_out(1, command, None)
         await asyncio.sleep(0.05)

@@ -140,9 +140,9 @@ class JobController:
         """Reconcile until cancelled; the cache must have synced."""
         for key in self._cache.jobs.store:
             self._queue.add(key)
-        await self._queue.run(self._reconcile, workers=workers)
+        await self._queue.run(self.reconcile, workers=workers)
 
-    async def _reconcile(self, key: str) -> None:
+    async def reconcile(self, key: str) -> None:
         cached = self._cache.jobs.get(key)
         if cached is None or cached.metadata.deletion_timestamp is not None or not self._enabled:
             return
