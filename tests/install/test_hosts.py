@@ -23,6 +23,7 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     API_SERVICES,
     CRDS,
+    DEPLOYMENTS,
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -148,7 +149,7 @@ def webhook(resource: ApiResource, name: str, entry: str, group: str) -> tuple[A
 
 def deployment(name: str, labels: Json | None = None) -> tuple[ApiResource, Json]:
     selector = {"app": name}
-    return foreign.DEPLOYMENTS, {
+    return DEPLOYMENTS, {
         "metadata": {"name": name, "namespace": "default", "labels": labels or {}},
         "spec": {
             "selector": {"matchLabels": selector},

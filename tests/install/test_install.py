@@ -39,6 +39,7 @@ from atoll.model.apiresource import (
     CLUSTERS,
     CONFIGMAPS,
     CRDS,
+    DEPLOYMENTS,
     ENDPOINT_SLICES,
     FLOW_SCHEMAS,
     HYPER_NODES,
@@ -58,7 +59,6 @@ from tests.integration.federation import until
 
 Json = dict[str, Any]
 
-DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 ADDRESS = {"url": "https://127.0.0.1:1"}
 

@@ -13,6 +13,7 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
     CAPACITIES,
+    DEPLOYMENTS,
     EVENTS,
     HYPER_NODES,
     JOBS,
@@ -22,14 +23,12 @@ from atoll.model.apiresource import (
     PODS,
     POLICIES,
     QUEUES,
-    ApiResource,
 )
 from atoll.model.timestamps import to_seconds
 from tests.integration.federation import Json, Site, accepting, job, until
 
 pytestmark = pytest.mark.integration
 
-DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
 
 

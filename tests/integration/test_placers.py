@@ -22,6 +22,7 @@ from atoll.model.apiresource import (
     BINDINGS,
     CLAIMS,
     CLUSTERS,
+    DEPLOYMENTS,
     JOBS,
     NAMESPACES,
     NODES,
@@ -31,7 +32,6 @@ from atoll.model.apiresource import (
     PRIORITY_CLASSES,
     SERVICE_ACCOUNTS,
     WORKS,
-    ApiResource,
 )
 from tests.integration.federation import Json, Site, accepting, batch_job, job, until
 
@@ -48,7 +48,6 @@ def plain(name: str, nodes: int, **more: Any) -> Member:
 
 LAYOUT = FederationConfig(members=[plain("plain", 3), plain("spare", 2)])
 VOLCANO = {"scheduler": "vc-scheduler", "controllers": "vc-controller-manager"}
-DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -16,7 +16,7 @@ from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.dispatcher.core import Pass, QueueSet, QueueView
 from atoll.dispatcher.core.log import LOG, Begin
 from atoll.dispatcher.core.settings import CoreSettings
-from atoll.kube.recording import Recorder
+from atoll.kube.recording import LogWriter
 from atoll.kube.settings import Recording
 from atoll.model.eventlog import Answer, LogError
 from atoll.sim import replay, simulation
@@ -32,7 +32,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = [make_job(f"j{n}", float(n), 20.0, pods=1 + n % 3, gpu=4, divided=n % 4 == 0) for n in range(20)]
     members = [make_member("a", nodes=2, tiers=(1, 2)), make_member("b", nodes=2)]
     outages = (simulation.Outage("b", 30.0, 60.0),)
-    with Recorder(path, LOG) as recorder:
+    with LogWriter(path, LOG) as recorder:
         simulation.run(
             members,
             [QueueView("q", {})],
@@ -116,7 +116,7 @@ def test_a_log_that_is_not_there_is_named_once(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_log_holds_several_cores(tmp_path: Path) -> None:
     for _ in range(2):
-        with Recorder(tmp_path / "log", LOG) as recorder:
+        with LogWriter(tmp_path / "log", LOG) as recorder:
             recorder.begin(Begin(CoreSettings()))
             recorder.record(QueueSet(QueueView("q", {})), [])
     with (tmp_path / "log").open("rb") as file:
@@ -131,7 +131,7 @@ def test_a_log_goes_on_where_a_process_that_was_killed_left_it(log: Path, tmp_pa
     for length in (len(whole) // 2, answered, answered - 10, whole.index(b'["Commands"'), 5):
         path = tmp_path / str(length)
         path.write_bytes(whole[:length])
-        with Recorder(path, LOG) as recorder:
+        with LogWriter(path, LOG) as recorder:
             recorder.begin(Begin(CoreSettings()))
             recorder.record(Pass(1.0), [])
         with path.open("rb") as file:
@@ -140,14 +140,14 @@ def test_a_log_goes_on_where_a_process_that_was_killed_left_it(log: Path, tmp_pa
 
 
 def test_only_the_owner_may_read_a_log(tmp_path: Path) -> None:
-    with Recorder(tmp_path / "log", LOG) as recorder:
+    with LogWriter(tmp_path / "log", LOG) as recorder:
         recorder.begin(Begin(CoreSettings()))
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_term_begins_a_new_file_where_the_last_one_is_large(tmp_path: Path) -> None:
     for term in range(5):
-        with Recorder(tmp_path / "log", LOG, settings=Recording(rotated_at=10, kept=2)) as recorder:
+        with LogWriter(tmp_path / "log", LOG, settings=Recording(rotated_at=10, kept=2)) as recorder:
             recorder.begin(Begin(CoreSettings()))
             recorder.record(Pass(float(term)), [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1", "log.2"]
@@ -157,11 +157,11 @@ def test_a_term_begins_a_new_file_where_the_last_one_is_large(tmp_path: Path) ->
 
 def test_a_term_is_not_recorded_without_end(tmp_path: Path) -> None:
 
-    def fill(recorder: Recorder) -> None:
+    def fill(recorder: LogWriter) -> None:
         for now in range(1000):
             recorder.record(Pass(float(now)), [])
 
-    with Recorder(tmp_path / "log", LOG, settings=Recording(longest_term=5000)) as recorder:
+    with LogWriter(tmp_path / "log", LOG, settings=Recording(longest_term=5000)) as recorder:
         recorder.begin(Begin(CoreSettings()))
         with pytest.raises(OSError, match="5000 bytes"):
             fill(recorder)
@@ -170,7 +170,7 @@ def test_a_term_is_not_recorded_without_end(tmp_path: Path) -> None:
 def test_the_log_of_a_member_is_decided_again_and_another_answer_is_noticed(tmp_path: Path) -> None:
     core = MemberCore()
     told: list[MemberEvent] = [NodeSet(make_node("n")), PodSet(make_pod("p", gpu=8), Whose.OURS), MemberPass(1.0)]
-    with Recorder(tmp_path / "log", MEMBER_LOG) as recorder:
+    with LogWriter(tmp_path / "log", MEMBER_LOG) as recorder:
         recorder.begin(MemberBegin("m", MemberCoreSettings()))
         for event in told:
             recorder.record(event, core.handle(event))

@@ -24,7 +24,7 @@ from atoll.agent.tunnel import Tunnel
 from atoll.delivery import Delivery
 from atoll.kube import config, election, process, tokens
 from atoll.kube.process import Process
-from atoll.kube.recording import BestEffort, Recorder
+from atoll.kube.recording import BestEffort, LogWriter
 from atoll.kube.settings import load
 from atoll.kube.transport import ApiServer
 from atoll.model.member import facts_annotation, figures_annotation
@@ -70,7 +70,7 @@ async def setup(running: Process, settings: AgentSettings) -> None:
         running.add_task(f"token for the {name}", each.run())
     works: tuple[MemberAgent, Delivery] | None = None
     record = settings.record
-    kept = Recorder(Path(record), LOG, settings=settings.recording) if record else None
+    kept = LogWriter(Path(record), LOG, settings=settings.recording) if record else None
     recorder = running.stack.enter_context(kept) if kept is not None else None
 
     async def lead() -> None:

@@ -12,7 +12,7 @@ from atoll.kube import schedulers
 from atoll.kube.reflector import Reflector
 from atoll.kube.schedulers import Deployment, Placing, WebhookConfiguration, decide
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import CLUSTERS
+from atoll.model.apiresource import CLUSTERS, DEPLOYMENTS
 from atoll.model.objects import Slim, decode_meta
 
 log = structlog.get_logger(__name__)
@@ -33,9 +33,7 @@ class Surroundings:
         self._clusters: Reflector[Slim] = Reflector(
             host, CLUSTERS, decode_meta, field_selector=f"metadata.name={cluster}", metadata_only=True
         )
-        self._deployments: Reflector[Deployment] = Reflector(
-            member, schedulers.DEPLOYMENTS, schedulers.decode_deployment
-        )
+        self._deployments: Reflector[Deployment] = Reflector(member, DEPLOYMENTS, schedulers.decode_deployment)
         self._webhooks: list[Reflector[WebhookConfiguration]] = [
             Reflector(member, resource, schedulers.decode_webhooks) for resource in schedulers.WEBHOOKS
         ]

@@ -98,7 +98,7 @@ def simulate(
     """Run a trace through the production dispatcher and member placement in virtual time, and print metrics."""
     from atoll.dispatcher.core.log import LOG
     from atoll.kube.garbage import short_collections
-    from atoll.kube.recording import Recorder
+    from atoll.kube.recording import LogWriter
     from atoll.sim import metrics, plots, simulation
     from atoll.sim.inputs import InputError
 
@@ -126,7 +126,7 @@ def simulate(
             recorder = None
             if record is not None:
                 record.write_bytes(b"")
-                recorder = stack.enter_context(Recorder(record, LOG))
+                recorder = stack.enter_context(LogWriter(record, LOG))
             progress = _progress(stack, jobs)
             # All jobs stay until the end, and next to nothing of a run is garbage in a cycle.
             stack.enter_context(short_collections())

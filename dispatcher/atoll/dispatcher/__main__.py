@@ -11,8 +11,8 @@ from atoll.dispatcher.query import Query
 from atoll.dispatcher.settings import DispatcherSettings
 from atoll.dispatcher.shell import Metrics, Shell
 from atoll.kube import election, process
-from atoll.kube.events import Recorder as EventRecorder
-from atoll.kube.recording import Recorder
+from atoll.kube.events import Recorder
+from atoll.kube.recording import LogWriter
 from atoll.kube.settings import load
 from atoll.kube.transport import ApiServer
 
@@ -37,7 +37,7 @@ async def _setup(running: process.Process, settings: DispatcherSettings) -> None
     elector = election.elector(host, "atoll-dispatcher", running.identity, settings.election)
     metrics = Metrics(running.metrics)
     record = settings.record
-    kept = Recorder(Path(record), LOG, settings=settings.recording) if record else None
+    kept = LogWriter(Path(record), LOG, settings=settings.recording) if record else None
     recorder = running.stack.enter_context(kept) if kept is not None else None
     shell: Shell | None = None
     query: Query | None = None
@@ -45,7 +45,7 @@ async def _setup(running: process.Process, settings: DispatcherSettings) -> None
     async def lead() -> None:
         # Everything is read anew: what an earlier leader decided is on the bindings.
         nonlocal shell, query
-        events = EventRecorder(host, "dispatcher")
+        events = Recorder(host, "dispatcher")
         shell = Shell(
             host,
             metrics,

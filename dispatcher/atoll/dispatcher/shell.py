@@ -50,10 +50,10 @@ from atoll.dispatcher.reporting import QueueMetrics, Reporter
 from atoll.dispatcher.settings import DispatcherSettings
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
-from atoll.kube.events import Recorder as EventRecorder
+from atoll.kube.events import Recorder
 from atoll.kube.garbage import short_collections
 from atoll.kube.logs import working_on
-from atoll.kube.recording import BestEffort, Recorder
+from atoll.kube.recording import BestEffort, LogWriter
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
@@ -81,8 +81,8 @@ class Shell:
         metrics: Metrics | None = None,
         *,
         core: Dispatcher | None = None,
-        recorder: Recorder[Begin, Event, Command] | None = None,
-        events: EventRecorder | None = None,
+        recorder: LogWriter[Begin, Event, Command] | None = None,
+        events: Recorder | None = None,
         settings: DispatcherSettings = DispatcherSettings(),
     ) -> None:
         """No I/O happens here; `run` does it.

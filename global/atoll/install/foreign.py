@@ -13,13 +13,20 @@ from typing import Any, Final
 
 from atoll.install.crds import is_foreign
 from atoll.kube import errors
+from atoll.kube.schedulers import CONTROLLER_LABEL, SCHEDULER_LABEL
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import API_SERVICES, CRDS, LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiResource
+from atoll.model.apiresource import (
+    API_SERVICES,
+    CRDS,
+    DEPLOYMENTS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+)
 from atoll.model.timestamps import to_seconds
 
 Json = dict[str, Any]
 
-DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
 _LEASE_S: Final = 300.0
 """A lease that was not renewed for so long is a leftover, whatever the clocks of the machines say."""
 
@@ -45,7 +52,7 @@ SYSTEMS: Final = (
     System(
         "Volcano",
         ("volcano-controllers", "volcano-scheduler", "volcano-admission"),
-        ("app", ("volcano-controller", "volcano-scheduler", "volcano-admission")),
+        ("app", (CONTROLLER_LABEL, SCHEDULER_LABEL, "volcano-admission")),
         ".volcano.sh",
         ".volcano.sh",
     ),

@@ -110,7 +110,7 @@ def _problems_of_job(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         text = "must be true: its cluster would hold nodes that its queue is charged for no more"
         yield "spec.shutdownAfterJobFinishes", text
     if value_at(obj, ("spec", "submissionMode")) not in (None, "K8sJobMode", "HTTPMode"):
-        yield "spec.submissionMode", "use K8sJobMode or HTTPMode: the others wait for somebody in the member"
+        yield "spec.submissionMode", "use K8sJobMode or HTTPMode: the others wait for a user in the member"
 
 
 def _told_of_job(status: Json, reason: str, message: str) -> Json:

@@ -26,7 +26,7 @@ C = TypeVar("C")
 log = structlog.get_logger(__name__)
 
 
-class Recorder(Generic[B, E, C]):
+class LogWriter(Generic[B, E, C]):
     """Appends to a log; a context manager that closes it.
 
     Lines reach the file after every pass: what was not decided on yet is no loss.
@@ -111,20 +111,20 @@ class Recorder(Generic[B, E, C]):
 class BestEffort(Generic[B, E, C]):
     """A log that is kept for as long as that can be done: it is worth no decision."""
 
-    def __init__(self, recorder: Recorder[B, E, C] | None) -> None:
+    def __init__(self, recorder: LogWriter[B, E, C] | None) -> None:
         """Without a recorder nothing is kept."""
         self._recorder = recorder
 
     def begin(self, made_with: B) -> None:
-        """See `Recorder.begin`."""
+        """See `LogWriter.begin`."""
         self._write(lambda to: to.begin(made_with))
 
     def record(self, event: E, commands: Sequence[C]) -> None:
-        """See `Recorder.record`."""
+        """See `LogWriter.record`."""
         if self._recorder is not None:
             self._write(lambda to: to.record(event, commands))
 
-    def _write(self, write: Callable[[Recorder[B, E, C]], None]) -> None:
+    def _write(self, write: Callable[[LogWriter[B, E, C]], None]) -> None:
         if self._recorder is None:
             return
         try:

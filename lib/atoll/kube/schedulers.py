@@ -18,11 +18,10 @@ import structlog
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys, placer
-from atoll.model.apiresource import LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiResource
+from atoll.model.apiresource import DEPLOYMENTS, LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from atoll.model.objects import Slim
 from atoll.model.placer import MadeFor, Placer, Wish
 
-DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
 WEBHOOKS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 KUBE_SCHEDULER_LEASE: Final = ("kube-system", "kube-scheduler")
 """Namespace and name of the Lease of kube-scheduler's leader, which every usual installation has."""
@@ -30,7 +29,8 @@ AGAIN = 1.0
 """Seconds until a question that the cluster refused is asked again."""
 
 _CONTROLLER_IMAGES, _SCHEDULER_IMAGES = ("vc-controller-manager",), ("vc-scheduler",)
-_CONTROLLER_LABEL, _SCHEDULER_LABEL = "volcano-controller", "volcano-scheduler"
+CONTROLLER_LABEL, SCHEDULER_LABEL = "volcano-controller", "volcano-scheduler"
+"""Values of label `app` of Volcano's Deployments."""
 _KUEUE_IMAGES = ("kueue",)
 
 log = structlog.get_logger(__name__)
@@ -149,9 +149,9 @@ def judge(
     deployed = had_volcano
     for each in sorted(deployments, key=lambda each: each.metadata.key):
         runs, text = each.spec.replicas > 0, f"Deployment {each.metadata.key}"
-        if each.app == _CONTROLLER_LABEL or each.images & set(_CONTROLLER_IMAGES):
+        if each.app == CONTROLLER_LABEL or each.images & set(_CONTROLLER_IMAGES):
             deployed, controllers = True, controllers or (text if runs else "")
-        if each.app == _SCHEDULER_LABEL or each.images & set(_SCHEDULER_IMAGES):
+        if each.app == SCHEDULER_LABEL or each.images & set(_SCHEDULER_IMAGES):
             deployed, scheduler = True, scheduler or (text if runs else "")
         if each.images & set(_KUEUE_IMAGES) and runs:
             kueue = kueue or text
@@ -168,7 +168,7 @@ def judge(
 def is_volcano(deployment: Deployment) -> bool:
     """Whether a Deployment is one of Volcano's."""
     return bool(
-        deployment.app in (_CONTROLLER_LABEL, _SCHEDULER_LABEL)
+        deployment.app in (CONTROLLER_LABEL, SCHEDULER_LABEL)
         or deployment.images & {*_CONTROLLER_IMAGES, *_SCHEDULER_IMAGES}
     )
 

@@ -27,7 +27,7 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.core.log import Begin
-from atoll.kube.recording import Recorder
+from atoll.kube.recording import LogWriter
 from atoll.model.flavors import NONE, Flavors
 from atoll.sim.member import Delays
 from atoll.sim.timeline import Timeline
@@ -45,7 +45,7 @@ class Host:
         written: Callable[[Command, BindingView], None],
         decided: Callable[[], None],
         flavors: Flavors = NONE,
-        recorder: Recorder[Begin, Event, Command] | None = None,
+        recorder: LogWriter[Begin, Event, Command] | None = None,
         verify: bool = False,
     ) -> None:
         """Begin empty.

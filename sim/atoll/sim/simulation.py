@@ -34,7 +34,7 @@ from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.core.log import Begin
 from atoll.dispatcher.core.settings import CoreSettings
-from atoll.kube.recording import Recorder
+from atoll.kube.recording import LogWriter
 from atoll.model import keys, timestamps
 from atoll.model.decision import Decision, Phase
 from atoll.model.decision import Line as StoryLine
@@ -132,7 +132,7 @@ class Simulation:
         resource: str,
         options: Options = Options(),
         *,
-        recorder: Recorder[Begin, Event, Command] | None = None,
+        recorder: LogWriter[Begin, Event, Command] | None = None,
         progress: Callable[[float, int], None] | None = None,
     ) -> None:
         """Prepare a run.
@@ -484,7 +484,7 @@ def run(
     resource: str,
     options: Options = Options(),
     *,
-    recorder: Recorder[Begin, Event, Command] | None = None,
+    recorder: LogWriter[Begin, Event, Command] | None = None,
     progress: Callable[[float, int], None] | None = None,
 ) -> tuple[Journal, Host]:
     """Play one run; see `Simulation`."""

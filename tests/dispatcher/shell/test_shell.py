@@ -18,8 +18,8 @@ from atoll.dispatcher.core import Evict, Pass, Refused
 from atoll.dispatcher.core.log import LOG
 from atoll.dispatcher.settings import DispatcherSettings, ShellSettings
 from atoll.dispatcher.shell import Metrics, Shell
-from atoll.kube.events import Recorder as EventRecorder
-from atoll.kube.recording import Recorder
+from atoll.kube.events import Recorder
+from atoll.kube.recording import LogWriter
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
 from atoll.sim import replay
@@ -34,7 +34,7 @@ def again(least: float, most: float = 30.0) -> DispatcherSettings:
 
 
 async def test_a_disk_that_is_full_ends_the_log_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    with Recorder(Path("/dev/full"), LOG) as recorder:
+    with LogWriter(Path("/dev/full"), LOG) as recorder:
         shell = Shell(client(9), recorder=recorder)
         for now in (1.0, 2.0):
             shell._handle(make_queue("q"))
@@ -155,7 +155,7 @@ async def test_a_decision_on_a_binding_that_is_gone_is_not_sent_again() -> None:
 
 
 async def test_what_the_shell_records_is_replayed(tmp_path: Path) -> None:
-    with Recorder(tmp_path / "log", LOG) as recorder:
+    with LogWriter(tmp_path / "log", LOG) as recorder:
         shell = Shell(client(9), recorder=recorder)
         for event in (make_queue("q"), Pass(1.0)):
             shell._handle(event)
@@ -172,7 +172,7 @@ async def test_an_invariant_that_is_broken_is_an_event_and_a_metric() -> None:
 
     registry = CollectorRegistry()
     async with serving(keep) as host:
-        events = EventRecorder(host, "dispatcher")
+        events = Recorder(host, "dispatcher")
         shell = Shell(host, Metrics(registry), events=events)
         shell._handle(make_queue("q"))
         shell._checker.look()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from atoll.kinds.volcano_job.plugins.interface import JobView, Json, KeyPair, Task, Values, open_port, set_env
-from atoll.kinds.volcano_job.plugins.options import Option
+from atoll.kinds.volcano_job.plugins.options import Option, Roles
 
-_ROLES = ("scheduler", "server", "worker")
+_ROLES = Roles(("scheduler", "server", "worker"))
 
 
 class Mxnet:
     name = "mxnet"
     requires: Sequence[str] = ("svc",)
-    options: Sequence[Option] = (*(Option(role, role) for role in _ROLES), Option("port", 9091))
+    options: Sequence[Option] = (*_ROLES.options, Option("port", 9091))
 
     def problems(self, tasks: Mapping[str, int], values: Values) -> Sequence[str]:
         name = str(values["scheduler"])
@@ -25,7 +25,7 @@ class Mxnet:
         return ()
 
     def decorate(self, job: JobView, values: Values, pod: Json, task: Task, index: int) -> None:
-        roles = {str(values[role]): role for role in _ROLES}
+        roles = _ROLES.of(values)
         if task.name not in roles:
             return
         port = int(values["port"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Value = str | int | bool
@@ -21,6 +21,19 @@ class Option:
     default: Value
     least: int = 1
     most: int = 65535
+
+
+class Roles(tuple[str, ...]):
+    """Roles of a framework's pods; each has an option that names its task, by default a task of that name."""
+
+    @property
+    def options(self) -> Sequence[Option]:
+        """One for each."""
+        return [Option(role, role) for role in self]
+
+    def of(self, values: Mapping[str, Value]) -> dict[str, str]:
+        """Task -> its role, as the options say."""
+        return {str(values[role]): role for role in self}
 
 
 def parse(options: Sequence[Option], arguments: Sequence[str]) -> dict[str, Value]:

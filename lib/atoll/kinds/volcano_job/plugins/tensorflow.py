@@ -6,27 +6,28 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from atoll.kinds.volcano_job.plugins.interface import JobView, Json, KeyPair, Task, Values, open_port, set_env
-from atoll.kinds.volcano_job.plugins.options import Option
+from atoll.kinds.volcano_job.plugins.options import Option, Roles
 
-_ROLES = ("ps", "worker", "chief", "evaluator")
+_ROLES = Roles(("ps", "worker", "chief", "evaluator"))
 
 
 class Tensorflow:
     name = "tensorflow"
     requires: Sequence[str] = ("svc",)
-    options: Sequence[Option] = (*(Option(role, role) for role in _ROLES), Option("port", 2222))
+    options: Sequence[Option] = (*_ROLES.options, Option("port", 2222))
 
     def problems(self, tasks: Mapping[str, int], values: Values) -> Sequence[str]:
-        if not any(str(values[role]) in tasks for role in _ROLES):
+        roles = _ROLES.of(values)
+        if tasks.keys().isdisjoint(roles):
             said = ", ".join(f"--{role}=TASK" for role in _ROLES)
-            return (f"no task has one of the names {', '.join(str(values[role]) for role in _ROLES)}; give {said}",)
+            return (f"no task has one of the names {', '.join(roles)}; give {said}",)
         return ()
 
     def objects(self, job: JobView, values: Values, key_pair: Callable[[], KeyPair]) -> Sequence[Json]:
         return ()
 
     def decorate(self, job: JobView, values: Values, pod: Json, task: Task, index: int) -> None:
-        roles = {str(values[role]): role for role in _ROLES}
+        roles = _ROLES.of(values)
         if task.name not in roles:
             return
         port = int(values["port"])
