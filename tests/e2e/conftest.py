@@ -15,9 +15,10 @@ from atoll.local.realnodes import requirements
 from tests.integration.federation import Site
 
 _HERE = Path(__file__).parent
+_IMAGES = _HERE.parents[1] / "examples" / "images"
 CONFIG = FederationConfig(
     members=[Member(name="east", real_nodes=2), Member(name="west", real_nodes=1)],
-    images=[_HERE / "images" / "mpi"],
+    images=[_IMAGES / "mpi"],
 )
 
 

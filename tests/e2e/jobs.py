@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from typing import Any
 
@@ -17,9 +18,14 @@ PATIENCE = 120.0
 """Seconds that a container may take to start, run and be told of on a machine that does much else."""
 
 
-def shell(script: str, *, image: str = BUSYBOX, memory: str = "64Mi", **fields: Any) -> Json:
-    """A container that runs a script; `fields` are further ones of it."""
-    resources = {"requests": {"cpu": "20m", "memory": "16Mi"}, "limits": {"memory": memory}}
+def part_of_node(share: float) -> int:
+    """So much of the processors of a node, which offers those of the machine; milli-CPU."""
+    return int((os.cpu_count() or 1) * 1000 * share)
+
+
+def shell(script: str, *, image: str = BUSYBOX, memory: str = "64Mi", cpu: int = 20, **fields: Any) -> Json:
+    """A container that runs a script and asks for so much milli-CPU; `fields` are further ones of it."""
+    resources = {"requests": {"cpu": f"{cpu}m", "memory": "16Mi"}, "limits": {"memory": memory}}
     command = ["sh", "-c", script]
     return {"name": "main", "image": image, "command": command, "resources": resources, **fields}
 

@@ -13,6 +13,7 @@ import pytest
 from atoll.kube.transport import ApiServer
 from atoll.local import supervisor
 from atoll.local.layout import FederationConfig, Member
+from atoll.local.realnodes import leftovers, network
 from atoll.local.realnodes.images import BUSYBOX
 from atoll.local.realnodes.tag import tag
 from atoll.model.apiresource import PODS
@@ -55,7 +56,10 @@ def made(directory: Path) -> list[str]:
     return bridges + cgroups
 
 
-async def test_a_killed_supervisor_takes_containers_along_and_down_removes_the_rest(state_home: Path) -> None:
+@pytest.mark.parametrize("cleaner", ["down", "the next federation"])
+async def test_a_killed_supervisor_takes_containers_along_and_the_rest_is_removed(
+    state_home: Path, cleaner: str
+) -> None:
     state = await asyncio.to_thread(supervisor.up, "test", CONFIG)
     assert state.pid
     container = {"name": "c", "image": BUSYBOX, "command": ["sleep", LENGTH]}
@@ -76,5 +80,10 @@ async def test_a_killed_supervisor_takes_containers_along_and_down_removes_the_r
     os.kill(state.pid, signal.SIGKILL)
     assert await asyncio.to_thread(eventually, lambda: not processes())
     assert mounts(state.directory) == []
-    await asyncio.to_thread(supervisor.down, "test")
+    assert network.orphans() == {state.directory}
+    if cleaner == "down":
+        await asyncio.to_thread(supervisor.down, "test")
+    else:
+        # What the next federation begins with, wherever it is.
+        leftovers.reap()
     assert made(state.directory) == []

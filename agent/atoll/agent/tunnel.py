@@ -1,4 +1,4 @@
-"""The agent's outgoing connection to the query API, by which users of the host read the output of their pods.
+"""The agent's outgoing connection to the query API, by which users of the host read output and Events of their pods.
 
 The host never reaches a member; the member's agent keeps a connection open and answers what comes over it, whether it
 runs in the member or beside the host. Who may read what is decided before, on the host: here only pods of the one
@@ -22,7 +22,7 @@ from atoll.agent.settings import TunnelSettings
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import tunnel
-from atoll.model.apiresource import PODS, TUNNELS
+from atoll.model.apiresource import EVENTS, PODS, TUNNELS
 from atoll.model.tunnel import Answer, Wanted
 
 _BROKEN = (OSError, aiohttp.ClientError)
@@ -53,6 +53,7 @@ class Tunnel:
             settings: times and bounds.
         """
         self._host, self._member, self._pods, self._settings = host, member, pods, settings
+        self._cluster = cluster
         self._path = TUNNELS.path(name=cluster, subresource=tunnel.SUBRESOURCE)
         #: number -> who answers it
         self._answering: dict[int, asyncio.Task[None]] = {}
@@ -69,6 +70,9 @@ class Tunnel:
                 if str(error) != said:
                     log.info("users can't read logs of this member", error=str(error))
                 said = str(error)
+            except Exception:
+                # A defect of ours here is no reason to place nothing.
+                log.exception("users can't read logs of this member")
             failures += 1
             longest = min(self._settings.again * 2 ** min(failures, 10), self._settings.longest_again)
             await asyncio.sleep(random.uniform(longest / 2, longest))
@@ -109,12 +113,19 @@ class Tunnel:
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> str:
         """Why there is nothing to read; empty once all is sent."""
+        if wanted.events:
+            return await self._tell(socket, number, wanted)
         pods = chosen(wanted, self._pods(wanted.binding))
         if not pods:
             return "it has no such pod, or none that has a node"
         several = len(pods) > 1
         if wanted.follow:
-            pods = pods[: self._settings.streams]
+            if len(pods) > self._settings.streams:
+                text = (
+                    f"[the first {self._settings.streams} of {len(pods)} pods are followed; choose by task and index]\n"
+                )
+                await _send(socket, Answer(number, text))
+                pods = pods[: self._settings.streams]
             async with asyncio.TaskGroup() as tasks:
                 for pod in pods:
                     tasks.create_task(self._follow(socket, number, pod, wanted, named=several))
@@ -127,6 +138,24 @@ class Tunnel:
                     raise
                 # Of one among many that has not begun, the others' output is still wanted.
                 await _send(socket, Answer(number, f"[{pod.metadata.name}] ({refusal.said})\n"))
+        return ""
+
+    async def _tell(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> str:
+        """Send the Events of the binding's pods, and of what owns them, the newest if they are too many."""
+        pods = [pod for pod in self._pods(wanted.binding) if pod.metadata.namespace == wanted.namespace]
+        about = {pod.metadata.uid for pod in pods} | {pod.metadata.controller_uid for pod in pods} - {""}
+        lines: list[bytes] = []
+        async for page in self._member.pages(EVENTS, wanted.namespace):
+            for raw in page.items:
+                event = msgspec.json.decode(raw)
+                if (event.get("involvedObject") or {}).get("uid") in about:
+                    lines.append(msgspec.json.encode({"cluster": self._cluster, **event}) + b"\n")
+        left = wanted.most
+        for line in reversed(lines):
+            left -= len(line)
+            if left < 0 or len(line) > tunnel.CHUNK:
+                return "it has more Events than are told at once"
+            await self._pass_on(socket, number, line)
         return ""
 
     async def _follow(

@@ -31,7 +31,7 @@ from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation, clean
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
-from atoll.local.processes import Process, ProcessSpec, last_lines
+from atoll.local.processes import Process, ProcessSpec, last_lines, start_ticks
 from atoll.local.realnodes import programs, requirements
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -192,7 +192,7 @@ def status(name: str) -> State:
         state.pid = state.started = None
     for process in state.processes:
         # Their parent sees every exit at once: while it lives, these ids are theirs.
-        process.alive = state.pid is not None and _start_ticks(process.pid) is not None
+        process.alive = state.pid is not None and start_ticks(process.pid) is not None
         process.rss_bytes = _rss_bytes(process.pid) if process.alive else 0
     return state
 
@@ -226,7 +226,7 @@ async def _serve(
             message="starting",
             directory=directory,
             pid=os.getpid(),
-            started=_start_ticks(os.getpid()),
+            started=start_ticks(os.getpid()),
         )
         _write(state)
         run = asyncio.create_task(_run(state, extension, on_progress, on_ready))
@@ -373,7 +373,7 @@ def _same_process(pid: int | None, started: int | None) -> bool:
     if pid is None:
         return False
     _reaped(pid)
-    return _start_ticks(pid) == started and started is not None
+    return start_ticks(pid) == started and started is not None
 
 
 def _reaped(pid: int) -> bool:
@@ -381,16 +381,7 @@ def _reaped(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
-        return _start_ticks(pid) is None
-
-
-def _start_ticks(pid: int) -> int | None:
-    try:
-        # The name in parentheses may hold anything; the rest is 52 plain fields.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else int(fields[19])
+        return start_ticks(pid) is None
 
 
 def _rss_bytes(pid: int) -> int:

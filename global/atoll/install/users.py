@@ -52,6 +52,7 @@ VIEW: Final = Grant(
         _on(VERDICTS, ("get", "list")),
         # Whoever may not read logs of pods is refused all the same.
         _on(VERDICTS, ("get",), sub="log"),
+        _on(VERDICTS, ("get",), sub="events"),
     ),
 )
 """Added to `view`: all of Atoll in a namespace."""

@@ -1,4 +1,4 @@
-"""What dispatcher and agents say to each other over the agent's outgoing connection: who wants to read whose output."""
+"""What dispatcher and agents say over the agent's outgoing connection: who wants to read what of whose pods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHUNK = 2**15
 
 
 class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The output of containers of a binding's pods."""
+    """The output of containers of a binding's pods, or their Events."""
 
     namespace: str
     binding: str
@@ -26,6 +26,8 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     """Last lines of each."""
     follow: bool = False
     previous: bool = False
+    events: bool = False
+    """Not the output but the Events of the pods, a JSON object in each line: cluster, and the Event as it is."""
     most: int = 2**20
     """Bytes at most, of all pods together; of one that is followed, no bound."""
 

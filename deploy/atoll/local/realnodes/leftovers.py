@@ -11,6 +11,14 @@ FOLDER = "nodes"
 """Below the federation's folder, while it has or had real nodes."""
 
 
+def reap() -> None:
+    """Remove what real nodes left whose federation was killed, and which nobody has taken down since."""
+    for directory in network.orphans():
+        cgroups.remove(directory)
+        network.remove(directory)
+        shutil.rmtree(directory / FOLDER, ignore_errors=True)
+
+
 def remove(directory: Path) -> None:
     """Remove bridges, cgroups and files of the real nodes of a federation that is not running. Safe to repeat."""
     folder = directory / FOLDER

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import random
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from atoll.local.processes import start_ticks
 from atoll.local.realnodes.requirements import search_path
 from atoll.local.realnodes.tag import tag
 
@@ -49,6 +53,8 @@ def create(directory: Path, index: int, nodes: int) -> Network:
     """Make the bridge of member number `index` of the federation in `directory`, with the addresses of its nodes."""
     network = Network(bridge=f"at{tag(directory)}-{index}", subnet=_free_subnet())
     _ip("link", "add", network.bridge, "type", "bridge")
+    # Whoever finds it later can tell whether its federation still runs.
+    _ip("link", "set", network.bridge, "alias", f"{os.getpid()} {start_ticks(os.getpid())} {directory}")
     length = network.subnet.prefixlen
     for address in (network.gateway, *(network.node(each) for each in range(nodes))):
         _ip("addr", "add", f"{address}/{length}", "dev", network.bridge)
@@ -56,12 +62,28 @@ def create(directory: Path, index: int, nodes: int) -> Network:
     return network
 
 
+def orphans() -> set[Path]:
+    """Folders of federations that have bridges and whose process has ended."""
+    found = set()
+    for link in _bridges():
+        owner = re.fullmatch(r"(\d+) (\d+) (/.*)", link.get("ifalias") or "")
+        if owner and re.fullmatch(r"at[0-9a-f]{8}-\d+", link["ifname"]) and start_ticks(int(owner[1])) != int(owner[2]):
+            found.add(Path(owner[3]))
+    return found
+
+
 def remove(directory: Path) -> None:
     """Remove all bridges of the federation in `directory`, and what is plugged into them."""
     prefix = f"at{tag(directory)}-"
-    for link in json.loads(_ip("-json", "link", "show", "type", "bridge") or "[]"):
-        if str(link.get("ifname", "")).startswith(prefix):
+    for link in _bridges():
+        if link["ifname"].startswith(prefix):
             _ip("link", "delete", link["ifname"])
+
+
+def _bridges() -> list[dict[str, Any]]:
+    # It prints empty objects for what is no bridge.
+    links: list[dict[str, Any]] = json.loads(_ip("-json", "link", "show", "type", "bridge") or "[]")
+    return [link for link in links if "ifname" in link]
 
 
 def _free_subnet() -> ipaddress.IPv4Network:

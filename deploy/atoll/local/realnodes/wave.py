@@ -9,7 +9,7 @@ from atoll.local.certificates import Authority
 from atoll.local.cluster import ClusterHandle
 from atoll.local.layout import FederationConfig
 from atoll.local.processes import ProcessSpec
-from atoll.local.realnodes import cgroups, dns, images, network, node, programs, requirements
+from atoll.local.realnodes import cgroups, dns, images, leftovers, network, node, programs, requirements
 from atoll.local.realnodes.leftovers import FOLDER
 from atoll.local.realnodes.node import RealNode
 
@@ -38,6 +38,7 @@ class RealNodes:
             ImageError: an image can't be built.
         """
         requirements.check()
+        leftovers.reap()
         found = programs.ensure(report=lambda _: None)
         archives = [*images.builtin(), *(images.build(each, self._report)[1] for each in self._config.images)]
         # Before anything else is made, so that whoever cleans up knows that there is something.

@@ -43,6 +43,7 @@ RESOURCES: Json = {
         {"name": name, "singularName": "", "namespaced": each.namespaced, "kind": each.kind, "verbs": ["get"]}
         for name, each in (
             (f"{VERDICTS.plural}/log", VERDICTS),
+            (f"{VERDICTS.plural}/events", VERDICTS),
             (f"{TUNNELS.plural}/{tunnel.SUBRESOURCE}", TUNNELS),
         )
     ],

@@ -25,7 +25,7 @@ from atoll.kube import errors
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model import numbers, tunnel
-from atoll.model.apiresource import PODS, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
+from atoll.model.apiresource import EVENTS, PODS, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
 from atoll.model.reports import readable
 from atoll.model.tunnel import Wanted
 
@@ -83,6 +83,7 @@ class Server:
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}", self._list)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}", self._get)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/log", self._log)
+        app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/events", self._events)
         app.router.add_get(f"{_VERSION}/{TUNNELS.plural}/{{name}}/{tunnel.SUBRESOURCE}", self._tunnel)
         app.router.add_post(f"{_NAMESPACED}/{WHAT_IFS.plural}", self._what_if)
         return app
@@ -186,22 +187,11 @@ class Server:
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
         """The output of the pods of a binding, read by the agents of its members."""
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
-        await self._may(request, "get", VERDICTS, namespace, name, sub="log")
-        user = request[_USER]
-        if not await self._access.allowed(user, "get", PODS, namespace, sub="log"):
-            text = f'User "{user.name}" cannot get resource "pods/log" in the namespace "{namespace}" of the host'
-            raise Refusal(403, "Forbidden", f"logs of {name} are forbidden: {text}")
-        binding = self._shell.binding(namespace, name)
-        if binding is None:
-            raise Refusal(404, "NotFound", f'verdicts.{VERDICTS.group} "{name}" not found')
-        clusters = sorted(target.name for target in binding.spec.clusters)
-        if not clusters:
-            raise Refusal(404, "NotFound", f"{binding.spec.resource.name} is in no member: it has no pods")
+        uid, clusters = await self._readable(request, "log", "get", PODS, "log")
         asked, limits = request.query, self._logs
         wanted = Wanted(
-            namespace,
-            binding.metadata.uid,
+            request.match_info["namespace"],
+            uid,
             task=asked.get("task", ""),
             index=_whole(request, "index") if asked.get("index") else -1,
             container=asked.get("container", ""),
@@ -210,8 +200,40 @@ class Server:
             previous=asked.get("previous") == "true",
             most=limits.size,
         )
+        return await self._read(request, clusters, wanted)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        """The Events of the pods of a binding in its members."""
+        uid, clusters = await self._readable(request, "events", "list", EVENTS)
+        wanted = Wanted(request.match_info["namespace"], uid, events=True, most=self._logs.size)
+        return await self._read(request, clusters, wanted)
+
+    async def _readable(
+        self, request: web.Request, what: str, verb: str, resource: ApiResource, sub: str = ""
+    ) -> tuple[str, list[str]]:
+        """UID and members of the binding, for who may read that of it, and the like of pods on the host.
+
+        Raises:
+            Refusal: its user may not, or there is nothing.
+        """
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        await self._may(request, "get", VERDICTS, namespace, name, sub=what)
+        user = request[_USER]
+        if not await self._access.allowed(user, verb, resource, namespace, sub=sub):
+            plural = f"{resource.plural}/{sub}" if sub else resource.plural
+            text = f'User "{user.name}" cannot {verb} resource "{plural}" in the namespace "{namespace}" of the host'
+            raise Refusal(403, "Forbidden", f"{what} of {name} is forbidden: {text}")
+        binding = self._shell.binding(namespace, name)
+        if binding is None:
+            raise Refusal(404, "NotFound", f'verdicts.{VERDICTS.group} "{name}" not found')
+        clusters = sorted(target.name for target in binding.spec.clusters)
+        if not clusters:
+            raise Refusal(404, "NotFound", f"{binding.spec.resource.name} is in no member: it has no pods")
+        return binding.metadata.uid, clusters
+
+    async def _read(self, request: web.Request, clusters: list[str], wanted: Wanted) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
-        async for text in self._tunnels.read(user.name, clusters, wanted):
+        async for text in self._tunnels.read(request[_USER].name, clusters, wanted):
             if not response.prepared:
                 await response.prepare(request)
             await response.write(text.encode())

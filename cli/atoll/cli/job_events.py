@@ -1,0 +1,92 @@
+"""`atollctl job events`: what happened to a workload on the host, and to its pods in all its members."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import typer
+
+from atoll.cli.lookup import binding_of, find
+from atoll.cli.options import DataOutput, NoHeaders, settings
+from atoll.cli.printing import show_data, show_table
+from atoll.cli.workloads import Name
+
+if TYPE_CHECKING:
+    from atoll.kube.transport import ApiServer
+
+Json = dict[str, Any]
+
+HEADERS = ("LAST", "CLUSTER", "TYPE", "REASON", "OBJECT", "MESSAGE")
+
+
+def events(ctx: typer.Context, name: Name, output: DataOutput = None, no_headers: NoHeaders = False) -> None:
+    """Show the Events of a job on the host and of its pods in its members, the oldest first."""
+    from atoll.cli.connection import call
+
+    options = settings(ctx)
+    found, missing = call(options, lambda host: gather(host, name, options.one_namespace))
+    if output is not None:
+        show_data({"events": found, "missing": missing}, output)
+        return
+    show_table(HEADERS, [row(each, time.time()) for each in found], no_headers=no_headers)
+    for text in missing:
+        typer.echo(text, err=True)
+
+
+async def gather(host: ApiServer, workload: str, namespace: str) -> tuple[list[Json], list[str]]:
+    """(Events with their cluster in the order of their time, why others are missing)."""
+    from atoll.kube.errors import ApiError
+    from atoll.model.apiresource import EVENTS, VERDICTS
+
+    resource, found = await find(host, workload, namespace)
+    found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
+    binding = await binding_of(host, resource, found)
+    about = [found, *([binding] if binding is not None else [])]
+    events: list[Json] = []
+    missing: list[str] = []
+    for each in about:
+        selector = f"involvedObject.uid={each['metadata']['uid']}"
+        told = await host.list(EVENTS, found["metadata"]["namespace"], field_selector=selector)
+        events += [{"cluster": "host", **event} for event in told]
+    if binding is not None and (binding.get("spec") or {}).get("clusters"):
+        meta = binding["metadata"]
+        text = b""
+        try:
+            async for chunk in host.stream(VERDICTS, VERDICTS.path(meta["namespace"], meta["name"], "events"), {}):
+                text += chunk
+        except ApiError as error:
+            missing.append(f"those of its members can't be told: {error.said}")
+        for line in text.splitlines():
+            if line.startswith(b"{"):
+                events.append(orjson.loads(line))
+            else:
+                missing.append(line.decode(errors="replace"))
+    return sorted(events, key=lambda event: (_last(event), event["metadata"]["name"])), missing
+
+
+def row(event: Json, now: float) -> list[str]:
+    """Of the table."""
+    from atoll.model.ages import age
+
+    about = event.get("involvedObject") or {}
+    return [
+        age(_last(event) or None, now),
+        event["cluster"],
+        event.get("type") or "",
+        event.get("reason") or "",
+        f"{about.get('kind', '').lower()}/{about.get('name', '')}",
+        " ".join((event.get("message") or "").split()),
+    ]
+
+
+def _last(event: Json) -> str:
+    series = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or event["metadata"].get("creationTimestamp")
+        or ""
+    )
