@@ -30,11 +30,14 @@ async def test_the_output_of_a_job_is_read_on_the_host_followed_chosen_and_audit
     await site.phase("talk", "Completed", deadline=PATIENCE)
     every = await atollctl(site, "job", "logs", "talk", "--tail", "1")
     assert sorted(every.stdout.splitlines()) == ["[talk-w-0] ends 0", "[talk-w-1] ends 1"], every.stderr
-    told = json.loads((await atollctl(site, "job", "events", "talk", "-o", "json")).stdout)
+    asked = await atollctl(site, "job", "events", "talk", "-o", "json")
+    assert asked.returncode == 0, asked.stderr
+    told = json.loads(asked.stdout)
     member = await site.where("talk")
-    assert {
-        (each["cluster"], each["involvedObject"]["name"]) for each in told["events"] if each["reason"] == "Started"
-    } == {(member, "talk-w-0"), (member, "talk-w-1")}
+    assert {(each["cluster"], each["regarding"]["name"]) for each in told["events"] if each["reason"] == "Started"} == {
+        (member, "talk-w-0"),
+        (member, "talk-w-1"),
+    }
     assert told["missing"] == []
     none = await atollctl(site, "job", "logs", "talk", "--task", "other")
     assert none.returncode == 1

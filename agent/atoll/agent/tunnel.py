@@ -148,7 +148,7 @@ class Tunnel:
         async for page in self._member.pages(EVENTS, wanted.namespace):
             for raw in page.items:
                 event = msgspec.json.decode(raw)
-                if (event.get("involvedObject") or {}).get("uid") in about:
+                if (event.get("regarding") or {}).get("uid") in about:
                     lines.append(msgspec.json.encode({"cluster": self._cluster, **event}) + b"\n")
         left = wanted.most
         for line in reversed(lines):

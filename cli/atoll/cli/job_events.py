@@ -47,7 +47,7 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> tuple[list[J
     events: list[Json] = []
     missing: list[str] = []
     for each in about:
-        selector = f"involvedObject.uid={each['metadata']['uid']}"
+        selector = f"regarding.uid={each['metadata']['uid']}"
         told = await host.list(EVENTS, found["metadata"]["namespace"], field_selector=selector)
         events += [{"cluster": "host", **event} for event in told]
     if binding is not None and (binding.get("spec") or {}).get("clusters"):
@@ -70,14 +70,14 @@ def row(event: Json, now: float) -> list[str]:
     """Of the table."""
     from atoll.model.ages import age
 
-    about = event.get("involvedObject") or {}
+    about = event.get("regarding") or {}
     return [
         age(_last(event) or None, now),
         event["cluster"],
         event.get("type") or "",
         event.get("reason") or "",
         f"{about.get('kind', '').lower()}/{about.get('name', '')}",
-        " ".join((event.get("message") or "").split()),
+        " ".join((event.get("note") or "").split()),
     ]
 
 
@@ -85,7 +85,7 @@ def _last(event: Json) -> str:
     series = event.get("series") or {}
     return str(
         series.get("lastObservedTime")
-        or event.get("lastTimestamp")
+        or event.get("deprecatedLastTimestamp")
         or event.get("eventTime")
         or event["metadata"].get("creationTimestamp")
         or ""
