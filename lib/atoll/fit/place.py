@@ -196,10 +196,8 @@ def _room(nodes: Nodes, gang: Gang) -> list[Ints]:
 
 def _levels(nodes: Nodes, gang: Gang) -> list[Ints]:
     """Domains to try, tier by tier from the nearest; [ALL] last where the gang may be anywhere."""
-    highest = nodes.tree.ceiling(gang.network_topology)
-    if highest is None:
-        return [*nodes.at_tier, _EVERYWHERE]
-    return [domains for tier, domains in zip(nodes.tree.tiers, nodes.at_tier, strict=True) if tier <= highest]
+    levels = nodes.tree.levels(gang.network_topology)
+    return [*nodes.at_tier, _EVERYWHERE] if levels is None else [nodes.at_tier[level] for level in levels]
 
 
 def _members(nodes: Nodes, domain: int) -> NDArray[np.bool_]:

@@ -68,6 +68,11 @@ class Tree:
         named = self.tier_named(wish.highest_tier_name or "")
         return named if named is not None else -1 if wish.hard else None
 
+    def levels(self, wish: TopologyWish | None) -> Sequence[int] | None:
+        """Numbers of the `tiers` that a gang of this wish may span, nearest first; None where it may be anywhere."""
+        highest = self.ceiling(wish)
+        return None if highest is None else [level for level, tier in enumerate(self.tiers) if tier <= highest]
+
     def ancestors(self, index: int) -> Iterator[int]:
         """The domain itself and those above it, nearest first."""
         while index != NO_DOMAIN:

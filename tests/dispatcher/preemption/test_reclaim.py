@@ -8,6 +8,7 @@ import pytest
 
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.placement.choice import Choice
+from atoll.dispatcher.core.placement.rules import Rules
 from atoll.dispatcher.core.preemption.search import Plan
 from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.model.verdict import Reason, Verdict
@@ -317,26 +318,34 @@ def test_members_that_do_not_serve_or_failed_lately_lose_nothing():
     stage = Stage(A, queue("b", 0), m=[4], n=[4]).run("x", "b", {"m": {0: 4}}).run("y", "b", {"n": {0: 4}}, started=9.0)
     claimant = stage.claimant("a", 4)
     assert losses(stage.plan(claimant)) == {"y": "all"}
-    assert losses(stage.plan(claimant, avoided=("n",))) == {"x": "all"}
+    assert losses(stage.plan(claimant, rules=Rules(avoided=("n",)))) == {"x": "all"}
+
+
+class Forbidding(Rules):
+    """Forbids choices in one member."""
+
+    def __init__(self, member: str) -> None:
+        super().__init__()
+        self._member = member
+
+    @property
+    def permit_all(self) -> bool:
+        return False
+
+    def permits(self, choice: Choice) -> bool:
+        return choice.members[0].name != self._member
 
 
 def test_a_choice_that_is_not_permitted_stops_no_other():
     stage = full()
 
-    def never(_: Choice) -> bool:
-        return False
-
-    assert isinstance(stage.plan(stage.claimant("a", 1), permits=never), Verdict)
+    assert isinstance(stage.plan(stage.claimant("a", 1), rules=Forbidding("m")), Verdict)
 
 
 @either_way
 def test_victims_are_sought_where_the_choice_is_permitted():
     stage = Stage(A, queue("b", 0), m=[4], n=[4]).run("x", "b", {"m": {0: 4}}).run("y", "b", {"n": {0: 4}}, started=9.0)
-
-    def not_n(choice: Choice) -> bool:
-        return choice.members[0].name != "n"
-
-    assert losses(stage.plan(stage.claimant("a", 4), permits=not_n)) == {"x": "all"}
+    assert losses(stage.plan(stage.claimant("a", 4), rules=Forbidding("n"))) == {"x": "all"}
 
 
 @either_way

@@ -16,7 +16,9 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Dispatch, Part
 from atoll.dispatcher.core.decisions import Decisions
-from atoll.dispatcher.core.placement.choice import Choice, choose, nowhere, spots
+from atoll.dispatcher.core.placement.choice import Choice, spots
+from atoll.dispatcher.core.placement.choosing import choose
+from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.dispatcher.core.preemption.triggers import Triggers
 from atoll.dispatcher.core.progress import Progress
 from atoll.dispatcher.core.quota.queue import Queue, Standing
@@ -45,6 +47,8 @@ class Admission:
     ) -> None:
         self._state, self._claims, self._decisions, self._progress = state, claims, decisions, progress
         self._policy, self._triggers = policy, triggers
+        #: by which the last choice was made
+        self._rules: Rules = ANYWHERE
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         #: how often a class was looked at
         self.examined = 0
@@ -172,17 +176,8 @@ class Admission:
     def _choose(self, group: ShapeClass, binding: Binding, shape: Shape | None = None) -> Choice | Verdict:
         """Where it goes, its quota aside. `shape`: with another flavor than the one that it waits for."""
         self.reservations.latest_end = -math.inf
-        found = choose(
-            shape or group.shape,
-            binding.gang,
-            self.world,
-            serving=self._state.exclusions.serves(group.leaf),
-            avoided=self._state.exclusions.avoided(binding, group.shape),
-            permits=self._policy.settles(binding),
-            barred=nowhere if self.reservations.empty else self._policy.barred(binding),
-            capped=partial(self._policy.capped, group.leaf),
-            times=partial(self._policy.times, group.leaf),
-        )
+        self._rules = self._policy.rules(binding, group.shape)
+        found = choose(shape or group.shape, binding.gang, self.world, self._rules)
         return found if isinstance(found, Choice) else self._state.exclusions.in_words(binding, group.shape, found)
 
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
@@ -200,7 +195,7 @@ class Admission:
         )
         expected = self._expected(choice)
         command = self._decisions.dispatch(binding, phase, reason, choice.sentence(), deadline, told, expected)
-        self._policy.overtake()
+        self._rules.overtake()
         self.reservations.follow()
         kept = self.reservations.drop(view.uid)
         self._policy.impatient.pop(view.uid, None)

@@ -1,34 +1,30 @@
-"""Backfill: which workloads get a reservation, and who may use reserved capacity."""
+"""Backfill: which workloads get a reservation, and for how long."""
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from atoll.dispatcher.core.backfill.reservation import Reservation
+from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_until
 from atoll.dispatcher.core.backlog.wake_index import KEPT
-from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import Strategy
-from atoll.dispatcher.core.placement.choice import Choice, always, as_it_is
-from atoll.dispatcher.core.quota.queue import Queue, Standing, path
+from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.dispatcher.core.state import State
 from atoll.model.timestamps import to_seconds
-from atoll.model.vector import Vector
-from atoll.model.verdict import Reason, Verdict
+from atoll.model.verdict import Reason
 
 
 class Policy:
-    """Makes reservations, computes them again and drops them; judges choices by them."""
+    """Makes reservations, computes them again and drops them."""
 
     def __init__(self, state: State, claims: Claims, decisions: Decisions, resizing: Resizing) -> None:
         self._state, self._claims, self._resizing = state, claims, resizing
@@ -37,8 +33,6 @@ class Policy:
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
         self.breakers, self.refusals = state.breakers, state.refusals
-        #: reservations that the choice permitted last delays, by a better rank
-        self._overtaking: list[Reservation] = []
         #: UIDs of workloads for which nothing could be reserved -> (when to try again, what was before)
         self.unreserved: dict[str, tuple[float, Reservation | None]] = {}
         #: UIDs of workloads that had a reservation long enough -> when they may have one again; others have a turn
@@ -111,117 +105,11 @@ class Policy:
                 made.since = min(made.since, to_seconds(kept.since))
                 made.first = to_seconds(kept.first) if kept.first else made.first
 
-    def barred(self, binding: Binding) -> Callable[[Member], bool]:
-        """Whether a member was tried, and reservations are known not to allow the choice there."""
-        uid, end = binding.view.uid, self._state.now + estimate(binding)
-
-        def barred(member: Member) -> bool:
-            broken = self.reservations.refused_before(uid, member, end)
-            return not all(self._goes_before(binding, reservation) for reservation in broken)
-
-        return barred
-
-    def permits(self, binding: Binding) -> Callable[[Choice], bool]:
-        """Whether the queue's ceilings in members, and reservations, allow a choice."""
-        self._overtaking = []
-        if self.reservations.empty and not any(queue.tracks for queue in path(binding.leaf)):
-            return always
-
-        def permits(choice: Choice) -> bool:
-            allowed, self._overtaking = self.judge(binding, choice)
-            return allowed
-
-        return permits
-
-    def settles(self, binding: Binding) -> Callable[[Choice], Choice | None]:
-        """The choice, or the same with other nodes, as `_permits` allows it."""
-        permits = self.permits(binding)
-        if permits is always:
-            return as_it_is
-
-        return lambda choice: self.settle(binding, choice, permits)
-
-    def settle(self, binding: Binding, choice: Choice, permits: Callable[[Choice], bool]) -> Choice | None:
-        """The choice if it is permitted, or the same on nodes on which it is."""
-        if permits(choice):
-            return choice
-        other = self._aside(binding, choice)
-        return other if other is not None and permits(other) else None
-
-    def _aside(self, binding: Binding, choice: Choice) -> Choice | None:
-        """The choice on other nodes, on which it may delay no reservation."""
-        if choice.divided or self.reservations.empty:
-            return None
-        [member], [gang] = choice.members, choice.gangs
-        placement = self.reservations.aside(binding.view.uid, member, gang, self._state.now + estimate(binding))
-        if placement is None or sum(placement.counts) < gang.replicas or placement.pods == choice.placements[0].pods:
-            return None
-        return replace(choice, placements=(placement,))
-
-    def judge(self, binding: Binding, choice: Choice) -> tuple[bool, list[Reservation]]:
-        """What `permits` says of a choice, and the reservations that it delays by a better rank."""
-        leaf, end = binding.leaf, self._state.now + estimate(binding)
-        if self.capped(leaf, choice) is not None:
-            return False, []
-        if self.reservations.empty:
-            return True, []
-        broken = self.reservations.delayed(binding.view.uid, leaf, binding.amount, choice, end)
-        for member, gang in zip(choice.members, choice.gangs, strict=True):
-            kept = self._resizing.ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
-            broken += [reservation for reservation in kept if reservation not in broken]
-        better = [reservation for reservation in broken if self._goes_before(binding, reservation)]
-        return len(better) == len(broken), better
-
-    def forbidden(self, binding: Binding) -> bool:
-        """Whether limits that are reserved allow no choice at all, whatever has ended."""
-        leaf, end = binding.leaf, self._state.now + estimate(binding)
-        if any(queue.guarantee for queue in path(leaf)):
-            # That may be a better right once others have gone.
-            return False
-        broken = self.reservations.short_of(binding.view.uid, leaf, binding.amount, end)
-        return not all(self._goes_before(binding, reservation) for reservation in broken)
-
-    def overtake(self) -> None:
-        """The choice permitted last is carried out: the first times of reservations that it delays bind no longer."""
-        for reservation in self._overtaking:
-            reservation.overtaken = True
-
-    def capped(self, leaf: Queue, choice: Choice) -> Verdict | None:
-        """The ceiling that a choice for a workload of the queue exceeds in one of its members; None without one."""
-        for member, gang in zip(choice.members, choice.gangs, strict=True):
-            short = self.tree.shortage_in(leaf, member.name, gang.total())
-            if short is not None:
-                return short.verdict()
-        return None
-
-    def times(self, leaf: Queue, member: Member, request: Vector, most: int) -> int:
-        """How often the ceilings of the queue in a member have room for a request, `most` at most."""
-        return self.tree.times_in(leaf, member.name, request, most)
-
-    def _goes_before(self, binding: Binding, reservation: Reservation) -> bool:
-        """Whether this workload ranks before a reservation: its queue stays within what is declared for it where the
-        other one borrows; it is of a higher priority class; its queue is below its guarantee. A claim gives way to no
-        queue for what that deserves, nor to a queue that gives something up for it.
-        """
-        other = self.bindings[reservation.uid]
-        if not reservation.claim and self.tree.is_due_before(
-            binding.leaf, binding.amount, reservation.leaf, reservation.shape.request
-        ):
-            return True
-        if binding.key[0] != other.key[0]:
-            return binding.key[0] < other.key[0] and not self._lends(binding.leaf, reservation)
-        return self._below_guarantee(binding.leaf) and not self._below_guarantee(other.leaf)
-
-    def _lends(self, leaf: Queue, reservation: Reservation) -> bool:
-        """Whether something of this queue is evicted for a workload of another one: it would take the room again."""
-        if not reservation.claim or leaf is reservation.leaf:
-            return False
-        victims = map(self.bindings.get, self._claims.losses(reservation.uid))
-        return any(victim is not None and victim.leaf is leaf for victim in victims)
-
-    def _below_guarantee(self, leaf: Queue) -> bool:
-        levels = (queue for queue in path(leaf) if queue is not self.tree.root and queue.guarantee)
-        return any(queue.below_guarantee() for queue in levels)
+    def rules(self, binding: Binding, shape: Shape) -> QueueRules:
+        """What decides, beside nodes, where a workload may go."""
+        exclusions = self._state.exclusions
+        serving, avoided = exclusions.serves(binding.leaf), exclusions.avoided(binding, shape)
+        return QueueRules(self._state, self._claims, self._resizing, binding, serving, avoided)
 
     def keep_room(self, group: ShapeClass, *, certain: bool = False) -> None:
         """The first of the class does not start now: reserve capacity if it is a head that must not be delayed, and if

@@ -154,8 +154,7 @@ class Member:
 
     def has_domain(self, wish: TopologyWish | None) -> bool:
         """Whether there is any domain that a gang of this wish may be in, or it needs none here."""
-        ceiling = self.nodes.tree.ceiling(wish)
-        return ceiling is None or any(tier <= ceiling for tier in self.nodes.tree.tiers)
+        return self.nodes.tree.levels(wish) != []
 
     def resources(self) -> set[str]:
         """The names of all that its nodes have."""

@@ -308,12 +308,8 @@ def _holds(placement: Placement, counts: Counts) -> bool:
 def _domain_around(nodes: Nodes, wish: TopologyWish | None, pods: Pods) -> int | None:
     """For a topology with a highest tier, the largest allowed domain around what runs; None for anywhere."""
     here = next((node for _, node, _ in pods if node < len(nodes)), None)
-    allowed = nodes.tree.ceiling(wish)
-    if allowed is None or here is None:
+    levels = nodes.tree.levels(wish)
+    if levels is None or here is None:
         return None
-    around = [
-        int(nodes.domain[level, here])
-        for level, tier in enumerate(nodes.tree.tiers)
-        if tier <= allowed and nodes.domain[level, here] != NO_DOMAIN
-    ]
+    around = [int(nodes.domain[level, here]) for level in levels if nodes.domain[level, here] != NO_DOMAIN]
     return around[-1] if around else None

@@ -9,15 +9,16 @@ from __future__ import annotations
 import bisect
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from atoll.dispatcher.core.admission import standing_verdict
+from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import differs
 from atoll.dispatcher.core.backlog.binding import Binding, order_key, withheld
 from atoll.dispatcher.core.capacity.member import Member
@@ -28,7 +29,8 @@ from atoll.dispatcher.core.elastic.resizing import Stop
 from atoll.dispatcher.core.events import BindingView, Strategy
 from atoll.dispatcher.core.explain.excess import exceeded, higher, limit_of
 from atoll.dispatcher.core.placement import excluding, relaxing
-from atoll.dispatcher.core.placement.choice import Choice, alone, choose
+from atoll.dispatcher.core.placement.choice import Choice, alone
+from atoll.dispatcher.core.placement.choosing import choose
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim, departures, plan
 from atoll.dispatcher.core.quota.figures import figures
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
@@ -179,7 +181,7 @@ class _Look:
     """Enrolled in the world."""
     world: Members
     #: member -> what of it would go there, where a ceiling stops that
-    _capped_in: dict[str, Vector] = field(default_factory=dict)
+    _capped_in: Mapping[str, Vector] = field(default_factory=dict)
     #: member -> what of it would have to be larger, and why, though all that runs there had ended
     _small_in: dict[str, tuple[str, str]] = field(default_factory=dict)
     #: members in which it was placed as they are, the nearest first
@@ -195,19 +197,9 @@ class _Look:
     def _leaf(self) -> Queue:
         return self.binding.leaf
 
-    def _permits(self, choice: Choice) -> bool:
-        return self.core.policy.judge(self.binding, choice)[0]
-
-    def _settles(self, choice: Choice) -> Choice | None:
-        return self.core.policy.settle(self.binding, choice, self._permits)
-
-    def _capped(self, choice: Choice) -> Verdict | None:
-        verdict = self.core.policy.capped(self._leaf, choice)
-        if verdict is not None:
-            self._capped_in |= {
-                member.name: gang.total() for member, gang in zip(choice.members, choice.gangs, strict=True)
-            }
-        return verdict
+    @cached_property
+    def _rules(self) -> QueueRules:
+        return self.core.policy.rules(self.binding, self.shape)
 
     def outcome(self) -> Choice | Verdict:
         """What a pass would say of this workload now, also if it does not come to it."""
@@ -228,16 +220,9 @@ class _Look:
     def choice(self) -> Choice | Verdict:
         """Where it would go, quota aside."""
         core = self.core
-        found = choose(
-            self.shape,
-            self._gang,
-            self.world,
-            serving=core.state.exclusions.serves(self._leaf),
-            avoided=core.state.exclusions.avoided(self.binding, self.shape),
-            permits=self._settles,
-            capped=self._capped,
-            times=partial(core.policy.times, self._leaf),
-        )
+        rules = core.policy.rules(self.binding, self.shape)
+        found = choose(self.shape, self._gang, self.world, rules)
+        self._capped_in = rules.exceeded
         return found if isinstance(found, Choice) else core.state.exclusions.in_words(self.binding, self.shape, found)
 
     def whole(self, choice: Choice) -> Choice:
@@ -337,12 +322,12 @@ class _Look:
         if isinstance(placement, Placement):
             choice = alone(self.shape, self._gang, member, placement)
             domain = _domain(member, placement)
-            capped = self.core.policy.capped(self._leaf, choice)
+            capped = self._rules.capped(choice)
             if capped is not None and (block := capped.blocker) is not None:
                 whose = f"of queue {block.name} there" if block.kind == "Queue" else "of this member"
                 text = f"the ceiling {whose} leaves {block.available} {block.resource}"
                 return _room(member, wanted, wanted, Reason.QUOTA_EXCEEDED, text)
-            if self._settles(choice) is None:
+            if self._rules.settle(choice) is None:
                 text = "the capacity there is reserved for a workload that comes before it"
                 return _room(member, wanted, wanted, Reason.WOULD_DELAY, text)
             return Room(member.name, wanted, wanted, message="it has room", domain=domain)
@@ -444,7 +429,7 @@ class _Look:
         if member.view is None or not member.ready:
             return False
         placement = place(member.nodes, gang)
-        return isinstance(placement, Placement) and self._permits(alone(self.shape, gang, member, placement))
+        return isinstance(placement, Placement) and self._rules.permits(alone(self.shape, gang, member, placement))
 
     def changes(self, verdict: Verdict) -> list[Change]:
         """What is known to help without a search: what is enough by itself first."""
@@ -551,10 +536,6 @@ class _Look:
             self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self.shape.least
         )  # fmt: skip
         running = list(core.triggers.running())
-        serving, avoided = (
-            core.state.exclusions.serves(self._leaf),
-            core.state.exclusions.avoided(self.binding, self.shape),
-        )
         # As the dispatcher plans: other claimants are counted as having what their victims leave.
         with core.reservations.settled(but=self.binding.view.uid):
             evicting = plan(
@@ -563,9 +544,7 @@ class _Look:
                 core.tree,
                 self.world,
                 now=now,
-                serving=serving,
-                avoided=avoided,
-                permits=self._permits,
+                rules=self._rules,
                 settings=core.settings.preemption,
             )
         if isinstance(evicting, Plan) and evicting.losses:
@@ -580,9 +559,7 @@ class _Look:
             running[: core.settings.reasons.ending],
             core.tree,
             self.world,
-            serving=serving,
-            avoided=avoided,
-            permits=self._permits,
+            rules=self._rules,
             settings=core.settings.preemption,
         )
         if isinstance(ending, Plan) and ending.losses:

@@ -19,6 +19,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from atoll.dispatcher.core.backfill.policy import Policy
+from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.wake_index import KEPT
@@ -80,12 +81,13 @@ class DryRuns:
                 self._triggers.searches.try_after(group, self._settings.pause, self._state.now)
                 continue
             self._triggers.searches.tokens -= 1
-            outcome = self._whom_to_ask(group, binding)
+            rules = self._policy.rules(binding, group.shape)
+            outcome = self._whom_to_ask(group, binding, rules)
             if outcome is None:
                 self._triggers.searches.try_again(group, self._state.now)
                 continue
             self._triggers.searches.drop(group)
-            yield self._claim(group, binding, outcome)
+            yield self._claim(group, binding, outcome, rules)
             if len(group.members) > 1:
                 self._triggers.searches.consider(group)
 
@@ -117,15 +119,17 @@ class DryRuns:
             self._claims.withdraw(claim.uid)
             self.reservations.withdraw(claim.uid)
             group = self._class_of(binding)
-            outcome = self._whom_to_ask(group, binding) if self._triggers.may_evict(group) else None
+            rules = self._policy.rules(binding, group.shape)
+            outcome = self._whom_to_ask(group, binding, rules) if self._triggers.may_evict(group) else None
             self._state.wakes.fire(KEPT)
             self._policy.look_again(binding)
             if outcome is not None:
-                yield self._claim(group, binding, outcome)
+                yield self._claim(group, binding, outcome, rules)
 
-    def _claim(self, group: ShapeClass, binding: Binding, outcome: Plan) -> Command:
+    def _claim(self, group: ShapeClass, binding: Binding, outcome: Plan, rules: QueueRules) -> Command:
         """Begin a dry run for its victims; where only what leaves already is needed, that room is reserved for it."""
         if outcome.losses:
+            rules.overtake()
             return self._ask(group, binding, outcome)
         self._keep_for(group, binding, outcome.choice, (), outcome.awaited)
         return self._await(binding, outcome.choice)
@@ -135,7 +139,7 @@ class DryRuns:
         awaits = Verdict(Reason.AWAITING_VICTIMS, Blocker("Cluster", ", ".join(nominated)))
         return self._decisions.nominate(binding, awaits, nominated)
 
-    def _whom_to_ask(self, group: ShapeClass, binding: Binding) -> Plan | None:
+    def _whom_to_ask(self, group: ShapeClass, binding: Binding, rules: QueueRules) -> Plan | None:
         """The victims without which a workload of a class can start; None where no eviction would help."""
         if self.namespaces.shortage(binding.view.namespace, group.shape.charges) is not None:
             # No victim is evicted for a limit of its namespace.
@@ -145,7 +149,7 @@ class DryRuns:
             if named := self._named():
                 victims = [each for each in victims if each.uid not in named]
             leaving = self._triggers.leavers()
-            if not (victims or leaving) or self._policy.forbidden(binding):
+            if not (victims or leaving) or rules.forbid_all():
                 return None
             outcome = plan(
                 Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least),
@@ -154,9 +158,7 @@ class DryRuns:
                 self.world,
                 now=self._state.now,
                 leaving=leaving,
-                serving=self._state.exclusions.serves(group.leaf),
-                avoided=self._state.exclusions.avoided(binding, group.shape),
-                permits=self._policy.permits(binding),
+                rules=rules,
                 why=False,
                 settings=self._settings,
             )
@@ -176,7 +178,6 @@ class DryRuns:
                 [part] = victim.parts.values()
                 stays = smaller(victim.gang, full(part))[len(loss.surplus) - 1]
             departures.append(Departure(loss.uid, victim.epoch, loss.reason, stays))
-        self._policy.overtake()
         self._keep_for(group, binding, outcome.choice, departures, outcome.awaited)
         self.reservations.claims[uid].until = self._state.now + self._state.settings.backfill.dry_run
         deadline = self._state.now + self._state.settings.progress.reserve
@@ -296,7 +297,7 @@ class DryRuns:
             return False
         claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
         sites = {member.name: Site(member, claimant, self.world) for member in members}
-        permits = self._policy.permits(binding)
+        rules = self._policy.rules(binding, group.shape)
 
         def fits(trial: Trial) -> bool:
             if trial.shortage() is not None:
@@ -308,11 +309,11 @@ class DryRuns:
                 if not isinstance(placement, Placement):
                     return False
                 placements.append(placement)
-            return permits(Choice(members, gangs, tuple(placements)))
+            return rules.permits(Choice(members, gangs, tuple(placements)))
 
         with (
             self.reservations.settled(but=binding.view.uid),
-            Trial(claimant, self.tree, sites, permits, self._settings) as trial,
+            Trial(claimant, self.tree, sites, rules, self._settings) as trial,
         ):
             for uid in question.awaited:
                 if uid in self._state.leaving and (stay := self.reservations.timeline.get(uid)) is not None:

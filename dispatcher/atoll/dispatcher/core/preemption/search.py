@@ -26,15 +26,15 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.placement.choice import Choice, always
+from atoll.dispatcher.core.placement.choice import Choice
+from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
 from atoll.dispatcher.core.preemption.trial import Bundle, Claimant, Pods, Site, Trial
 from atoll.dispatcher.core.quota.queue import Queue, path
@@ -82,9 +82,7 @@ def plan(
     *,
     now: float,
     leaving: Sequence[Victim] = (),
-    serving: NDArray[np.bool_] | None = None,
-    avoided: Collection[str] = (),
-    permits: Callable[[Choice], bool] = always,
+    rules: Rules = ANYWHERE,
     why: bool = True,
     settings: PreemptionSettings = PreemptionSettings(),
 ) -> Plan | Verdict:
@@ -97,9 +95,7 @@ def plan(
         world: up to date; not changed.
         now: seconds since the epoch.
         leaving: what was evicted before and has not ended, with room that no claim has yet: it counts as gone.
-        serving: bool[members] that its queue may use; None for all.
-        avoided: members that failed its shape lately.
-        permits: asked for each choice, while the tree shows the use without the victims.
+        rules: asked to permit each choice, while the tree shows the use without the victims.
         why: False where the verdict is not read: that no eviction helps is quicker to say than what is missing.
         settings: bounds of the search, and of evictions.
     """
@@ -115,7 +111,7 @@ def plan(
                 return outcome
         return _hopeless(trial, willing) or _search(trial, ordered(trial, willing), why)
 
-    return _somewhere(claimant, tree, world, serving, avoided, permits, search, settings, leaving)
+    return _somewhere(claimant, tree, world, rules, search, settings, leaving)
 
 
 def departures(
@@ -124,9 +120,7 @@ def departures(
     tree: Tree,
     world: Members,
     *,
-    serving: NDArray[np.bool_] | None = None,
-    avoided: Collection[str] = (),
-    permits: Callable[[Choice], bool] = always,
+    rules: Rules = ANYWHERE,
     settings: PreemptionSettings = PreemptionSettings(),
 ) -> Plan | Verdict:
     """As `plan`, of what would have to end by itself: no rights count, and what is named first goes first."""
@@ -137,16 +131,14 @@ def departures(
             bundle.position = position
         return _hopeless(trial, list(running)) or _search(trial, pool)
 
-    return _somewhere(claimant, tree, world, serving, avoided, permits, search, settings)
+    return _somewhere(claimant, tree, world, rules, search, settings)
 
 
 def _somewhere(
     claimant: Claimant,
     tree: Tree,
     world: Members,
-    serving: NDArray[np.bool_] | None,
-    avoided: Collection[str],
-    permits: Callable[[Choice], bool],
+    rules: Rules,
     search: Callable[[Trial], Plan | Verdict],
     settings: PreemptionSettings,
     leaving: Sequence[Victim] = (),
@@ -154,15 +146,12 @@ def _somewhere(
     """Search in the members of the first affinity that leads anywhere; the verdict on the last if none does."""
     outcome: Plan | Verdict = Verdict(Reason.NO_CLUSTER)
     for allowed in world.allowed(claimant.shape):
-        usable = allowed & world.ready
-        if serving is not None:
-            usable = usable & serving
-        names = [world.order[column].name for column in np.flatnonzero(usable)]
+        names = [world.order[column].name for column in np.flatnonzero(rules.serves(allowed & world.ready))]
         sites = {
-            name: Site(world.members[name], claimant, world) for name in names if name not in avoided
+            name: Site(world.members[name], claimant, world) for name in names if name not in rules.avoided
         }  # fmt: skip
         if sites:
-            with Trial(claimant, tree, sites, permits, settings) as trial:
+            with Trial(claimant, tree, sites, rules, settings) as trial:
                 gone = [each.whole(foreign=False) for each in leaving]
                 for bundle in gone:
                     trial.move(bundle)

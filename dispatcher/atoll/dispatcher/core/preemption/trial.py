@@ -7,7 +7,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -18,7 +18,9 @@ from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.requests import MANY
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.placement.choice import Choice, always
+from atoll.dispatcher.core.placement.choice import Choice
+from atoll.dispatcher.core.placement.ranking import Rank, rank
+from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.dispatcher.core.quota.queue import Queue, bring_up_to_date, path, use
 from atoll.dispatcher.core.quota.tree import Shortage, Tree
 from atoll.dispatcher.core.settings import PreemptionSettings
@@ -158,10 +160,10 @@ class Trial:
         claimant: Claimant,
         tree: Tree,
         sites: Mapping[str, Site],
-        permits: Callable[[Choice], bool] = always,
+        rules: Rules = ANYWHERE,
         settings: PreemptionSettings = PreemptionSettings(),
     ) -> None:
-        self.claimant, self.tree, self.sites, self._permits = claimant, tree, sites, permits
+        self.claimant, self.tree, self.sites, self._rules = claimant, tree, sites, rules
         self.settings = settings
         shape = claimant.shape
         self.request = shape.request
@@ -295,9 +297,9 @@ class Trial:
         return self._exact() or self.choice() is not None
 
     def choice(self) -> Choice | None:
-        """Where the claimant would go: all replicas before the minimum, then the nearest tier, then the least left."""
+        """Where the claimant would go: whole in the first member by rank, else divided, else its minimum in one."""
         shape, gang = self.claimant.shape, self.claimant.gang
-        found: list[tuple[tuple[bool, int, int, str], Choice]] = []
+        found: list[tuple[Rank, Choice]] = []
         if shape.least_clusters <= 1:
             for name in sorted(self.sites):
                 site = self.sites[name]
@@ -305,15 +307,14 @@ class Trial:
                     continue
                 placement = place(site.nodes, gang, room=site.room)
                 if isinstance(placement, Placement):
-                    short = sum(placement.counts) < gang.replicas
-                    tier = MANY if placement.tier is None else placement.tier
+                    left = int(site.room[0].sum()) if site.room else 0
                     choice = Choice((site.member,), (gang,), (placement,))
-                    found.append(((short, tier, int(site.room[0].sum()) if site.room else 0, name), choice))
+                    found.append((rank(name, gang, placement, left), choice))
         found.sort(key=lambda each: each[0])
-        whole = [choice for (short, *_), choice in found if not (short and shape.divided)]
-        small = [choice for (short, *_), choice in found if short and shape.divided]
+        whole = [choice for each, choice in found if not (each.partial and shape.divided)]
+        small = [choice for each, choice in found if each.partial and shape.divided]
         for choice in whole:
-            if self._permits(choice):
+            if self._rules.permits(choice):
                 return choice
         if shape.divided and self._enough_together():
             division = divide_natively(
@@ -326,10 +327,10 @@ class Trial:
             if isinstance(division, Division):
                 members = tuple(self.sites[name].member for name in division.clusters)
                 choice = Choice(members, division.gangs, division.placements)
-                if self._permits(choice):
+                if self._rules.permits(choice):
                     return choice
         for choice in small:
-            if self._permits(choice):
+            if self._rules.permits(choice):
                 return choice
         self.refused += bool(found)
         return None
@@ -350,7 +351,7 @@ class Trial:
     def _exact(self) -> bool:
         """Whether `may_fit` is the truth: one task, whose pods don't compete with others."""
         shape = self.claimant.shape
-        return len(shape.floor) == 1 and not shape.divided and shape.least_clusters <= 1 and self._permits is always
+        return len(shape.floor) == 1 and not shape.divided and shape.least_clusters <= 1 and self._rules.permit_all
 
 
 def entitled(tree: Tree, leaf: Queue, request: Vector) -> Vector:
@@ -365,14 +366,10 @@ def entitled(tree: Tree, leaf: Queue, request: Vector) -> Vector:
 def _cells(nodes: Nodes, gang: Gang) -> tuple[list[Ints], int]:
     """(per allowed tier int64[nodes] the cell of each node or -1, number of cells)."""
     tree = nodes.tree
-    highest = tree.ceiling(gang.network_topology)
-    if highest is None:
+    levels = tree.levels(gang.network_topology)
+    if levels is None:
         return [np.zeros(len(nodes), np.int64)], 1
-    rows = [
-        np.where(nodes.domain[level] == NO_DOMAIN, -1, nodes.domain[level])
-        for level, tier in enumerate(tree.tiers)
-        if tier <= highest
-    ]
+    rows = [np.where(nodes.domain[level] == NO_DOMAIN, -1, nodes.domain[level]) for level in levels]
     return rows, len(tree.domains) if rows else 0
 
 

@@ -1,0 +1,143 @@
+"""Who may use reserved capacity: the rules for one workload, from its queue, its members, and all reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.backfill.reservation import Reservation
+from atoll.dispatcher.core.backlog.binding import Binding, estimate
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.claims import Claims
+from atoll.dispatcher.core.elastic.resizing import Resizing
+from atoll.dispatcher.core.placement.choice import Choice
+from atoll.dispatcher.core.placement.rules import Rules
+from atoll.dispatcher.core.quota.queue import Queue, path
+from atoll.dispatcher.core.state import State
+from atoll.model.vector import Vector
+from atoll.model.verdict import Verdict
+
+
+class QueueRules(Rules):
+    """Made for one search for a place, and forgotten after it."""
+
+    def __init__(
+        self,
+        state: State,
+        claims: Claims,
+        resizing: Resizing,
+        binding: Binding,
+        serving: NDArray[np.bool_] | None,
+        avoided: Collection[str],
+    ) -> None:
+        super().__init__(serving, avoided)
+        self._state, self._claims, self._resizing, self._binding = state, claims, resizing, binding
+        self._reservations, self._tree, self._leaf = state.reservations, state.tree, binding.leaf
+        self._permit_all = self._reservations.empty and not any(queue.tracks for queue in path(binding.leaf))
+        #: member -> what would go there, of choices that exceed a ceiling
+        self.exceeded: dict[str, Vector] = {}
+        #: reservations that the choice permitted last delays, by a better rank
+        self._overtaken: list[Reservation] = []
+
+    @property
+    def permit_all(self) -> bool:
+        return self._permit_all
+
+    def permits(self, choice: Choice) -> bool:
+        """Whether the queue's ceilings in members, and reservations, allow a choice."""
+        if self._permit_all:
+            return True
+        self._overtaken = []
+        if self.capped(choice) is not None:
+            return False
+        if self._reservations.empty:
+            return True
+        binding, leaf = self._binding, self._leaf
+        broken = self._reservations.delayed(binding.view.uid, leaf, binding.amount, choice, self._end)
+        for member, gang in zip(choice.members, choice.gangs, strict=True):
+            kept = self._resizing.ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
+            broken += [reservation for reservation in kept if reservation not in broken]
+        self._overtaken = [reservation for reservation in broken if self._goes_before(reservation)]
+        return len(self._overtaken) == len(broken)
+
+    def settle(self, choice: Choice) -> Choice | None:
+        if self.permits(choice):
+            return choice
+        other = self._aside(choice)
+        return other if other is not None and self.permits(other) else None
+
+    def _aside(self, choice: Choice) -> Choice | None:
+        """The choice on other nodes, on which it may delay no reservation."""
+        if choice.divided or self._reservations.empty:
+            return None
+        [member], [gang] = choice.members, choice.gangs
+        placement = self._reservations.aside(self._binding.view.uid, member, gang, self._end)
+        if placement is None or sum(placement.counts) < gang.replicas or placement.pods == choice.placements[0].pods:
+            return None
+        return replace(choice, placements=(placement,))
+
+    def bars(self, member: Member) -> bool:
+        """Whether the member was tried, and reservations are known not to allow the choice there."""
+        if self._reservations.empty:
+            return False
+        broken = self._reservations.refused_before(self._binding.view.uid, member, self._end)
+        return not all(self._goes_before(reservation) for reservation in broken)
+
+    def capped(self, choice: Choice) -> Verdict | None:
+        for member, gang in zip(choice.members, choice.gangs, strict=True):
+            short = self._tree.shortage_in(self._leaf, member.name, gang.total())
+            if short is not None:
+                self.exceeded |= {
+                    each.name: part.total() for each, part in zip(choice.members, choice.gangs, strict=True)
+                }
+                return short.verdict()
+        return None
+
+    def times(self, member: Member, request: Vector, most: int) -> int:
+        return self._tree.times_in(self._leaf, member.name, request, most)
+
+    def forbid_all(self) -> bool:
+        """Whether limits that are reserved allow no choice at all, whoever has gone."""
+        if any(queue.guarantee for queue in path(self._leaf)):
+            # That may be a better right once others have gone.
+            return False
+        binding = self._binding
+        broken = self._reservations.short_of(binding.view.uid, self._leaf, binding.amount, self._end)
+        return not all(self._goes_before(reservation) for reservation in broken)
+
+    def overtake(self) -> None:
+        """The choice permitted last is carried out: the first times of reservations that it delays bind no longer."""
+        for reservation in self._overtaken:
+            reservation.overtaken = True
+
+    @property
+    def _end(self) -> float:
+        return self._state.now + estimate(self._binding)
+
+    def _goes_before(self, reservation: Reservation) -> bool:
+        """Whether the workload ranks before a reservation: its queue stays within what is declared for it where the
+        other one borrows; it is of a higher priority class; its queue is below its guarantee. A claim gives way to no
+        queue for what that deserves, nor to a queue that gives something up for it.
+        """
+        binding, other = self._binding, self._state.bindings[reservation.uid]
+        if not reservation.claim and self._tree.is_due_before(
+            self._leaf, binding.amount, reservation.leaf, reservation.shape.request
+        ):
+            return True
+        if binding.key[0] != other.key[0]:
+            return binding.key[0] < other.key[0] and not self._lends(reservation)
+        return _below_guarantee(self._leaf) and not _below_guarantee(other.leaf)
+
+    def _lends(self, reservation: Reservation) -> bool:
+        """Whether something of this queue is evicted for a workload of another one: it would take the room again."""
+        if not reservation.claim or self._leaf is reservation.leaf:
+            return False
+        victims = map(self._state.bindings.get, self._claims.losses(reservation.uid))
+        return any(victim is not None and victim.leaf is self._leaf for victim in victims)
+
+
+def _below_guarantee(leaf: Queue) -> bool:
+    return any(queue.parent is not None and queue.guarantee and queue.below_guarantee() for queue in path(leaf))

@@ -1,0 +1,180 @@
+"""Where a gang goes: whole into one member, in the tightest topology, where it leaves the least broken up.
+
+Over several members only where its policy allows that and no single one holds all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.placement.choice import Choice, alone
+from atoll.dispatcher.core.placement.ranking import ranked
+from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
+from atoll.dispatcher.split import Division, Short, divide_natively, sets_of
+from atoll.fit import Placement, place
+from atoll.fit.placement import Ints
+from atoll.model.gang import Gang
+from atoll.model.verdict import Blocker, Reason, Verdict
+
+
+def choose(shape: Shape, gang: Gang, world: Members, rules: Rules = ANYWHERE) -> Choice | Verdict:
+    """Where the gang goes by the first of its cluster affinities that leads anywhere, or the verdict on the last.
+
+    Args:
+        shape: of the gang; enrolled in the world.
+        gang: what is to be placed; equal to the shape's but for its names.
+        world: up to date; not changed.
+        rules: asked to settle each choice, the best first. When they refuse all, the verdict is WouldDelay unless each
+            exceeds a ceiling.
+    """
+    verdict = Verdict(Reason.NO_CLUSTER)
+    for allowed in world.allowed(shape):
+        outcome = _choose(shape, gang, world, rules.serves(allowed), rules)
+        if isinstance(outcome, Choice):
+            return outcome
+        verdict = outcome
+    if verdict.reason is Reason.NO_CLUSTER:
+        return _unfit(shape, gang, world) or verdict
+    return verdict
+
+
+def _unfit(shape: Shape, gang: Gang, world: Members) -> Verdict | None:
+    """Why each member that its policy allows is unfit for it, as of the first by name; None where one is not."""
+    allowed = [
+        member
+        for member in world.order
+        if any(member.accepts(affinity, shape.tolerations) for affinity in shape.affinities)
+    ]
+    found = [member.unfit(gang) for member in allowed]
+    return found[0][0] if found and found[0] is not None and None not in found else None
+
+
+def _choose(shape: Shape, gang: Gang, world: Members, matching: NDArray[np.bool_], rules: Rules) -> Choice | Verdict:
+    """The best of these members, or the nearest miss."""
+    ready = matching & world.ready
+    if not np.count_nonzero(ready):
+        if not matching.any():
+            return Verdict(Reason.NO_CLUSTER)
+        return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", world.order[int(matching.argmax())].name))
+    if rules.avoided:
+        ready = ready & np.array([member.name not in rules.avoided for member in world.order], np.bool_)
+        if not ready.any():
+            return Verdict(Reason.AVOIDED, Blocker("Cluster", ", ".join(sorted(rules.avoided))))
+    refused: list[Choice] = []
+    kept, small = False, None
+    if shape.least_clusters <= 1:
+        for member in ranked(shape, world, ready):
+            if not shape.divided and rules.bars(member):
+                kept = True
+                continue
+            placement = world.find(member, shape, gang)
+            if placement is None:
+                continue
+            choice = alone(shape, gang, member, placement)
+            if shape.divided and sum(placement.counts) < gang.replicas:
+                # Perhaps all replicas fit over several members, which is better than the minimum in one.
+                small = small or choice
+                continue
+            if (settled := rules.settle(choice)) is not None:
+                return settled
+            refused.append(choice)
+    if shape.divided:
+        rows = world.counts[list(shape.rows)]
+        columns = np.flatnonzero(ready & (rows > 0).all(axis=0))
+        able = [world.order[column] for column in columns]
+        sets, total = sets_of(gang), gang.total()
+        unit = {name: amount // sets for name, amount in total.items()}
+        ceilings = {member.name: most for member in able if (most := rules.times(member, unit, sets)) < sets}
+
+        def divided(ceilings: Mapping[str, int]) -> Division | Short:
+            return divide_natively(
+                gang,
+                {member.name: member.nodes for member in able},
+                at_least=shape.least_clusters,
+                at_most=shape.most_clusters,
+                room=_Rooms(shape, world, able),
+                held=dict(zip((member.name for member in able), rows[:, columns].T.tolist(), strict=True)),
+                ceilings=ceilings,
+            )
+
+        division = divided(ceilings)
+        if isinstance(division, Short) and ceilings:
+            # What stops it are the ceilings, if it would fit without.
+            division = divided({})
+        if isinstance(division, Division):
+            choice = Choice(tuple(world.members[n] for n in division.clusters), division.gangs, division.placements)
+            if (settled := rules.settle(choice)) is not None:
+                return settled
+            refused.append(choice)
+        elif small is None and not refused:
+            names = ", ".join(world.order[column].name for column in np.flatnonzero(ready))
+            pods = Blocker("Clusters", names, "pods", str(division.requested), str(division.available))
+            return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
+    if small is not None:
+        if (settled := rules.settle(small)) is not None:
+            return settled
+        refused.append(small)
+    if kept or refused:
+        first, *others = [None] if kept else [rules.capped(choice) for choice in refused]
+        return Verdict(Reason.WOULD_DELAY) if first is None or None in others else first
+    return _nearest(shape, gang, world, ready)
+
+
+class _Rooms(Mapping[str, Sequence[Ints]]):
+    """Member -> per task, how many pods each of its nodes holds; computed when it is asked for."""
+
+    def __init__(self, shape: Shape, world: Members, members: Sequence[Member]) -> None:
+        self._shape, self._world = shape, world
+        self._members = {member.name: member for member in members}
+
+    def __getitem__(self, name: str) -> Sequence[Ints]:
+        return self._world.room(self._members[name], self._shape)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+
+def _nearest(shape: Shape, gang: Gang, world: Members, ready: NDArray[np.bool_]) -> Verdict:
+    """The verdict from the member that came nearest."""
+    if shape.limited:
+        known = ready & np.array([member.has_domain(gang.network_topology) for member in world.order], np.bool_)
+        if not known.any():
+            return _without_topology(world, ready)
+        ready = known
+    rows = world.counts[list(shape.rows)]
+    held = np.minimum(rows, np.array(shape.floor)[:, None]).sum(axis=0)
+    column = int(np.where(ready, held, -1).argmax())
+    member, wanted = world.order[column], sum(shape.floor)
+    if not shape.limited and held[column] < wanted and world.accepted(shape):
+        pods = Blocker("Cluster", member.name, "pods", str(wanted), str(held[column]))
+        return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
+    miss = place(member.nodes, gang, room=world.room(member, shape))
+    if isinstance(miss, Placement):
+        # Its policy wants more clusters than one, and does not let it be divided.
+        return Verdict(Reason.NO_CLUSTER)
+    if miss.reason is Reason.NO_NODE_MATCHES:
+        return Verdict(miss.reason, Blocker("Cluster", member.name))
+    kind, name = ("Domain", f"{member.name}/{miss.domain}") if miss.domain else ("Cluster", member.name)
+    return Verdict(miss.reason, Blocker(kind, name, "pods", str(miss.requested), str(miss.available)))
+
+
+def _without_topology(world: Members, ready: NDArray[np.bool_]) -> Verdict:
+    """None of the ready members has a domain that would do; one whose HyperNodes are wrong should have one."""
+    members = [member for member, is_ready in zip(world.order, ready.tolist(), strict=True) if is_ready]
+    wrong = [(member, member.problems[0][0]) for member in members if member.problems]
+    if wrong:
+        member, name = wrong[0]
+        return Verdict(Reason.TOPOLOGY_INVALID, Blocker("HyperNode", f"{member.name}/{name}"))
+    return Verdict(Reason.NO_TOPOLOGY, Blocker("Cluster", members[0].name) if len(members) == 1 else None)

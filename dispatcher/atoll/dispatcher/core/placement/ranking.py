@@ -1,0 +1,62 @@
+"""The order of the members that could take a workload, said once.
+
+One that takes all of its pods before one that takes only its minimum; then the nearer tier; then one that keeps up with
+what was decided before; then the one with the least room left for such pods, so that large rooms stay whole; then by
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.requests import MANY
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.fit import Placement
+from atoll.model.gang import Gang
+
+
+class Rank(NamedTuple):
+    """The place of a member, the least first."""
+
+    partial: bool
+    """It does not take all pods."""
+    tier: int
+    """Of the domain around them."""
+    behind: int
+    """Bursts of decisions that it has not confirmed."""
+    left: int
+    """Pods that it has room for."""
+    name: str
+
+
+def rank(name: str, gang: Gang, placement: Placement, left: int) -> Rank:
+    """The place of a member by a placement in it, on nodes of which nobody decides at the moment."""
+    tier = MANY if placement.tier is None else placement.tier
+    return Rank(sum(placement.counts) < gang.replicas, tier, 0, left, name)
+
+
+def ranked(shape: Shape, world: Members, ready: NDArray[np.bool_]) -> Iterator[Member]:
+    """Those of these members whose every task's minimum has room, the first rank first: from the world's figures, which
+    count each task by itself, for to place a gang in each member would cost too much.
+    """
+    fits = ready
+    for row, wanted in zip(shape.rows, shape.floor, strict=True):
+        fits = fits & (world.counts[row] >= wanted)
+    columns = fits.nonzero()[0]
+    if columns.size > 1:
+        # The last key is the first of the rank; stable, so that the name decides last.
+        keys = [world.counts[shape.rows[0]].take(columns), world.unconfirmed.take(columns) // world.most_unconfirmed]
+        if shape.near:
+            keys.append(world.nearest_tier(shape).take(columns))
+        if shape.full != shape.floor:
+            rows = world.counts[list(shape.rows)][:, columns]
+            keys.append(~(rows >= np.array(shape.full)[:, None]).all(axis=0))
+        columns = columns.take(np.lexsort(keys))
+    for column in columns:
+        yield world.order[column]

@@ -1,0 +1,62 @@
+"""What decides beside nodes where one workload may go: one object, asked by whatever places it or tries to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.placement.choice import Choice
+from atoll.model.vector import Vector
+from atoll.model.verdict import Verdict
+
+
+class Rules:
+    """The rules for one workload; these by themselves forbid no choice.
+
+    Args:
+        serving: bool[members] that its queue may use; None for all.
+        avoided: members that failed its shape lately.
+    """
+
+    def __init__(self, serving: NDArray[np.bool_] | None = None, avoided: Collection[str] = ()) -> None:
+        self._serving = serving
+        self.avoided = avoided
+
+    def serves(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """bool[members]: those of these that its queue may use."""
+        return allowed if self._serving is None else allowed & self._serving
+
+    @property
+    def permit_all(self) -> bool:
+        """Whether every choice is permitted."""
+        return True
+
+    def permits(self, choice: Choice) -> bool:
+        """Whether it may go there."""
+        return True
+
+    def settle(self, choice: Choice) -> Choice | None:
+        """The choice if it is permitted, or the same on nodes on which it is."""
+        return choice
+
+    def bars(self, member: Member) -> bool:
+        """Whether `settle` is known to refuse the member alone; cheaper than to place the gang there."""
+        return False
+
+    def capped(self, choice: Choice) -> Verdict | None:
+        """The ceiling that a choice exceeds in one of its members, if any."""
+        return None
+
+    def times(self, member: Member, request: Vector, most: int) -> int:
+        """How often the ceilings in a member have room for a request, `most` at most."""
+        return most
+
+    def overtake(self) -> None:
+        """The choice permitted last is carried out, before whatever it delays by a better rank."""
+
+
+ANYWHERE = Rules()
+"""No rules."""
