@@ -177,3 +177,58 @@ def test_a_task_that_wants_another_one_beside_it_waits_for_its_turn() -> None:
     assert isinstance(outcome, Placement)
     assert len({node for _, node, _ in outcome.pods}) == 1
     assert isinstance(place(member(["x", "y"], free=4), gang), Miss)
+
+
+def liking(kind: str, weight: int, *, key: str = ZONE, app: str = "a") -> Json:
+    preferred = [{"weight": weight, "podAffinityTerm": term(key, app)}]
+    return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
+
+
+def in_zone(zone: str, weight: int = 10) -> Json:
+    return {"weight": weight, "preference": {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}}
+
+
+def zone_of(nodes: Nodes, spec: Json, app: str = "b", preferences: list[Json] | None = None) -> set[str | None]:
+    gang = asking(spec, app=app)
+    tasks = [msgspec.structs.replace(task, preferences=preferences or []) for task in gang.tasks]
+    return {XY[node] for node in pods_on(place(nodes, msgspec.structs.replace(gang, tasks=tasks)))}
+
+
+XY: list[str | None] = ["x", "x", "y", "y"]
+
+
+def test_a_pod_goes_where_it_prefers_to_be() -> None:
+    empty, one = member(XY), member(XY, (2, NOTHING, "a"))
+    assert zone_of(empty, NOTHING, preferences=[in_zone("y")]) == {"y"}
+    assert zone_of(empty, NOTHING, preferences=[in_zone("y"), in_zone("x", 20)]) == {"x"}
+    assert zone_of(one, liking("podAffinity", 5)) == {"y"}
+    assert zone_of(member(XY, (0, NOTHING, "a")), liking("podAntiAffinity", 5)) == {"y"}
+    assert zone_of(member(XY, (0, NOTHING, "a")), spread(ZONE, whenUnsatisfiable="ScheduleAnyway")) == {"y"}
+
+
+def test_what_pods_that_are_there_prefer_of_a_new_one_counts_where_it_says_something_itself() -> None:
+    wish = liking("podAffinity", 5, app="nobody")
+    assert zone_of(member(XY, (2, liking("podAffinity", 5, app="b"), "a")), wish) == {"y"}
+    assert zone_of(member(XY, (0, liking("podAntiAffinity", 5, app="b"), "a")), wish) == {"y"}
+
+
+def test_what_is_required_goes_before_what_is_preferred() -> None:
+    nodes = member(XY, (2, NOTHING, "a"))
+    assert zone_of(nodes, away(term(ZONE)), preferences=[in_zone("y")]) == {"x"}
+
+
+def test_a_gang_is_near_together_first_and_then_where_it_prefers() -> None:
+    """Two racks: the first is the tighter one, the second in the zone that is preferred."""
+    nodes = make_nodes([[2, 2], [3, 3]])
+    peers = Peers()
+    for number, zone in enumerate(["x", "x", "y", "y"]):
+        peers.set_node(f"n{number}", Site({ZONE: zone}, ()))
+    nodes.company = Company(peers, nodes.names)
+    gang = make_gang(4)
+    assert set(pods_on(place(nodes, gang))) == {0, 1}
+    wishing = [msgspec.structs.replace(task, preferences=[in_zone("y")]) for task in gang.tasks]
+    assert set(pods_on(place(nodes, msgspec.structs.replace(gang, tasks=wishing)))) == {2, 3}
+    large = make_gang(7)
+    wishing = [msgspec.structs.replace(task, preferences=[in_zone("y")]) for task in large.tasks]
+    placed = pods_on(place(nodes, msgspec.structs.replace(large, tasks=wishing)))
+    assert (placed[2], placed[3]) == (3, 3), "more than a rack: all that there is of what is preferred"

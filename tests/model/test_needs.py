@@ -52,15 +52,3 @@ REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word 
 def test_what_is_insisted_on(spec: dict[str, Any], found: list[str], fields: list[str]) -> None:
     assert needs.of([spec]) == found
     assert [each.field for each in needs.asked(spec)] == fields
-
-
-def test_what_is_preferred() -> None:
-    spec = {
-        "affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1}]}, "podAffinity": {REQUIRED: [{}], PREFERRED: [{}]}},
-        "topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}],
-    }
-    assert list(needs.preferred(spec)) == [
-        f"affinity.nodeAffinity.{PREFERRED}",
-        f"affinity.podAffinity.{PREFERRED}",
-        "topologySpreadConstraints[0]",
-    ]

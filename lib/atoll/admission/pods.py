@@ -121,7 +121,6 @@ def template_warnings(template: object, path: str) -> list[Problem]:
     name = spec.get("runtimeClassName")
     if isinstance(name, str) and name and not mapping(spec.get("overhead")):
         found.append(Problem(f"{path}.spec.runtimeClassName", _RUNTIME_CLASS))
-    found += (Problem(f"{path}.spec.{field}", _PREFERENCE) for field in needs.preferred(spec))
     return found
 
 
@@ -133,7 +132,6 @@ _RUNTIME_CLASS = (
     "the overhead of a RuntimeClass is known in members only: it is charged once pods are there, and not looked for"
     " before; write it into spec.overhead to have it counted from the start"
 )
-_PREFERENCE = "is a preference that Atoll does not look at"
 
 
 def _type_problems(template: object, path: str) -> list[Problem]:

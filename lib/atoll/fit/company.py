@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.fit import scores
 from atoll.fit.constraints import pod_affinity, topology_spread
 from atoll.fit.constraints.profile import Profile
 from atoll.fit.peers import Peers
@@ -87,6 +88,13 @@ class Company:
     def level(self, task: Task) -> Ints | None:
         """int64[N]: pods that spreading counts in the node's domains: where it is lowest is to be filled first."""
         found = topology_spread.level(task, self) if task.rules is not None else None
+        return found.take(self._where) if found is not None else None
+
+    def score(self, task: Task, among: Bools) -> Ints | None:
+        """int64[N]: how much a pod of the task prefers each node, of bool[N] `among`; None where all are alike."""
+        of_all = np.zeros(len(self.peers), np.bool_)
+        of_all[self._where] = among
+        found = scores.sum_up(task, self, of_all)
         return found.take(self._where) if found is not None else None
 
     def refusals(self, task: Task) -> list[tuple[str, Bools]]:

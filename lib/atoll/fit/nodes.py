@@ -216,10 +216,6 @@ class Nodes:
             np.minimum(room, most, out=room)
         return room
 
-    def score(self, task: Task) -> Ints | None:
-        """int64[N]: how much the task's pods prefer each node; None where all are alike to them."""
-        return None
-
     def room_by_rules(self, task: Task, node: int) -> bool:
         """Whether what pods say of each other allows one of the task on this node."""
         room = self.company.room(task) if self.company is not None else None

@@ -141,9 +141,14 @@ def _find(
     full, levels = gang.full(), _levels(nodes, gang)
     if len(full) == 1 and full[0] == 1 and floor[0] == 1 and not nodes.in_turn(gang):
         return _place_one(nodes, gang, held[0].tolist(), room[0].take)
+    turns = nodes.in_turn(gang)
+    if turns and sum(full) == 1:
+        # One pod is near itself wherever it is: it may choose among all nodes.
+        return _try_in_turn(nodes, gang, room, full, full, _reach(nodes, levels))
     for want in (full, floor) if full != floor else (full,):
         for domains in levels:
-            for domain in _by_tightness(nodes, domains, room, held, want):
+            fitting = _by_tightness(nodes, domains, room, held, want)
+            for domain in _preferred_first(nodes, gang, fitting, room) if turns else fitting:
                 placement = _try(nodes, gang, room, want, full, int(domain))
                 if placement is not None:
                     return placement
@@ -255,10 +260,7 @@ def _try(
     """Place `want` inside the domain, then as many more as there is room for there."""
     inside = _members(nodes, domain)
     if nodes.in_turn(gang):
-        found = put_in_turn(nodes, gang, room, want, full, inside, _greediest_first(nodes, gang.tasks, want))
-        if found is not None:
-            found.domain, found.tier = covering(nodes, found.arrays()[1])
-        return found
+        return _try_in_turn(nodes, gang, room, want, full, inside)
     free = nodes
     placement = Placement(counts=[0] * len(gang.tasks))
     order = _greediest_first(nodes, gang.tasks, want)
@@ -291,6 +293,49 @@ def _try(
                         free.count_pieces(gang.tasks[index], node, count)
     placement.domain, placement.tier = covering(nodes, placement.arrays()[1])
     return placement
+
+
+def _try_in_turn(
+    nodes: Nodes,
+    gang: Gang,
+    room: Sequence[Ints],
+    want: Sequence[int],
+    full: Sequence[int],
+    inside: NDArray[np.bool_],
+) -> Placement | None:
+    """As `_try`, pod by pod, on nodes of bool[N]."""
+    found = put_in_turn(nodes, gang, room, want, full, inside, _greediest_first(nodes, gang.tasks, want))
+    if found is not None:
+        found.domain, found.tier = covering(nodes, found.arrays()[1])
+    return found
+
+
+def _reach(nodes: Nodes, levels: Sequence[Ints]) -> NDArray[np.bool_]:
+    """bool[N]: nodes in some domain of these."""
+    inside = np.zeros(len(nodes), np.bool_)
+    for domains in levels:
+        if domains.size:
+            inside |= np.isin(nodes.domain[_level(nodes, domains)], domains) if domains[0] != ALL else True
+    return inside
+
+
+def _level(nodes: Nodes, domains: Ints) -> int:
+    return nodes.tree.tiers.index(nodes.tree.domains[domains[0]].tier)
+
+
+def _preferred_first(nodes: Nodes, gang: Gang, domains: Ints, room: Sequence[Ints]) -> Ints:
+    """Domains of one tier, those first whose nodes its pods prefer on average; of equal ones as they were."""
+    if len(domains) < 2 or nodes.company is None:
+        return domains
+    total = np.zeros(len(domains))
+    inside = nodes.domain[_level(nodes, domains)]
+    for task, here in zip(gang.tasks, room, strict=True):
+        if (score := nodes.company.score(task, here > 0)) is not None:
+            sums, counts = (np.zeros(len(nodes.tree.domains) + 1) for _ in range(2))
+            np.add.at(sums, inside, np.where(here > 0, score, 0))
+            np.add.at(counts, inside, here > 0)
+            total += (sums / np.maximum(counts, 1)).take(domains) * task.replicas
+    return domains.take(np.argsort(-total, kind="stable"))
 
 
 def _greediest_first(nodes: Nodes, tasks: Sequence[Task], want: Sequence[int]) -> list[int]:

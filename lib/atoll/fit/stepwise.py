@@ -70,7 +70,7 @@ def _choose(nodes: Nodes, task: Task, here: Ints, missing: int) -> tuple[int, in
             here = _in_one(here, group, missing)
         if (level := company.level(task)) is not None:
             here = np.where(level == level[here > 0].min(), here, 0)
-    if (score := nodes.score(task)) is not None:
+    if company is not None and (score := company.score(task, here > 0)) is not None:
         here = np.where(score == score[here > 0].max(), here, 0)
     node = int(np.where(here > 0, here, UNBOUNDED).argmin())
     alone = task.rules is not None and task.rules.says

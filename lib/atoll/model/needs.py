@@ -2,8 +2,8 @@
 
 The figures of a member tell of resources, selectors, required node affinity, taints and HyperNodes. What else a pod
 insists on is a need: a gang that has one goes only where who places honours it; what is in `HONOURED` our own scheduler
-does, but the figures of its member don't tell whether it is met. What a pod merely prefers is told of and not looked
-at.
+does, but the figures of its member don't tell whether it is met. What a pod merely
+prefers is no need.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ def of(pod_specs: Iterable[Json]) -> list[str]:
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _CONTAINERS = ("initContainers", "containers")
 
 
@@ -70,19 +69,6 @@ def asked(pod_spec: Json) -> Iterator[Asked]:
         for kind in ("persistentVolumeClaim", "ephemeral"):
             if _mapping(volume).get(kind):
                 yield Asked(Need.VOLUMES, f"volumes[{index}].{kind}")
-
-
-def preferred(pod_spec: Json) -> Iterator[str]:
-    """The fields below a pod's spec by which it prefers some nodes: nobody looks at them before the member's own
-    scheduler does.
-    """
-    affinity = _mapping(pod_spec.get("affinity"))
-    for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity"):
-        if _mapping(affinity.get(kind)).get(_PREFERRED):
-            yield f"affinity.{kind}.{_PREFERRED}"
-    for index, each in enumerate(_list(pod_spec.get("topologySpreadConstraints"))):
-        if _mapping(each).get("whenUnsatisfiable") == "ScheduleAnyway":
-            yield f"topologySpreadConstraints[{index}]"
 
 
 def _mapping(value: object) -> Json:
