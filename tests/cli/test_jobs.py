@@ -14,6 +14,8 @@ def allows(*groups: str):
     """A host that lists one job of these groups, and forbids the others."""
 
     async def answer(request: web.Request) -> web.Response:
+        if request.path == "/apis":
+            return web.json_response({"groups": []})
         if request.path.startswith("/api/v1/"):
             return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
         if request.path.split("/")[2] not in groups:
@@ -24,9 +26,9 @@ def allows(*groups: str):
 
 
 async def test_who_may_not_list_batch_jobs_sees_volcano_jobs(capsys: pytest.CaptureFixture[str]) -> None:
-    async with serving(allows("batch", "batch.volcano.sh")) as host:
+    async with serving(allows("batch", "batch.volcano.sh", "apps")) as host:
         found = await lookup.listed(host, "n")
-    assert [each["apiVersion"] for each in found] == ["batch.volcano.sh/v1alpha1", "batch/v1"]
+    assert [each["apiVersion"] for each in found] == ["batch.volcano.sh/v1alpha1", "batch/v1", "apps/v1", "apps/v1"]
     assert capsys.readouterr().err == ""
     async with serving(allows("batch.volcano.sh")) as host:
         [found_one] = await lookup.listed(host, "n")

@@ -157,6 +157,8 @@ async def test_labels_are_the_servers_to_compare() -> None:
     asked = []
 
     async def answer(request: web.Request) -> web.Response:
+        if request.path == "/apis":
+            return web.json_response({"groups": []})
         asked.append((request.path, request.query.get("labelSelector")))
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
 
@@ -166,6 +168,8 @@ async def test_labels_are_the_servers_to_compare() -> None:
         ("/apis/batch.volcano.sh/v1alpha1/namespaces/n/jobs", "team in (a,b)"),
         ("/apis/batch/v1/namespaces/n/jobs", "team in (a,b)"),
         ("/api/v1/namespaces/n/pods", "kueue.x-k8s.io/pod-group-name,team in (a,b)"),
+        ("/apis/apps/v1/namespaces/n/deployments", "team in (a,b)"),
+        ("/apis/apps/v1/namespaces/n/statefulsets", "team in (a,b)"),
     ]
 
 

@@ -322,7 +322,7 @@ async def test_join_makes_an_agent_that_sees_its_own_namespace_only(
     async with await ApiServer.from_kubeconfig(member_file) as agent:
         assert await agent.list(HYPER_NODES) == []
         with pytest.raises(Forbidden):
-            await agent.list(CRDS)
+            await agent.list(SECRETS)
 
 
 async def test_join_again_writes_nothing_and_keeps_what_is_not_given(

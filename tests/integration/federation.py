@@ -13,7 +13,7 @@ import orjson
 
 from atoll.kinds import BY_RESOURCE, kind_of
 from atoll.kube import errors
-from atoll.kube.crds import served
+from atoll.kube.served import served
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.binaries import ensure

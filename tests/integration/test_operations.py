@@ -411,6 +411,6 @@ async def test_several_jobs_are_named_at_once_and_one_that_is_missing_stops_no_o
         "job.batch.volcano.sh/a held\njob.batch.volcano.sh/b held\n"
     )
     said = await atollctl(site, "job", "delete", "a", "nothing", "b", ok=False)
-    assert "there is no Volcano Job, batch Job or Pod group nothing" in said
+    assert "there is no Volcano Job, batch Job, Pod group" in said
     assert await site.find(JOBS, "a") is None
     assert await site.find(JOBS, "b") is None

@@ -44,7 +44,7 @@ def kinds(ctx: typer.Context, no_headers: NoHeaders = False, output: DataOutput 
 async def gather(host: ApiServer) -> list[Json]:
     """Every kind, as the host and its Clusters say."""
     from atoll.kinds import KINDS
-    from atoll.kube.crds import served
+    from atoll.kube.served import served
     from atoll.model.apiresource import CLUSTERS
 
     there = await served(host, (kind.resource for kind in KINDS))

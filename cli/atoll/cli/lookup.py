@@ -140,11 +140,13 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
                 f"there is no {kind.words.title} {name} in namespace {namespace}: choose another with -n"
             )
         return resource, one
-    found = [(kind, each) for kind in KINDS if (each := await _found(host, kind, name, namespace)) is not None]
+    there = await served_kinds(host)
+    kinds = [kind for kind in KINDS if kind.resource in there]
+    found = [(kind, each) for kind in kinds if (each := await _found(host, kind, name, namespace)) is not None]
     if not found:
-        *others, last = (kind.words.title for kind in KINDS)
+        *others, last = (kind.words.title for kind in kinds)
         titles = f"{', '.join(others)} or {last}"
-        ways = " or ".join(f"{kind.words.names[0]}/{name}" for kind in KINDS)
+        ways = " or ".join(f"{kind.words.names[0]}/{name}" for kind in kinds[:3])
         raise CommandError(
             f"there is no {titles} {name} in namespace {namespace}: choose another with -n, or write KIND/NAME, such as"
             f" {ways}"
@@ -178,7 +180,7 @@ def selectors(labels: str | None) -> dict[ApiResource, str]:
 async def served_kinds(host: ApiServer) -> list[ApiResource]:
     """The resources of the kinds that the host has."""
     from atoll.kinds import KINDS
-    from atoll.kube.crds import served
+    from atoll.kube.served import served
 
     optional = [kind.resource for kind in KINDS if kind.optional]
     return [kind.resource for kind in KINDS if not kind.optional] + (await served(host, optional) if optional else [])
@@ -194,8 +196,8 @@ async def listed(host: ApiServer, namespace: str | None, selector: str | None = 
     from atoll.kube import errors
 
     found: list[Json] = []
-    labels = selectors(selector)
-    for kind in KINDS:
+    labels, there = selectors(selector), await served_kinds(host)
+    for kind in (each for each in KINDS if each.resource in there):
         resource = kind.resource
         try:
             items = await host.list(resource, namespace, label_selector=labels[resource])

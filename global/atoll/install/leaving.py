@@ -24,7 +24,7 @@ from atoll.install.rights import remove_rights
 from atoll.install.roles import AGENT_IN_MEMBER
 from atoll.kinds import DELIVERED
 from atoll.kube import errors
-from atoll.kube.crds import served
+from atoll.kube.served import served
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
 from atoll.model.apiresource import (

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import orjson
-
-from atoll.kube import errors
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import CRDS, ApiResource
@@ -22,20 +19,6 @@ def crds(api: ApiServer) -> Reflector[Slim]:
 def crd_name(resource: ApiResource) -> str:
     """Name of the CRD that brings a resource."""
     return f"{resource.plural}.{resource.group}"
-
-
-async def served(api: ApiServer, resources: Iterable[ApiResource]) -> list[ApiResource]:
-    """Those of some resources that an API server has."""
-    wanted = list(resources)
-    found: dict[str, set[str]] = {}
-    for version in dict.fromkeys(each.api_version for each in wanted):
-        path = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        try:
-            listed = orjson.loads(await api.request("GET", path))["resources"]
-        except errors.NotFound:
-            continue
-        found[version] = {each["name"] for each in listed}
-    return [each for each in wanted if each.plural in found.get(each.api_version, ())]
 
 
 def wake(found: Reflector[Slim], caches: Iterable[Reflector[Any]]) -> None:
