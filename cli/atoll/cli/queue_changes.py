@@ -9,27 +9,7 @@ import typer
 
 from atoll.cli.options import Dry, DryRun, Output, settings, shape
 from atoll.cli.printing import show_objects
-from atoll.cli.queue_options import (
-    Capability,
-    Clusters,
-    DefaultPolicy,
-    Deserved,
-    Estimate,
-    EvictTimeout,
-    Flavors,
-    Guarantee,
-    Members,
-    Namespaces,
-    Parent,
-    Priority,
-    ProtectedFor,
-    ReadyTimeout,
-    Reclaimable,
-    ReclaimUnpreemptable,
-    Sla,
-    Strategies,
-    Type,
-)
+from atoll.cli.queue_options import with_queue_options
 from atoll.cli.suggestions import queue_names
 
 if TYPE_CHECKING:
@@ -44,32 +24,8 @@ NewName = Annotated[str, typer.Argument(metavar="name", help="Name of the queue.
 Name = Annotated[str, typer.Argument(metavar="name", help="Name of the queue.", autocompletion=queue_names)]
 
 
-def create(
-    ctx: typer.Context,
-    name: NewName,
-    capability: Capability = None,
-    deserved: Deserved = None,
-    guarantee: Guarantee = None,
-    weight: Annotated[int, typer.Option(min=1, max=65535, help="Share among its siblings.")] = 1,
-    priority: Priority = None,
-    parent: Parent = None,
-    reclaimable: Reclaimable = None,
-    reclaim_unpreemptable: ReclaimUnpreemptable = None,
-    strategy: Strategies = None,
-    namespaces: Namespaces = None,
-    clusters: Clusters = None,
-    member: Members = None,
-    estimate: Estimate = None,
-    sla: Sla = None,
-    protected_for: ProtectedFor = None,
-    ready_timeout: ReadyTimeout = None,
-    evict_timeout: EvictTimeout = None,
-    default_policy: DefaultPolicy = None,
-    flavor: Flavors = None,
-    type_: Type = None,
-    dry_run: Dry = DryRun.NONE,
-    output: Output = None,
-) -> None:
+@with_queue_options(weight=1)
+def create(ctx: typer.Context, name: NewName, *, dry_run: Dry = DryRun.NONE, output: Output = None, **_: Any) -> None:
     """Create a queue."""
     from atoll.cli.connection import call
     from atoll.cli.queue_spec import queue_object
@@ -89,30 +45,8 @@ def create(
         show_objects([made], form, one=True)
 
 
-def update(
-    ctx: typer.Context,
-    name: Name,
-    capability: Capability = None,
-    deserved: Deserved = None,
-    guarantee: Guarantee = None,
-    weight: Annotated[int | None, typer.Option(min=1, max=65535, help="Share among its siblings.")] = None,
-    priority: Priority = None,
-    parent: Parent = None,
-    reclaimable: Reclaimable = None,
-    reclaim_unpreemptable: ReclaimUnpreemptable = None,
-    strategy: Strategies = None,
-    namespaces: Namespaces = None,
-    clusters: Clusters = None,
-    member: Members = None,
-    estimate: Estimate = None,
-    sla: Sla = None,
-    protected_for: ProtectedFor = None,
-    ready_timeout: ReadyTimeout = None,
-    evict_timeout: EvictTimeout = None,
-    default_policy: DefaultPolicy = None,
-    flavor: Flavors = None,
-    type_: Type = None,
-) -> None:
+@with_queue_options()
+def update(ctx: typer.Context, name: Name, **_: Any) -> None:
     """Change a queue; a list of resources replaces the whole list, an empty one ('') removes it."""
     from atoll.cli import queue_spec
     from atoll.cli.connection import call
