@@ -62,7 +62,7 @@ class Stage:
             member = self.world.members[name]
             for node, request, count in pods:
                 gang = Gang("", [Task("worker", count, count, request)], count)
-                self.world.take(member, gang, Placement([(0, node, count)], [count]), times)
+                self.world.table.take(member, gang, Placement([(0, node, count)], [count]), times)
 
     def stop(self, uid: str) -> Victim:
         victim = self.victims.pop(uid)

@@ -7,13 +7,15 @@ hundred members is one comparison of a row, however many nodes they have.
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.dispatcher.core.capacity.layout import distinct, higher, sums
+from atoll.dispatcher.core.capacity.layout import distinct, domains_of, higher, numbered, sums
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.requests import MANY, Requests
 from atoll.dispatcher.core.capacity.shape import Shape
@@ -27,6 +29,7 @@ _NOTHING: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros((0, 1), np.int64)
 _FIRST_ROWS = 64
 _IDLE_ROWS = 64
 """Rows that are kept up to date though no workload waits for them now: most shapes come back."""
+_ASIDE_ROWS = 4
 
 
 class FitTable:
@@ -75,10 +78,16 @@ class FitTable:
         #: member -> bool[rows]: for which some node of it has more room than before, or more of something that a row
         #: asks for whose task needs room beside others; emptied by `take_grown`
         self._grown: dict[str, NDArray[np.bool_]] = {}
+        #: members of which nodes have other indices by now
+        self._moved: dict[Member, None] = {}
 
     def column(self, name: str) -> int:
         """Of a member in `counts` and `order`."""
         return self._column[name]
+
+    def knows(self, name: str) -> bool:
+        """Whether a member has a column yet."""
+        return name in self._column
 
     def room(self, member: Member, shape: Shape) -> list[Ints]:
         """Per task int64[nodes of the member]; the shape is enrolled."""
@@ -182,6 +191,16 @@ class FitTable:
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
+    def enroll(self, shape: Shape) -> None:
+        """Keep rows for the shape's tasks from now on; as often as it is enrolled it must be released."""
+        shape.enrolled += 1
+        if shape.enrolled == 1:
+            shape.rows = tuple(self._enroll(task) for task in shape.gang.tasks)
+            for row in shape.rows if len(shape.rows) > 1 else ():
+                self._beside[row] = self._beside.get(row, 0) + 1
+        for other in shape.others:
+            self.enroll(other)
+
     def release(self, shape: Shape) -> None:
         """The inverse of `enroll`."""
         for other in shape.others:
@@ -262,6 +281,171 @@ class FitTable:
         return wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def lay_out(self, order: list[Member]) -> None:
+        """Everything anew: members, which are given in order of their names, or resources came or went."""
+        self.order = order
+        self._column = {member.name: column for column, member in enumerate(self.order)}
+        self.version += 1
+        self.ready = np.array([member.ready for member in self.order], np.bool_)
+        self._resources = tuple(sorted(set().union(*(member.resources() for member in self.order))))
+        published = [member.published(self._resources) for member in self.order]
+        self._bounds = [0, *itertools.accumulate(len(nodes) for nodes in published)]
+        self._profiles, self._profile_index = [], {}
+        self._states = np.concatenate(
+            [
+                np.zeros((len(self._resources) + 1, 0), np.int64),
+                *(np.vstack([nodes.free, self._numbered(nodes)]) for nodes in published),
+            ],
+            axis=1,
+        )
+        self._free, self._profile = self._states[:-1], self._states[-1]
+        for member, nodes in zip(self.order, published, strict=True):
+            start, end = self._span(member)
+            nodes.free = self._free[:, start:end]
+            self._renew(member, nodes)
+        self._arrange_domains(published)
+        height = len(self.counts)
+        self.counts = np.zeros((height, len(self.order)), np.int64)
+        self._held = np.zeros((len(self._owner) + 1, height), np.int64)
+        self._requests = Requests(self._resources, height)
+        self._accepts = np.zeros((height, len(self._profiles)), np.bool_)
+        for row, task in enumerate(self._tasks):
+            if task is not None:
+                self._fill_row(row, task)
+        for column, member in enumerate(self.order):
+            # With as much room in all, there may be more of it in one domain.
+            self._note(member.name, self.counts[:, column] > 0)
+
+    def republish(self, member: Member) -> bool:
+        """Take in what a member publishes by now; False where everything must be laid out anew for that."""
+        if not member.resources() <= set(self._resources):
+            return False
+        known, fresh = member.nodes, member.published(self._resources)
+        start, end = self._span(member)
+        if fresh.is_of(known):
+            self._replace(member, fresh, self._profile[start:end])
+            return True
+        profile = self._numbered(fresh)
+        if len(self._profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
+            # Labels changed again and again: forget those that no node has any more.
+            return False
+        if len(fresh) != len(known) or fresh.tree != known.tree or not np.array_equal(fresh.lowest, known.lowest):
+            self._rearranged(member, fresh, profile)
+        else:
+            self._replace(member, fresh, profile)
+        return True
+
+    def _replace(self, member: Member, nodes: Nodes, profile: Ints) -> None:
+        """The nodes of one member are others, or have others free, in the same places.
+
+        Args:
+            member: whose they are.
+            nodes: as they are now.
+            profile: int64[N], the number of each one's profile.
+        """
+        start, end = self._span(member)
+        before = self._states[:, start:end].copy()
+        self._free[:, start:end] = nodes.free
+        nodes.free = self._free[:, start:end]
+        self._profile[start:end] = profile
+        self._renew(member, nodes)
+        # Most often few nodes are other ones than before.
+        others = np.flatnonzero((before != self._states[:, start:end]).any(axis=0))
+        if others.size == 1:
+            [node] = others.tolist()
+            states = np.stack((before[:, node], self._states[:, start + node]), axis=1)
+            self._changed_one(member, start + node, states, less=False)
+        else:
+            self._changed(member, start + others, before[:, others])
+
+    def _rearranged(self, member: Member, nodes: Nodes, profile: Ints) -> None:
+        """Nodes or domains of one member came, went or moved; those of the others stay what they are.
+
+        Args:
+            member: whose they are.
+            nodes: as they are now.
+            profile: int64[N], the number of each one's profile.
+        """
+        column = self._column[member.name]
+        start, end = self._span(member)
+        first, last = self._first_domain[column : column + 2]
+        inside = np.vstack([nodes.free, profile])
+        self._states = np.concatenate([self._states[:, :start], inside, self._states[:, end:]], axis=1)
+        self._free, self._profile = self._states[:-1], self._states[-1]
+        self._bounds[column + 1 :] = [bound + len(nodes) - (end - start) for bound in self._bounds[column + 1 :]]
+        for each in self.order:
+            known = nodes if each is member else each.nodes
+            known.free = self._free[:, slice(*self._span(each))]
+        alike = nodes.tree == member.nodes.tree
+        self._renew(member, nodes)
+        if alike:
+            inside = numbered(nodes, len(self._domains), first, len(self._owner))
+            self._domains = np.concatenate([self._domains[:, :start], inside, self._domains[:, end:]], axis=1)
+            self._held[first:last] = 0
+        else:
+            self._arrange_domains([each.nodes for each in self.order])
+            # Those of the others keep their sums, though their numbers may be others.
+            own = np.zeros((len(nodes.tree.domains), self._held.shape[1]), np.int64)
+            self._held = np.concatenate([self._held[:first], own, self._held[last:]])
+        columns = slice(*self._span(member))
+        rooms = self._rooms(self._states[:, columns])
+        self.counts[:, column] = rooms.sum(axis=1)
+        for domains in self._domains[:, columns]:
+            np.add.at(self._held, domains, rooms.T)
+        # With as much room in all, there may be more of it in one domain.
+        self._note(member.name, self.counts[:, column] > 0)
+
+    def _arrange_domains(self, published: Sequence[Nodes]) -> None:
+        self._domains, self._owner, self._rank = domains_of(published)
+        self._first_domain = [0, *itertools.accumulate(len(nodes.tree.domains) for nodes in published)]
+
+    def _renew(self, member: Member, nodes: Nodes) -> None:
+        had_none = not member.index
+        member.renew(nodes)
+        if member.moved or (had_none and member.index):
+            self._moved[member] = None
+
+    def take_moved(self) -> list[tuple[Member, dict[int, int | None]]]:
+        """Members whose nodes have other indices than at the last call, or were unknown, and which (`Member.moved`)."""
+        moved, self._moved = self._moved, {}
+        found = [(member, member.moved) for member in moved]
+        for member in moved:
+            member.moved = {}
+        return found
+
+    def view_changed(self, member: Member) -> None:
+        """The Cluster object of a member is another one."""
+        self.version += 1
+        self._note(member.name, self._in_use())
+        if member.name in self._column:
+            self.ready[self._column[member.name]] = member.ready
+
+    def take(self, member: Member, gang: Gang, placement: Placement, times: int = 1) -> None:
+        """Subtract a placement's pods from what is free; -1 times gives them back."""
+        start, requests = self._span(member)[0], gang.requests()
+        member.changes += 1
+        if len(placement.pods) == 1:
+            node = start + placement.pods[0][1]
+            states = self._states.take((node, node), axis=1)
+            member.nodes.take(requests, placement, times)
+            states[:, 1] = self._states[:, node]
+            self._changed_one(member, node, states, less=times > 0)
+            return
+        columns = start + np.array(list({node for _, node, _ in placement.pods}), np.int64)
+        before = self._states[:, columns]
+        member.nodes.take(requests, placement, times)
+        self._changed(member, columns, before, less=times > 0)
+
+    def aside(self) -> FitTable:
+        """The same nodes, as they are now, with rows of its own."""
+        twin = copy.copy(self)
+        twin._grown, twin._beside = {}, {}
+        twin._rows, twin._tasks, twin._wanted, twin._users, twin._vacant, twin._idle = {}, [], [], [], [], {}
+        twin._requests = Requests(self._resources, _ASIDE_ROWS)
+        twin.counts, twin._accepts = higher(self.counts[:0], _ASIDE_ROWS), higher(self._accepts[:0], _ASIDE_ROWS)
+        twin._held = np.zeros((len(self._held), _ASIDE_ROWS), np.int64)
+        return twin
 
     def _span(self, member: Member) -> tuple[int, int]:
         column = self._column[member.name]
