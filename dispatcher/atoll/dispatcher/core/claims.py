@@ -56,12 +56,19 @@ class OpenQuestion:
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """All that is evicted, or may be, on behalf of one workload that waits."""
+    """All that is evicted, may be, or was, on behalf of one workload."""
 
     #: UID of each victim -> what it loses, until all of them are gone; None where nothing is kept for the claimant
     losses: dict[str, Loss] | None = None
     #: what members are asked; until they have answered no victim is evicted
     dry_run: OpenQuestion | None = None
+    #: UIDs of the victims with which the claimant started last, perhaps none; None where it never did
+    cleared: tuple[str, ...] | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether it keeps anything for the claimant, or members are asked."""
+        return self.losses is not None or self.dry_run is not None
 
 
 class Claims:
@@ -71,12 +78,20 @@ class Claims:
         self._state, self.bindings, self.world = state, state.bindings, state.world
         #: UID of a claimant -> its claim
         self._claims: dict[str, Claim] = {}
-        #: UID of what was started -> UIDs of its victims
-        self.cleared: dict[str, tuple[str, ...]] = {}
         state.on_dropped.append(self._dropped)
 
     def __bool__(self) -> bool:
-        return bool(self._claims)
+        return any(claim.open for claim in self._claims.values())
+
+    @property
+    def cleared(self) -> dict[str, tuple[str, ...]]:
+        """UID of each workload that started with victims -> theirs."""
+        return {uid: claim.cleared for uid, claim in self._claims.items() if claim.cleared is not None}
+
+    def cleared_for(self, uid: str) -> tuple[str, ...]:
+        """UIDs of the victims with which a workload started."""
+        claim = self._claims.get(uid)
+        return () if claim is None else claim.cleared or ()
 
     def awaits(self, uid: str) -> bool:
         """Whether capacity is kept for this workload that others leave, or are to leave."""
@@ -105,9 +120,12 @@ class Claims:
 
     def started(self, uid: str) -> None:
         """It waits no more. If a dry run is open it started without an eviction."""
-        claim = self._claims.pop(uid, None)
-        if claim is not None and claim.dry_run is None and claim.losses is not None:
-            self.cleared[uid] = tuple(claim.losses)
+        claim = self._claims.get(uid)
+        if claim is not None:
+            if claim.dry_run is None and claim.losses is not None:
+                claim.cleared = tuple(claim.losses)
+            claim.losses = claim.dry_run = None
+            self._forget(uid, claim)
 
     def ask(self, dry_run: OpenQuestion) -> None:
         """Members are asked on behalf of a workload."""
@@ -129,12 +147,11 @@ class Claims:
         return [claim.dry_run for claim in self._claims.values() if claim.dry_run is not None]
 
     def _forget(self, uid: str, claim: Claim) -> None:
-        if claim.losses is None and claim.dry_run is None:
+        if not claim.open and claim.cleared is None:
             del self._claims[uid]
 
     def _dropped(self, uid: str) -> None:
         self._claims.pop(uid, None)
-        self.cleared.pop(uid, None)
 
     def all_gone(self, uid: str) -> bool:
         """Whether all victims of this claimant are gone."""

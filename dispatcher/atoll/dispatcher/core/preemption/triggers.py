@@ -156,7 +156,7 @@ class Triggers:
                 stay,
                 binding,
                 view,
-                victim_of(binding, stay, self._settings.protection, self._claims.cleared.get(uid, ())),
+                victim_of(binding, stay, self._settings.protection, self._claims.cleared_for(uid)),
             )
             self._candidates[uid] = known
         return known[3]
