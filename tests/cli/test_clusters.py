@@ -78,6 +78,14 @@ def test_taints_change_as_kubectl_has_it(words: list[str], taints: list[Json]) -
     assert clusters.tainted(before, [clusters.parse_taint(each) for each in words]) == taints
 
 
+def test_a_taint_that_evicts_says_since_when_and_keeps_that() -> None:
+    wanted = [clusters.parse_taint("a=b:NoExecute"), clusters.parse_taint("c:NoSchedule")]
+    first = clusters.dated(member(taints=[]), wanted)
+    assert [each["key"] for each in first if "timeAdded" in each] == ["a"]
+    first[0]["timeAdded"] = "2026-01-01T00:00:00Z"
+    assert clusters.dated(member(taints=first), wanted) == first
+
+
 @pytest.mark.parametrize("word", ["a", "a=b", "a:Sometimes", ":NoSchedule"])
 def test_what_is_no_taint_is_refused(word: str) -> None:
     with pytest.raises(CommandError, match=r"write key|is none of"):

@@ -128,6 +128,11 @@ class BindingBuilder:
         self._gang["hold"] = True
         return self
 
+    def when_lost(self, on_lost: str = "", toleration: float | None = None) -> Self:
+        """What becomes of it when its member is lost."""
+        self._gang.update(on_lost=on_lost, lost_toleration=toleration)
+        return self
+
     def unreadable(self) -> Self:
         """Its gang annotation is nonsense."""
         self._readable = False

@@ -41,6 +41,7 @@ from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.fit import Nodes, Placement, Profile, place
 from atoll.model.gang import Gang, divide
+from atoll.model.lost import lost_at
 from atoll.model.timestamps import rfc3339_seconds
 from atoll.model.topology import Tree
 from atoll.model.vector import Vector
@@ -65,6 +66,11 @@ class Site:
         self.resources = tuple(sorted({each for node in nodes for each in node}))
         self.generation = 1
         self.ready = True
+        #: since when it is away, and after how long what is exclusive has ended there
+        self.lost_since: float | None = None
+        self.fenced_after: float | None = None
+        #: UIDs of what its binding was let go of without its word
+        self.stale: list[str] = []
         #: binding UID -> (gang of its part, where its pods are)
         self.pods: dict[str, tuple[Gang, Pods]] = {}
         #: binding UID -> what of it is still to be bound
@@ -251,6 +257,34 @@ class Town:
     def ready(self, name: str, *, ready: bool = True) -> None:
         self.sites[name].ready = ready
         event = make_cluster(name, ready=ready)
+        self._facts["cluster", name] = event
+        assert self.handle(event) == []
+
+    def lose(self, name: str, *, fenced_after: float | None = None) -> None:
+        """A member is away from now on; what runs there runs on."""
+        site = self.sites[name]
+        site.ready, site.lost_since, site.fenced_after = False, self.now, fenced_after
+        self._tell_cluster(name)
+
+    def find(self, name: str) -> None:
+        """It is back, and has removed what is stale before it is ready."""
+        site = self.sites[name]
+        for uid in site.stale:
+            self._forget(site, uid)
+        site.stale.clear()
+        site.ready, site.lost_since, site.fenced_after = True, None, None
+        self._publish(name)
+        self._tell_cluster(name)
+
+    def taint(self, name: str, *taints: Mapping[str, str], ready: bool = True) -> None:
+        """An administrator sets taints; one by which a member is drained makes it not ready."""
+        self._tell_cluster(name, *taints, ready=ready)
+
+    def _tell_cluster(self, name: str, *taints: Mapping[str, str], ready: bool = True) -> None:
+        site = self.sites[name]
+        event = make_cluster(name, ready=site.ready and ready, taints=taints)
+        away = {"lost_since": site.lost_since, "fenced_after": site.fenced_after}
+        event = ClusterSet(dataclasses.replace(event.cluster, **away))  # type: ignore[arg-type]
         self._facts["cluster", name] = event
         assert self.handle(event) == []
 
@@ -493,12 +527,21 @@ class Town:
         view = self.views.get(uid)
         if view is None or view.epoch != epoch:
             return
-        if not all(self.sites[name].ready for name in names):
+        away = [site for name in names if not (site := self.sites[name]).ready]
+        if any(site.lost_since is None or self.now < self._lost_at(view, site) for site in away):
             self.after(1.0, lambda: self._gone(uid, epoch, names))
             return
         for name in names:
-            self._forget(self.sites[name], uid)
+            if self.sites[name] in away:
+                self.sites[name].stale.append(uid)
+            else:
+                self._forget(self.sites[name], uid)
         self.see(dataclasses.replace(view, released=view.generation, placed={}, nodes={}))
+
+    def _lost_at(self, view: BindingView, site: Site) -> float:
+        assert view.gang is not None
+        assert site.lost_since is not None
+        return lost_at(view.gang.on_lost, view.gang.lost_toleration, site.lost_since, site.fenced_after)
 
     # -- what is seen ------------------------------------------------------------------------------------------------
 

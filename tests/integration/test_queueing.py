@@ -135,7 +135,7 @@ async def test_workloads_of_one_second_keep_the_order_in_which_they_were_created
     assert (await until(changed, what="its binding follows")).arrival == arrivals["n3"]
 
 
-async def test_a_taint_that_would_evict_says_that_it_does_not(site: Site) -> None:
+async def test_a_taint_without_a_time_says_that_it_does_not_evict(site: Site) -> None:
     taint = {"key": f"test/{site.namespace}", "effect": "NoExecute"}
     await site.host.merge_patch(CLUSTERS, "topo", {"spec": {"taints": [taint]}})
     try:

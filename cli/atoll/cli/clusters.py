@@ -15,7 +15,8 @@ from atoll.cli.options import DataOutput, NoHeaders, Output, Selector, SortBy, s
 from atoll.cli.printing import show_data, show_objects, show_table
 from atoll.cli.suggestions import cluster_names
 from atoll.cli.workloads import do_all, one_way
-from atoll.model.keys import CORDONED
+from atoll.model.keys import CORDONED, DRAINED
+from atoll.model.timestamps import rfc3339_seconds
 from atoll.view.clusters import HEADERS, WIDE, rows, summary, text
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ Json = dict[str, Any]
 app = typer.Typer(no_args_is_help=True, help="Members: what they have and do; labels, taints, cordon.")
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_LOOK_S = 1.0
+"""Seconds between two looks at what is left in a member."""
 _TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^:]*))?(?::(?P<effect>\w+))?")
 
 Name = Annotated[str, typer.Argument(help="Name of the member.", autocompletion=cluster_names)]
@@ -110,7 +113,7 @@ def taint(
 ) -> None:
     """Set taints of a member, which keep away what does not tolerate them."""
     wanted = [parse_taint(each) for each in taints]
-    _patch(ctx, [name], None, lambda cluster: {"spec": {"taints": tainted(cluster, wanted)}}, "tainted")
+    _patch(ctx, [name], None, lambda cluster: {"spec": {"taints": dated(cluster, wanted)}}, "tainted")
 
 
 @app.command(epilog="Example: atollctl cluster cordon east   # what runs goes on, nothing new is sent there")
@@ -123,8 +126,69 @@ def cordon(ctx: typer.Context, names: Names = None, selector: Selected = None) -
 @app.command(epilog="Example: atollctl cluster uncordon east west; atollctl cluster uncordon -l gpu=h100")
 def uncordon(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
     """Let members get work again."""
-    wanted = parse_taint(f"{CORDONED}-")
-    _patch(ctx, names, selector, lambda cluster: {"spec": {"taints": tainted(cluster, [wanted])}}, "uncordoned")
+    wanted = [parse_taint(f"{CORDONED}-"), parse_taint(f"{DRAINED}-")]
+    _patch(ctx, names, selector, lambda cluster: {"spec": {"taints": tainted(cluster, wanted)}}, "uncordoned")
+
+
+@app.command(
+    epilog="Example: atollctl cluster drain east; atollctl cluster drain east --one-by-one --deadline 30m"
+    "   # stop watching with Ctrl-C: it goes on; again: go on watching; uncordon ends it"
+)
+def drain(
+    ctx: typer.Context,
+    name: Name,
+    one_by_one: Annotated[
+        bool, typer.Option("--one-by-one", help="Each workload once the one before is gone; without it, all at once.")
+    ] = False,
+    deadline: Annotated[
+        str | None, typer.Option(help="With --one-by-one: after so long, such as 30m, all that is left goes at once.")
+    ] = None,
+    timeout: Annotated[str, typer.Option(help="How long to watch; the drain goes on after that.")] = "1h",
+) -> None:
+    """Empty a member: its workloads go back to their queues, whole and with their age; nothing new is sent there."""
+    from atoll.cli.connection import call
+    from atoll.model import duration
+
+    try:
+        seconds = duration.parse(deadline) if deadline is not None else None
+        patience = duration.parse(timeout)
+    except duration.DurationError as error:
+        raise CommandError(f"--deadline, --timeout: {error}", USAGE) from None
+    if seconds is not None and not one_by_one:
+        raise CommandError("--deadline goes with --one-by-one: without it all goes at once", USAGE)
+    how = f"one-by-one{f'-{max(int(seconds), 1)}' if seconds is not None else ''}" if one_by_one else "all"
+    wanted = [parse_taint(f"{CORDONED}:NoSchedule"), parse_taint(f"{DRAINED}={how}:NoExecute")]
+
+    def marked(cluster: Json) -> Json:
+        taints = (cluster.get("spec") or {}).get("taints") or ()
+        if any((each["key"], each.get("value")) == (DRAINED, how) for each in taints):
+            # It is under way: its deadline counts from its beginning.
+            return {}
+        return {"spec": {"taints": dated(cluster, wanted)}}
+
+    _patch(ctx, [name], None, marked, "is drained")
+    if call(settings(ctx), lambda host: watched(host, name, patience)):
+        raise CommandError(f"{name} is not empty after {timeout}: the drain goes on, repeat the command to watch it")
+
+
+async def watched(host: ApiServer, name: str, patience: float) -> int:
+    """Print what is left in a member whenever that is less or more, until it is empty; how much is left at the end."""
+    import asyncio
+
+    from atoll.model.apiresource import WORKS
+    from atoll.model.keys import execution_namespace
+    from atoll.model.words import counted
+
+    end, last = time.monotonic() + patience, -1
+    while True:
+        works = await host.list(WORKS, execution_namespace(name))
+        if len(works) != last:
+            last = len(works)
+            going = sum(bool(each["metadata"].get("deletionTimestamp")) for each in works)
+            print(f"{name}: {counted(last, 'workload')} left, {going} of them going" if last else f"{name}: empty")
+        if not last or time.monotonic() >= end:
+            return last
+        await asyncio.sleep(_LOOK_S)
 
 
 @app.command(epilog="Example: atollctl cluster ceiling east nvidia.com/gpu=16,cpu=200   # none takes it away")
@@ -177,6 +241,18 @@ def tainted(cluster: Json, wanted: Sequence[tuple[Json, bool]]) -> list[Json]:
         if there:
             found.append(item)
     return found
+
+
+def dated(cluster: Json, wanted: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """As `tainted`; those with effect NoExecute say since when they are there, for tolerations count from then."""
+    known = {(each["key"], each.get("value")): each.get("timeAdded") for each in tainted(cluster, [])}
+    now = rfc3339_seconds(time.time())
+    return [
+        {**each, "timeAdded": known.get((each["key"], each.get("value"))) or now}
+        if each.get("effect") == "NoExecute"
+        else each
+        for each in tainted(cluster, wanted)
+    ]
 
 
 def _patch(

@@ -157,6 +157,13 @@ class Agent(ApiModel):
     """What may be sent to the member: kinds that the agent knows, and versions as which the member behaves."""
 
 
+class Lost(ApiModel):
+    """Absence of a member."""
+
+    since: Time
+    """When it was last heard of as ready; from then on tolerations count."""
+
+
 class Circuit(ApiModel):
     """Circuit breaker of a member that did not do what it was told."""
 
@@ -189,6 +196,8 @@ class ClusterStatus(ApiModel):
     """Of Atoll in the member."""
     circuit: Circuit | None = None
     """What the dispatcher knows against the member; absent where that is nothing."""
+    lost: Lost | None = None
+    """Absent while the member is ready."""
 
 
 @served(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,11 +32,13 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.binding_names import binding_names
+from atoll.model.lost import lost_at
 from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Full, decode_full, decode_meta
 from atoll.model.policies import decode_policy
 from atoll.model.priority import decode_priority_class
 from atoll.model.queues import most_grace
+from atoll.model.timestamps import is_time, to_seconds
 
 
 class Caches:
@@ -155,8 +158,18 @@ class Caches:
         return [work for work in self.works_of(binding.metadata.uid) if str(work.epoch) == binding.epoch]
 
     def works_of(self, binding_uid: str) -> list[WorkObject]:
-        """The Works of a binding, in order of their members."""
-        return self.works.by_index("binding", binding_uid)
+        """The Works of a binding, in order of their members, but those that it goes on without."""
+        return [
+            work for work in self.works.by_index("binding", binding_uid) if keys.LOST not in work.metadata.annotations
+        ]
+
+    def lost_at(self, cluster: str, binding: objects.BindingObject) -> float:
+        """When a binding goes on without the word of a member, in seconds since the epoch; infinite for never."""
+        found, wish = self.clusters.get(cluster), binding.gang
+        since = str((found.status.get("lost") or {}).get("since") or "") if found is not None else ""
+        if wish is None or not is_time(since):
+            return math.inf
+        return lost_at(wish.on_lost, wish.lost_toleration, to_seconds(since), None)
 
     def carried(self, binding: objects.BindingObject, kind: Kind, obj: Full) -> Mapping[str, int]:
         """Counts of a workload's earlier dispatches: fixed by the first Work of the present one, else what its status
@@ -168,9 +181,10 @@ class Caches:
     def grace(self, binding: objects.BindingObject, queue: str) -> int | None:
         """Seconds that the pods of a dispatch may take to end: fixed by its first Work; None where that is silent."""
         works = self.current_works(binding)
-        return works[0].grace if works else most_grace(queue, self._said_of_queue)
+        return works[0].grace if works else most_grace(queue, self.said_of_queue)
 
-    def _said_of_queue(self, name: str) -> tuple[Mapping[str, str], str] | None:
+    def said_of_queue(self, name: str) -> tuple[Mapping[str, str], str] | None:
+        """(annotations, parent) of a queue."""
         found = self.queues.get(name)
         return (found.metadata.annotations, found.spec.parent or "") if found is not None else None
 

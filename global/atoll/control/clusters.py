@@ -16,6 +16,7 @@ import structlog
 from atoll.control.caches import Caches
 from atoll.control.objects import ClusterObject, LeaseObject
 from atoll.control.settings import ClusterSettings
+from atoll.delivery.work import WorkObject
 from atoll.kinds import DELIVERED
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
@@ -23,7 +24,8 @@ from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model import placer as placers
 from atoll.model.apiresource import CLUSTERS
-from atoll.model.conditions import with_condition
+from atoll.model.conditions import find, with_condition
+from atoll.model.lost import STALE_GONE
 from atoll.model.member import (
     AgentFacts,
     Figures,
@@ -36,7 +38,8 @@ from atoll.model.member import (
 from atoll.model.release import VERSION
 from atoll.model.reports import BadReport, readable
 from atoll.model.skew import wrong_with_agent
-from atoll.model.timestamps import rfc3339_seconds
+from atoll.model.timestamps import rfc3339, rfc3339_seconds
+from atoll.model.words import counted
 
 Json = dict[str, Any]
 
@@ -55,10 +58,13 @@ class Clusters:
         self._queue: WorkQueue[str] = WorkQueue("clusters", lambda key: {"cluster": key})
         #: cluster -> when its lease last changed, on the loop's clock
         self._heard: dict[str, float] = {}
+        #: clusters whose lease was renewed while this process looked
+        self._renewed: set[str] = set()
         #: cluster -> when its figures were last written, on the loop's clock
         self._summarised: dict[str, float] = {}
         caches.clusters.on_change(self._cluster_changed)
         caches.leases.on_change(self._lease_changed)
+        caches.works.on_change(self._work_changed)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -68,15 +74,20 @@ class Clusters:
         if new is None:
             return
         self._queue.add(new.metadata.name)
-        taints = new.evicting_taints
-        if taints and (old is None or old.evicting_taints != taints):
+        taints = new.undated_taints
+        if taints and (old is None or old.undated_taints != taints):
             about = {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind, "name": new.metadata.name}
             note = (
-                f"{', '.join(taints)}: NoExecute keeps new work away, as NoSchedule does, and evicts nothing; to empty"
-                " the member, hold its workloads or use atollctl unjoin --force"
+                f"{', '.join(taints)}: a NoExecute taint without timeAdded keeps new work away and evicts nothing, for"
+                " tolerations count from then; set it, as atollctl cluster taint does"
             )
             about["uid"] = new.metadata.uid
             self._recorder.record(about, "NothingEvicted", note, warning=True)
+
+    def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
+        work = new or old
+        if work is not None and keys.LOST in work.metadata.annotations:
+            self._queue.add(keys.cluster_of(work.metadata.namespace))
 
     def _lease_changed(self, old: LeaseObject | None, new: LeaseObject | None) -> None:
         lease = new or old
@@ -85,6 +96,8 @@ class Clusters:
         cluster = keys.cluster_of(lease.metadata.namespace)
         if new is not None and (old is None or old.spec.renew_time != new.spec.renew_time):
             self._heard[cluster] = asyncio.get_running_loop().time()
+            if old is not None:
+                self._renewed.add(cluster)
         self._queue.add(cluster)
 
     async def _reconcile(self, name: str) -> None:
@@ -94,9 +107,11 @@ class Clusters:
             self._summarised.pop(name, None)
             return
         lease = self._caches.leases.get(f"{keys.execution_namespace(name)}/atoll-agent")
-        ready, reason, message = self._judge(name, lease)
+        ready, reason, message = self._judge(cluster, lease)
         conditions = list(cluster.status.get("conditions") or ())
         wanted = with_condition(conditions, "Ready", ready, reason, message, now=time.time())
+        wanted = self._with_stale(name, wanted)
+        lost = self._lost(cluster, ready, reason)
         if (
             lease is not None
             and (placer := placers.REASONS.get(lease.metadata.annotations.get(keys.PLACER, ""))) is not None
@@ -110,7 +125,7 @@ class Clusters:
             wrong = wrong_with_agent(facts.version)
             goes, why = wrong or ("Supported", f"Atoll {facts.version} goes with the host's {VERSION}")
             wanted = with_condition(wanted, "AgentVersionSupported", wrong is None, goes, why, now=time.time())
-        if wanted != conditions or due:
+        if wanted != conditions or due or lost != (cluster.status.get("lost") or None):
             if said:
                 self._summarised[name] = asyncio.get_running_loop().time()
             await self._host.merge_patch(
@@ -119,7 +134,7 @@ class Clusters:
                 # The list of conditions is replaced whole, and the dispatcher writes some of them.
                 {
                     "metadata": {"resourceVersion": cluster.metadata.resource_version},
-                    "status": {**said, "conditions": wanted},
+                    "status": {**said, "conditions": wanted, "lost": lost},
                 },
                 subresource="status",
                 field_manager="atoll-control",
@@ -153,7 +168,35 @@ class Clusters:
         due = bool(counted) and now - self._summarised.get(name, -self._settings.figures) >= self._settings.figures
         return {**upgraded, **counted}, bool(upgraded) or due, facts
 
-    def _judge(self, name: str, lease: LeaseObject | None) -> tuple[bool | None, str, str]:
+    def _with_stale(self, name: str, conditions: list[Json]) -> list[Json]:
+        """The conditions with what they say of Works whose bindings went on without the member's word."""
+        works = self._caches.works.by_index("namespace", keys.execution_namespace(name))
+        stale = [work for work in works if keys.LOST in work.metadata.annotations]
+        if not stale and find(conditions, STALE_GONE) is None:
+            return conditions
+        note = f"{counted(len(stale), 'workload')} of before it was lost must be removed before it gets new ones"
+        reason, text = ("BeingRemoved", note) if stale else ("Gone", "")
+        return with_condition(conditions, STALE_GONE, not stale, reason, text, now=time.time())
+
+    def _lost(self, cluster: ClusterObject, ready: bool | None, reason: str) -> Json | None:
+        """Since when a member is away, which neither another reason nor a restart changes; None where it is there."""
+        if ready is True:
+            return None
+        if known := cluster.status.get("lost"):
+            return dict(known)
+        if cluster.ready.get("status") in ("False", "Unknown"):
+            # Its status is of an earlier version.
+            return {"since": cluster.ready["lastTransitionTime"]}
+        silent = 0.0
+        if reason == "AgentSilent":
+            silent = asyncio.get_running_loop().time() - self._heard[cluster.metadata.name]
+        return {"since": rfc3339(time.time() - silent)} if cluster.ready else None
+
+    def _judge(self, cluster: ClusterObject, lease: LeaseObject | None) -> tuple[bool | None, str, str]:
+        name, said = cluster.metadata.name, cluster.ready
+        if cluster.status.get("lost") and name not in self._renewed and said.get("status") in ("False", "Unknown"):
+            # A lease that merely is there says nothing: this process began after the member was lost.
+            return (None if said["status"] == "Unknown" else False), said["reason"], said["message"]
         if lease is None or name not in self._heard:
             return (
                 False,

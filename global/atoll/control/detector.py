@@ -25,7 +25,7 @@ from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import gang, keys, numbers, quantity
+from atoll.model import gang, keys, lost, numbers, quantity
 from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
 from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
@@ -95,7 +95,7 @@ class Detector:
                 self._look_at_workload_of(binding)
 
     def _queue_changed(self, old: QueueObject | None, new: QueueObject | None) -> None:
-        before, after = (each.metadata.annotations.get(keys.DEFAULT_POLICY) if each else None for each in (old, new))
+        before, after = (_inherited(each) for each in (old, new))
         if before != after:
             self._all_changed()
 
@@ -226,6 +226,15 @@ class Detector:
         if wish.replicas > numbers.INT32:
             raise ValueError(f"{wish.replicas} pods are more than an object can say")
         policy = policies.choose(self._caches, kind.resource, obj, wish.queue)
+        placement = (policy.spec.placement if policy is not None else None) or {}
+        on_lost, toleration = lost.wish(
+            obj.metadata.annotations,
+            policy.metadata.annotations if policy is not None else {},
+            placement.get("clusterTolerations") or (),
+            wish.queue,
+            self._caches.said_of_queue,
+        )
+        wish = msgspec.structs.replace(wish, on_lost=on_lost, lost_toleration=toleration)
         spec: Json = {
             "resource": {
                 "apiVersion": kind.resource.api_version,
@@ -283,6 +292,14 @@ class Detector:
             "uid": metadata.uid,
         }
         self._recorder.record(about, reason, note, warning=True)
+
+
+def _inherited(queue: QueueObject | None) -> tuple[object, ...]:
+    """What of a queue its workloads depend on."""
+    if queue is None:
+        return ()
+    notes = queue.metadata.annotations
+    return notes.get(keys.DEFAULT_POLICY), notes.get(keys.LOST_TOLERATION), queue.spec.parent
 
 
 def _arrival(obj: Full, current: BindingObject | None) -> int:

@@ -158,10 +158,10 @@ class ClusterObject(Slim, frozen=True, rename="camel"):
     status: Json = msgspec.field(default_factory=dict)
 
     @property
-    def evicting_taints(self) -> list[str]:
-        """Its NoExecute taints, by their keys."""
-        taints = self.spec.get("taints") or ()
-        return sorted(str(each.get("key")) for each in taints if each.get("effect") == "NoExecute")
+    def undated_taints(self) -> list[str]:
+        """Keys of its NoExecute taints that don't say since when they are there."""
+        taints = [each for each in self.spec.get("taints") or () if each.get("effect") == "NoExecute"]
+        return sorted(str(each.get("key")) for each in taints if not each.get("timeAdded"))
 
     @property
     def ready(self) -> Json:

@@ -27,7 +27,7 @@ from atoll.model import numbers
 from atoll.model.apiresource import BINDINGS
 from atoll.model.conditions import Condition, find, with_condition
 from atoll.model.decision import Phase
-from atoll.model.keys import cluster_of, execution_namespace
+from atoll.model.keys import LOST, cluster_of, execution_namespace
 from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds
 from atoll.model.verdict import PODS_LOST, Blocker, Reason, Verdict, reason_of_refusal
@@ -85,7 +85,8 @@ class Status:
             self._queue.add(new.metadata.key, after=self._settings.reported if waiting else self._settings.unreported)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
-        if old is not None and (new is None or (new.status, new.refused) != (old.status, old.refused)):
+        given_up = new is not None and LOST in new.metadata.annotations
+        if old is not None and (new is None or given_up or (new.status, new.refused) != (old.status, old.refused)):
             self._queue.add(binding_key(old), after=self._settings.reported)
 
     def _cluster_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:

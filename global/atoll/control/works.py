@@ -10,6 +10,9 @@ has no finalizer: a member that is away delays no other.
 
 from __future__ import annotations
 
+import contextlib
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,7 +22,7 @@ import structlog
 
 from atoll.control.caches import Caches
 from atoll.control.needs import needs_of, said_of_pods
-from atoll.control.objects import BindingObject
+from atoll.control.objects import BindingObject, ClusterObject
 from atoll.control.rules import Rules
 from atoll.control.settings import WorksSettings
 from atoll.delivery import work_name
@@ -53,6 +56,7 @@ class Works:
         caches.works.add_index("name of the binding", lambda work: [binding_key(work)])
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
+        caches.clusters.on_change(self._cluster_changed)
         caches.on_edited_workload(self._queue.add)
         caches.namespaces.on_change(self._namespace_changed)
         for reflector in caches.rules.values():
@@ -80,10 +84,19 @@ class Works:
             if old.metadata.annotations.get(keys.FINAL) == "true":
                 self._cleared.add((old.binding_uid, keys.cluster_of(old.metadata.namespace)))
             self._queue.add(binding_key(old))
+        elif old is not None and new is not None and _going(old) != _going(new):
+            self._queue.add(binding_key(new))
         elif old is None and new is not None and new.binding_uid:
             binding = self._caches.bindings.get(binding_key(new))
             if binding is None or not _asks_for(binding, new):
                 self._queue.add(binding_key(new))
+
+    def _cluster_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
+        """What a member that is lost, or back, is to let go of."""
+        if old is not None and new is not None and old.status.get("lost") != new.status.get("lost"):
+            for work in self._caches.works.by_index("namespace", keys.execution_namespace(new.metadata.name)):
+                if work.metadata.deletion_timestamp is not None:
+                    self._queue.add(binding_key(work))
 
     def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
         if old is not None and new is not None and said_of_pods(old.metadata) != said_of_pods(new.metadata):
@@ -118,6 +131,8 @@ class Works:
         for work in stale:
             if work.metadata.deletion_timestamp is None:
                 await self._delete(work)
+            else:
+                await self._give_up(key, binding, work)
         if going:
             if cleared and await works_gone(self._host, self._caches, binding):
                 await self._release(binding)
@@ -147,6 +162,22 @@ class Works:
                     },
                     namespace,
                     field_manager="atoll-control",
+                )
+
+    async def _give_up(self, key: str, binding: BindingObject, work: WorkObject) -> None:
+        """Go on without a part whose member was lost for longer than is tolerated.
+
+        Its Work stays until that member has removed what came by it, and gets nothing new before.
+        """
+        wait = self._caches.lost_at(keys.cluster_of(work.metadata.namespace), binding) - time.time()
+        if 0 < wait < math.inf:
+            self._queue.add(key, after=wait)
+        elif wait <= 0:
+            log.warning("its member is lost: goes on without", work=work.metadata.key, binding=key)
+            patch = {"metadata": {"uid": work.metadata.uid, "annotations": {keys.LOST: "true"}}}
+            with contextlib.suppress(errors.NotFound):
+                await self._host.merge_patch(
+                    WORKS, work.metadata.name, patch, work.metadata.namespace, field_manager="atoll-control"
                 )
 
     # -- claims of the workload --------------------------------------------------------------------------------------
@@ -380,6 +411,11 @@ def _expecting(binding: BindingObject, cluster: str) -> dict[str, str]:
 
 def _carrying(counts: Mapping[str, int]) -> dict[str, str]:
     return {keys.CARRIED: orjson.dumps(dict(counts), option=orjson.OPT_SORT_KEYS).decode()} if counts else {}
+
+
+def _going(work: WorkObject) -> tuple[bool, bool]:
+    """Whether it is to go, and whether its binding goes on without it."""
+    return work.metadata.deletion_timestamp is not None, keys.LOST in work.metadata.annotations
 
 
 def _claims_in(binding: BindingObject) -> list[str]:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from atoll.api import effects
-from atoll.model import duration, keys, quantity
+from atoll.model import duration, keys, lost, quantity
 
 Json = dict[str, Any]
 
@@ -150,7 +150,13 @@ def exceeding(smaller: dict[str, Fraction], larger: dict[str, Fraction]) -> list
     return sorted(name for name, value in smaller.items() if name in larger and value > larger[name])
 
 
-_DURATIONS = (keys.READY_TIMEOUT, keys.RUNNING_ESTIMATE, keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
+_DURATIONS = (
+    keys.READY_TIMEOUT,
+    keys.RUNNING_ESTIMATE,
+    keys.LOST_TOLERATION,
+    keys.SLA_WAITING_TIME,
+    *keys.SLA_ANNOTATIONS,
+)
 
 
 def unread_durations(obj: Json) -> list[Problem]:
@@ -165,4 +171,13 @@ def unread_durations(obj: Json) -> list[Problem]:
             duration.parse(str(text))
         except duration.DurationError as error:
             problems.append(Problem(f"metadata.annotations[{key}]", f"has no effect: {error}"))
+    if text := annotations.get(keys.ON_LOST):
+        try:
+            lost.read(str(text))
+        except ValueError as error:
+            problems.append(Problem(f"metadata.annotations[{keys.ON_LOST}]", f"has no effect: {error}"))
+        else:
+            if text == lost.OnLost.EXCLUSIVE:
+                note = "acts as wait: no agent ends pods of a lost member by itself yet"
+                problems.append(Problem(f"metadata.annotations[{keys.ON_LOST}]", note))
     return problems

@@ -101,6 +101,10 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What its pods insist on that only some placers look at (`atoll.model.needs`), sorted."""
     features: list[str] = []
     """What it needs that only some members have (`atoll.model.features`), sorted."""
+    on_lost: str = ""
+    """What becomes of it when its member is lost (`atoll.model.lost.OnLost`); empty for the default."""
+    lost_toleration: float | None = None
+    """Seconds that its member may be away before it runs elsewhere; None for the default."""
 
     @property
     def replicas(self) -> int:

@@ -55,6 +55,18 @@ GRACE: Final = "atoll.sh/grace"
 """Work annotation: seconds that the pods of the workload may take to end, whatever its templates ask for."""
 CORDONED: Final = "atoll.sh/cordoned"
 """Key of the taint of a member that gets no new work; what runs there goes on."""
+DRAINED: Final = "atoll.sh/drained"
+"""Key of the NoExecute taint of a member that is emptied: value `all`, or `one-by-one`, with `-SECONDS` after which all
+that is left goes at once.
+"""
+ON_LOST: Final = "atoll.sh/on-lost"
+"""Workload and policy annotation: what becomes of it when its member is lost: `requeue`, `exclusive` or `wait`."""
+LOST_TOLERATION: Final = "atoll.sh/lost-toleration"
+"""Workload, policy and queue annotation: how long its member may be away before it runs elsewhere, such as `5m`."""
+LOST: Final = "atoll.sh/lost"
+"""Work annotation: `true` says that its binding goes on without the member's word; it stays until the member has
+removed what came by it.
+"""
 CEILING: Final = "atoll.sh/ceiling"
 """Cluster annotation: the most of the member that is believed and used, such as `nvidia.com/gpu=16,cpu=200`."""
 CLAIMS_IN: Final = "atoll.sh/claims-in"

@@ -26,8 +26,14 @@ def most_grace(name: str, find: Callable[[str], tuple[Mapping[str, str], str] | 
         name: of the queue.
         find: (annotations, parent) of a queue, None where there is none.
     """
-    said = (duration.parse_or_none(notes.get(keys.EVICT_TIMEOUT)) for notes in _upwards(name, find))
-    return max(1, int(next((seconds for seconds in said if seconds is not None), EVICT_TIMEOUT)))
+    said = nearest(name, find, keys.EVICT_TIMEOUT)
+    return max(1, int(EVICT_TIMEOUT if said is None else said))
+
+
+def nearest(name: str, find: Callable[[str], tuple[Mapping[str, str], str] | None], key: str) -> float | None:
+    """Seconds that an annotation of a queue says, or of the nearest one above it that has it; None where none has."""
+    said = (duration.parse_or_none(notes.get(key)) for notes in _upwards(name, find))
+    return next((seconds for seconds in said if seconds is not None), None)
 
 
 def _upwards(name: str, find: Callable[[str], tuple[Mapping[str, str], str] | None]) -> Iterator[Mapping[str, str]]:

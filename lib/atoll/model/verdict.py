@@ -58,6 +58,9 @@ class Reason(StrEnum):
     EVICTED = "Evicted"
     PREEMPTED = "Preempted"
     RECLAIMED = "Reclaimed"
+    MEMBER_LOST = "MemberLost"
+    MEMBER_TAINTED = "MemberTainted"
+    MEMBER_DRAINED = "MemberDrained"
 
 
 WITHHELD = (Reason.HELD, Reason.NO_PODS)
@@ -191,4 +194,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.EVICTED: "it was evicted from its cluster",
     Reason.PREEMPTED: "it was evicted for a workload of higher priority in its queue",
     Reason.RECLAIMED: "it was evicted for a queue that is entitled to what its own queue had borrowed",
+    Reason.MEMBER_LOST: "its member was away for longer than it tolerates",
+    Reason.MEMBER_TAINTED: "its member has a NoExecute taint that its policy does not tolerate, or no longer",
+    Reason.MEMBER_DRAINED: "its member is drained",
 }

@@ -456,6 +456,10 @@ class History(Federation):
             self.decided["grown" if change > 0 else "shrunk" if change else "noted"] += 1
         super().judge(command)
 
+    def more(self) -> list[tuple[int, Callable[[], object]]]:
+        """(weight, action) of a history in which more happens."""
+        return []
+
     def play(self, steps: int) -> None:
         choose, number = self.random.choice, self.random.randint
 
@@ -487,6 +491,7 @@ class History(Federation):
             (1, lambda: self.views and self.delete(which())),
             (2, lambda: self.views and self.repeat_what_is_known(which())),
             (8, lambda: self.decide(choose([0.01, 0.01, 1.0, 31.0]))),
+            *self.more(),
         ]
         for action in self.random.choices([each for _, each in actions], [weight for weight, _ in actions], k=steps):
             action()

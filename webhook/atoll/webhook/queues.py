@@ -417,6 +417,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     keys.RECLAIM_UNPREEMPTABLE: tree.truth,
     keys.READY_TIMEOUT: duration.parse,
     keys.EVICT_TIMEOUT: duration.parse,
+    keys.LOST_TOLERATION: duration.parse,
 }
 
 

@@ -33,6 +33,7 @@ from atoll.dispatcher.core.events import (
     Refused,
 )
 from atoll.dispatcher.core.explanations import Explanations
+from atoll.dispatcher.core.lost import Lost
 from atoll.dispatcher.core.nominations import Nominations
 from atoll.dispatcher.core.preemption.dry_run import DryRuns
 from atoll.dispatcher.core.preemption.triggers import Triggers
@@ -74,6 +75,7 @@ class Dispatcher:
         self.claims = claims = Claims(state)
         self.decisions = decisions = Decisions(state)
         self.progress = Progress(state, claims, decisions)
+        self.lost = Lost(state, decisions)
         self.resizing = Resizing(state, claims, decisions)
         self.policy = Policy(state, claims, decisions, self.resizing)
         self.triggers = Triggers(state, claims, self.policy)
@@ -99,7 +101,7 @@ class Dispatcher:
             return self.state.now
         due = (
             self.progress.next, self.explanations.next, self.nominations.next, self.policy.next, self.triggers.next,
-            self.dry_runs.next, self.retries.next,
+            self.dry_runs.next, self.retries.next, self.lost.next,
         )  # fmt: skip
         return min((when for when in due if when is not None), default=None)
 
@@ -136,6 +138,7 @@ class Dispatcher:
             *self.progress.overdue(),
             *self.progress.not_running(),
             *self.progress.not_gone(),
+            *self.lost.leave_members(),
             *self.dry_runs.mend_claims(),
             *self.progress.settle_answers(),
             *self.resizing.keep_to_wishes(),

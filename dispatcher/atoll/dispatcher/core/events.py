@@ -113,6 +113,10 @@ class ClusterView:
     """Why nothing new goes there: its agent is of a version that does not go with this process."""
     ceiling: Vector = field(default_factory=dict)
     """The most of it that is believed and used, whatever it publishes; a resource that is not named is unlimited."""
+    lost_since: float | None = None
+    """Since when it is away, in seconds since the epoch; None where it is there."""
+    fenced_after: float | None = None
+    """Seconds after that in which its agent ends what is exclusive; None where nobody can rely on that."""
 
     @property
     def cordoned(self) -> bool:

@@ -1,0 +1,195 @@
+"""What must leave its member: one that is lost, has a NoExecute taint that is not tolerated (any more), or is drained.
+
+Whole workloads go, with all of their parts, back to their queues with their age. Nothing of that is remembered: each
+time follows from what the Cluster says and from when the workload was dispatched, so a new leader goes on from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from atoll.dispatcher.core.backlog.binding import Binding
+from atoll.dispatcher.core.backlog.deadlines import Deadlines
+from atoll.dispatcher.core.commands import Command
+from atoll.dispatcher.core.decisions import Decisions
+from atoll.dispatcher.core.events import ClusterView
+from atoll.dispatcher.core.state import State
+from atoll.model import keys, selectors
+from atoll.model.decision import Phase
+from atoll.model.lost import lost_at
+from atoll.model.timestamps import is_time, to_seconds
+from atoll.model.verdict import Blocker, Reason
+
+AGAIN = 1.0
+"""Seconds until a workload is looked at again on which another decision is being written."""
+ONE_BY_ONE = "one-by-one"
+
+
+class Departure(NamedTuple):
+    """When a workload must leave a member, and why."""
+
+    when: float
+    """Seconds since the epoch; infinite for never."""
+    reason: Reason
+    member: str
+    why: str
+
+
+class Lost:
+    """Evicts what must leave its member."""
+
+    def __init__(self, state: State, decisions: Decisions) -> None:
+        self._state, self._decisions = state, decisions
+        #: members out of which something may have to go
+        self._members: dict[str, ClusterView] = {}
+        #: members may be other ones than these
+        self._changed = True
+        #: when bindings that run in one of these members must leave it
+        self._due = Deadlines()
+        state.on_changed.append(self._members_changed)
+        state.on_entered.append(self._file)
+        state.on_dropped.append(self._due.drop)
+
+    @property
+    def next(self) -> float | None:
+        """When the first workload must leave."""
+        return self._due.first
+
+    def leave_members(self) -> Iterator[Command]:
+        """Evict whatever must leave its member by now."""
+        if self._changed:
+            self._look_at_members()
+        for uid in [*self._due.due(self._state.now)]:
+            binding = self._state.bindings[uid]
+            if not _runs(binding):
+                continue
+            if not _written(binding):
+                self._due.set(uid, self._state.now + AGAIN)
+                continue
+            departure = self._departure(binding)
+            if departure.when > self._state.now:
+                self._file(binding)
+            else:
+                yield self._evict(binding, departure)
+        for name, view in self._members.items():
+            if (drain := _drain(view)) is not None and drain.one_by_one and drain.begin <= self._state.now:
+                yield from self._next_of(name)
+
+    def _members_changed(self) -> None:
+        self._changed = True
+
+    def _look_at_members(self) -> None:
+        self._changed = False
+        views = {member.name: member.view for member in self._state.world.members.values() if member.view is not None}
+        before, self._members = self._members, {name: view for name, view in views.items() if _troubled(view)}
+        for name in dict.fromkeys((*before, *self._members)):
+            if before.get(name) != self._members.get(name):
+                for uid in self._running_in(name):
+                    self._file(self._state.bindings[uid])
+
+    def _running_in(self, name: str) -> list[str]:
+        return self._state.reservations.timeline.running_in(self._state.world.member(name))
+
+    def _file(self, binding: Binding) -> None:
+        """Know when a binding must leave."""
+        if not self._members and binding.view.uid not in self._due:
+            return
+        when = self._departure(binding).when if _runs(binding) else math.inf
+        if when < math.inf:
+            self._due.set(binding.view.uid, when)
+        else:
+            self._due.drop(binding.view.uid)
+
+    def _departure(self, binding: Binding) -> Departure:
+        found = [
+            departure
+            for name in binding.parts
+            if (view := self._members.get(name)) is not None
+            for departure in _departures(binding, view)
+        ]
+        return min(found, default=Departure(math.inf, Reason.MEMBER_LOST, "", ""))
+
+    def _next_of(self, name: str) -> Iterator[Command]:
+        """The next one of a member that is drained one by one, once the one before is gone."""
+        there = [self._state.bindings[uid] for uid in self._running_in(name)]
+        if any(binding.phase.going for binding in there):
+            return
+        rest = sorted((binding for binding in there if _runs(binding)), key=lambda binding: binding.key)
+        if rest and _written(rest[0]):
+            yield self._evict(rest[0], Departure(self._state.now, Reason.MEMBER_DRAINED, name, _DRAINED))
+
+    def _evict(self, binding: Binding, departure: Departure) -> Command:
+        self._due.drop(binding.view.uid)
+        text = f"{departure.member} {departure.why}"
+        return self._decisions.evict(binding, departure.reason, text, Blocker("Cluster", departure.member))
+
+
+_DRAINED = "is drained"
+
+
+class Drain(NamedTuple):
+    """That a member is emptied."""
+
+    begin: float
+    one_by_one: bool
+    end: float
+    """When all that is left goes at once; infinite for never."""
+
+
+def _drain(view: ClusterView) -> Drain | None:
+    taint = next((each for each in view.taints if each.get("key") == keys.DRAINED), None)
+    if taint is None:
+        return None
+    how, _, seconds = str(taint.get("value") or "").removeprefix(ONE_BY_ONE).partition("-")
+    begin = _added(taint)
+    one_by_one = str(taint.get("value") or "").startswith(ONE_BY_ONE) and not how
+    if not one_by_one:
+        return Drain(begin, False, begin)
+    return Drain(begin, True, begin + float(seconds) if seconds.isdecimal() else math.inf)
+
+
+def _troubled(view: ClusterView) -> bool:
+    return view.lost_since is not None or any(taint.get("effect") == "NoExecute" for taint in view.taints)
+
+
+def _runs(binding: Binding) -> bool:
+    return binding.phase in (Phase.RESERVING, Phase.DISPATCHED)
+
+
+def _written(binding: Binding) -> bool:
+    return binding.epoch == binding.view.epoch and binding.resized_at is None
+
+
+def _departures(binding: Binding, view: ClusterView) -> Iterator[Departure]:
+    """Why and when a binding must leave one of its members."""
+    gang, name = binding.gang, view.name
+    if view.lost_since is not None:
+        when = lost_at(gang.on_lost, gang.lost_toleration, view.lost_since, view.fenced_after)
+        yield Departure(when, Reason.MEMBER_LOST, name, "was away for longer than it tolerates")
+    if (drain := _drain(view)) is not None:
+        yield Departure(drain.end, Reason.MEMBER_DRAINED, name, _DRAINED)
+    for taint in view.taints:
+        if taint.get("effect") == "NoExecute" and taint.get("key") != keys.DRAINED:
+            when = max(_added(taint), _dispatched(binding)) + _tolerated_for(binding, taint)
+            yield Departure(when, Reason.MEMBER_TAINTED, name, f"has NoExecute taint {taint.get('key')}")
+
+
+def _tolerated_for(binding: Binding, taint: Mapping[str, Any]) -> float:
+    """Seconds; as Kubernetes counts them, the shortest of those that name a time."""
+    fitting = [each for each in binding.view.tolerations if selectors.tolerated(taint, [each])]
+    if not fitting:
+        return 0.0
+    return min((float(each["tolerationSeconds"]) for each in fitting if "tolerationSeconds" in each), default=math.inf)
+
+
+def _added(taint: Mapping[str, Any]) -> float:
+    """Since when a taint is there; infinite while nobody has written that."""
+    text = str(taint.get("timeAdded") or "")
+    return to_seconds(text) if is_time(text) else math.inf
+
+
+def _dispatched(binding: Binding) -> float:
+    text = binding.view.decision.dispatched
+    return to_seconds(text) if text else 0.0

@@ -1,0 +1,149 @@
+"""Members that are lost and drained, on real API servers: work runs elsewhere in time, and what is stale goes first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
+from atoll.local.layout import FederationConfig
+from atoll.model import keys
+from atoll.model.apiresource import BINDINGS, CLUSTERS, JOBS, POLICIES, WORKS
+from atoll.model.conditions import condition
+from atoll.model.lost import STALE_GONE
+from atoll.model.timestamps import to_seconds
+from tests.integration.federation import Site, job, member, until
+from tests.integration.test_operations import atollctl
+
+pytestmark = pytest.mark.integration
+
+MEMBERS = ("alpha", "beta")
+TOLERATION = 8.0
+QUICK_LOSS = ("--set=heartbeat.period=0.5", "--set=heartbeat.silent=2", "--set=heartbeat.duration=3")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def fed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
+    async with AtollFederation(
+        FederationConfig(members=[member(name, 4) for name in MEMBERS]),
+        tmp_path_factory.mktemp("lost"),
+        flags={"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION, "agent": (*QUICK_ELECTION, *QUICK_LOSS)},
+    ) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(fed: AtollFederation) -> AsyncIterator[Site]:
+    async with (
+        await fed.host.connect() as host,
+        await fed.members["alpha"].connect() as alpha,
+        await fed.members["beta"].connect() as beta,
+    ):
+        made = Site(fed, host, {"alpha": alpha, "beta": beta})
+        await made.open()
+        yield made
+        await made.close()
+
+
+def tolerant(name: str, seconds: float = TOLERATION, **more: Any) -> dict[str, Any]:
+    made = job(name, seconds=None, **more)
+    made["metadata"].setdefault("annotations", {})[keys.LOST_TOLERATION] = f"{seconds:g}s"
+    return made
+
+
+async def runs_in(site: Site, name: str, cluster: str, *, deadline: float = 30) -> dict[str, Any]:
+    async def look() -> dict[str, Any] | None:
+        binding = await site.find(BINDINGS, f"{name}-job") or {}
+        there = [each["name"] for each in (binding.get("spec") or {}).get("clusters") or ()]
+        running = condition(binding, "Running").get("status") == "True"
+        return binding if there == [cluster] and running else None
+
+    return await until(look, deadline=deadline, what=f"{name} runs in {cluster}")
+
+
+async def test_a_lost_member(site: Site) -> None:
+    """1. The agent of the member dies, the pods there run on. 2. control is killed meanwhile: the time goes on. 3. After
+    its toleration the workload runs elsewhere, one that waits does not. 4. The agent is back: what is stale goes, and
+    only then the member counts as free of it.
+    """
+    await site.submit(tolerant("moves", replicas=2, minAvailable=2))
+    waits = tolerant("waits")
+    waits["metadata"]["annotations"][keys.ON_LOST] = "wait"
+    away = await site.where("moves")
+    other = next(each for each in MEMBERS if each != away)
+    await runs_in(site, "moves", away)
+    agent = site.federation.process(f"agent-{away}")
+    selector = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": "waits"}
+    policy = {"resourceSelectors": [selector], "placement": {"clusterAffinity": {"clusterNames": [away]}}}
+    about = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind}
+    await site.host.create(
+        POLICIES, {**about, "metadata": {"name": "waits", "namespace": site.namespace}, "spec": policy}
+    )
+    await site.submit(waits)
+    await runs_in(site, "waits", away)
+    await agent.stop(0)
+
+    async def lost() -> float | None:
+        since = ((await site.host.get(CLUSTERS, away)).get("status") or {}).get("lost")
+        return to_seconds(since["since"]) if since else None
+
+    try:
+        since = await until(lost, what="the host knows that the member is lost")
+        for name, process in site.federation.processes.items():
+            if "control" in name:
+                process.kill()
+        binding = await runs_in(site, "moves", other, deadline=60)
+        assert await lost() == since, "the time began anew"
+        assert to_seconds(condition(binding, "Running")["lastTransitionTime"]) <= since + TOLERATION + 5.0
+        story = [(line["reason"]) for line in _decision(binding)["story"]]
+        assert "MemberLost" in story
+        works = await site.host.list(WORKS, keys.execution_namespace(away))
+        assert {keys.LOST in work["metadata"]["annotations"] for work in works if _of(work, "moves")} == {True}
+        assert [pod for pod in await site.pods(away) if pod["metadata"]["name"].startswith("moves-")], "nothing stale"
+        kept = await site.find(BINDINGS, "waits-job") or {}
+        assert [each["name"] for each in kept["spec"]["clusters"]] == [away]
+    finally:
+        await agent.start()
+
+    async def clean() -> bool:
+        cluster = await site.host.get(CLUSTERS, away)
+        stale = [pod for pod in await site.pods(away) if pod["metadata"]["name"].startswith("moves-")]
+        if condition(cluster, STALE_GONE).get("status") == "True":
+            assert not stale, "the member counts, and something stale runs there"
+            return bool(condition(cluster, "Ready")["status"] == "True")
+        return False
+
+    await until(clean, deadline=30, what="what is stale is gone, and the member is ready")
+    await runs_in(site, "moves", other)
+    await runs_in(site, "waits", away)
+
+
+async def test_a_drain_under_load(site: Site) -> None:
+    names = ["a", "b", "c"]
+    for name in names:
+        await site.submit(tolerant(name, replicas=2, minAvailable=2))
+    where = {name: await site.where(name) for name in names}
+    for name, cluster in where.items():
+        await runs_in(site, name, cluster)
+    drained = where["a"]
+    other = next(each for each in MEMBERS if each != drained)
+    try:
+        said = await atollctl(site, "cluster", "drain", drained, "--one-by-one", "--timeout", "60s")
+        assert f"{drained}: empty" in said
+        for name in names:
+            await runs_in(site, name, other)
+    finally:
+        await atollctl(site, "cluster", "uncordon", drained)
+    assert not (await site.host.get(CLUSTERS, drained))["spec"].get("taints")
+
+
+def _decision(binding: dict[str, Any]) -> dict[str, Any]:
+    return dict(json.loads(binding["metadata"]["annotations"][keys.DECISION]))
+
+
+def _of(work: dict[str, Any], name: str) -> bool:
+    return str(work["metadata"]["annotations"].get(keys.BINDING_NAME, "")).startswith(f"{name}-")
