@@ -62,10 +62,6 @@ def test_an_agent_beside_the_host_has_one_cluster_one_tunnel_and_one_secret_by_n
     ]
 
 
-def test_reasons_are_sentences_about_when() -> None:
-    assert all(len(rule.rare.split()) > 3 for _, _, rule in RULES if rule.rare)
-
-
 def test_no_verb_is_granted_twice() -> None:
     seen: set[tuple[str, str | None, str, str, str]] = set()
     for who, grant, rule in RULES:

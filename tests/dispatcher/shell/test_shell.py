@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from atoll.dispatcher import objects
-from atoll.dispatcher.core import Evict, Pass, Refused
+from atoll.dispatcher.core import BindingSet, Evict, Pass, Refused
 from atoll.dispatcher.core.log import LOG
 from atoll.dispatcher.settings import DispatcherSettings, ShellSettings
 from atoll.dispatcher.shell import Metrics, Shell
@@ -23,7 +23,7 @@ from atoll.kube.recording import LogWriter
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
 from atoll.sim import replay
-from tests.dispatcher.builders import make_queue
+from tests.dispatcher.builders import make_binding, make_capacity, make_cluster, make_queue
 from tests.kube.servers import client, eventually, serving
 
 REPEATERS = ShellSettings().repeaters
@@ -157,10 +157,11 @@ async def test_a_decision_on_a_binding_that_is_gone_is_not_sent_again() -> None:
 async def test_what_the_shell_records_is_replayed(tmp_path: Path) -> None:
     with LogWriter(tmp_path / "log", LOG) as recorder:
         shell = Shell(client(9), recorder=recorder)
-        for event in (make_queue("q"), Pass(1.0)):
+        binding = BindingSet(make_binding("a").build())
+        for event in (make_queue("q"), make_cluster("m"), make_capacity("m", [8]), binding, Pass(1.0)):
             shell._handle(event)
     with (tmp_path / "log").open("rb") as file:
-        assert replay.replay(file) == replay.Replayed(2, 0, 1)
+        assert replay.replay(file) == replay.Replayed(5, 1, 1)
 
 
 async def test_an_invariant_that_is_broken_is_an_event_and_a_metric() -> None:
