@@ -79,6 +79,7 @@ async def test_place_has_the_schema(tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.long
 async def test_a_dispatch_is_one_write_and_every_binding_that_fits_is_dispatched(tmp_path):
     found = await run("dispatch", tmp_path)
     alone, whole = "100 one-pod bindings to 2 members", "20 waiting jobs, control and agents at work"
@@ -89,6 +90,7 @@ async def test_a_dispatch_is_one_write_and_every_binding_that_fits_is_dispatched
 
 
 @pytest.mark.integration
+@pytest.mark.long
 async def test_all_of_a_load_of_many_queues_is_admitted_and_ends(tmp_path):
     found = await run("kueue-shapes", tmp_path)
     case = "60 workloads in 4 queues"
@@ -107,6 +109,7 @@ async def test_a_workload_costs_the_host_no_more_writes_than_its_targets(tmp_pat
 
 
 @pytest.mark.integration
+@pytest.mark.long
 async def test_every_create_of_a_job_is_reviewed_twice_while_the_webhook_is_on_and_never_while_it_is_off(tmp_path):
     found = await run("webhook", tmp_path)
     for kilobytes in (2, 50):
@@ -137,6 +140,7 @@ async def test_a_cache_of_real_pods_is_complete_by_list_and_by_watch_list(tmp_pa
 
 
 @pytest.mark.integration
+@pytest.mark.long
 async def test_a_dispatcher_that_takes_over_decides_once_all_is_read(tmp_path):
     found = await run("restart", tmp_path)
     read, decided = metric(found, "lease_to_all_read"), found["500 bindings, 3 members", "lease_to_first_decision"]
@@ -144,6 +148,7 @@ async def test_a_dispatcher_that_takes_over_decides_once_all_is_read(tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.long
 async def test_the_leader_stays_and_a_tenant_is_served_whatever_its_neighbours_do(tmp_path):
     found = await run("neighbours", tmp_path)
     assert metric(found, "leader_changes") == 0

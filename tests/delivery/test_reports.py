@@ -12,7 +12,7 @@ from atoll.delivery import decode_reported, decode_work
 from atoll.delivery.reports import MAX_STATUS
 from atoll.kube import metrics
 from atoll.model.reports import MAX_MESSAGE, readable
-from tests.fuzz.test_reports import GOOD, work
+from tests.fuzz.reports import GOOD, work
 
 Json = dict[str, Any]
 

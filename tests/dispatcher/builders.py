@@ -29,8 +29,9 @@ from atoll.dispatcher.core import (
     QueueView,
     Refused,
     Resize,
+    Strategy,
 )
-from atoll.dispatcher.core.events import NodeClass, Strategy
+from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang, Task, TopologyWish
@@ -365,3 +366,12 @@ def two_members() -> Scene:
     s.submit(make_binding("a").tasks(4).submitted(EARLY))
     assert dispatched(s.run()) == [("a", "m1")]
     return s
+
+
+HOUR = 3600.0
+
+
+def with_amounts(event: CapacitySet, **amounts: int) -> CapacitySet:
+    """The same nodes, which have more resources."""
+    classes = [dataclasses.replace(each, free={**each.free, **amounts}) for each in event.capacity.classes]
+    return CapacitySet(dataclasses.replace(event.capacity, classes=tuple(classes)))

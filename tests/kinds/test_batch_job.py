@@ -11,36 +11,10 @@ from hypothesis import strategies as st
 from atoll.kinds import Outcome, Part, Report
 from atoll.kinds.batch_job import KIND
 from atoll.model import keys
+from tests.kinds.builders import BEFORE, GENERATED, make_batch_job
 
 Json = dict[str, Any]
-NOW, BEFORE = "2026-01-01T00:01:00Z", "2026-01-01T00:00:00Z"
-GENERATED = {
-    "controller-uid": "u1",
-    "job-name": "train",
-    "batch.kubernetes.io/controller-uid": "u1",
-    "batch.kubernetes.io/job-name": "train",
-}
-
-
-def make_job(*, status: Json | None = None, annotations: dict[str, str] | None = None, **spec: Any) -> Json:
-    """A Job as the host's API server gives it: defaulted, selector and labels generated."""
-    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
-    template = {
-        "metadata": {"labels": {**GENERATED, "app": "a"}, "creationTimestamp": None},
-        "spec": {"containers": [container], "schedulerName": "default-scheduler"},
-    }
-    defaults: Json = {
-        "parallelism": 4,
-        "completions": 4,
-        "completionMode": "NonIndexed",
-        "suspend": False,
-        "managedBy": keys.CONTROLLER,
-        "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u1"}},
-        "template": template,
-        "ttlSecondsAfterFinished": 5,
-    }
-    metadata = {"name": "train", "namespace": "team-a", "annotations": annotations or {}, "creationTimestamp": BEFORE}
-    return {"metadata": metadata, "spec": {**defaults, **spec}, "status": status or {}}
+NOW = "2026-01-01T00:01:00Z"
 
 
 def ended(type_: str, **status: Any) -> Json:
@@ -72,7 +46,7 @@ def true_conditions(status: Json) -> list[str]:
     ],
 )
 def test_its_pods(spec: Json, carried: dict[str, int], replicas: int) -> None:
-    gang = KIND.gang(make_job(**spec), priority=7, carried=carried)
+    gang = KIND.gang(make_batch_job(**spec), priority=7, carried=carried)
     (task,) = gang.tasks
     assert (task.name, task.replicas, task.min_available, gang.min_available) == ("main", replicas, replicas, replicas)
     assert task.requests == {"cpu": 2000, "memory": 2**30, "pods": 1}
@@ -80,18 +54,18 @@ def test_its_pods(spec: Json, carried: dict[str, int], replicas: int) -> None:
 
 
 def test_an_annotation_lowers_the_pods_that_must_start_together() -> None:
-    gang = KIND.gang(make_job(annotations={keys.GROUP_MIN_MEMBER: "2"}), priority=0)
+    gang = KIND.gang(make_batch_job(annotations={keys.GROUP_MIN_MEMBER: "2"}), priority=0)
     assert (gang.replicas, gang.min_available) == (4, 2)
-    job = make_job()
+    job = make_batch_job()
     job["spec"]["template"]["metadata"]["annotations"] = {keys.GROUP_MIN_MEMBER: "3"}
     assert KIND.gang(job, priority=0).min_available == 3
     with pytest.raises(ValueError, match="'many' is no whole number"):
-        KIND.gang(make_job(annotations={keys.GROUP_MIN_MEMBER: "many"}), priority=0)
+        KIND.gang(make_batch_job(annotations={keys.GROUP_MIN_MEMBER: "many"}), priority=0)
 
 
 def test_topology_is_wished_for_by_annotations_of_the_job_or_its_pods() -> None:
-    assert KIND.gang(make_job(), priority=0).network_topology is None
-    job = make_job(annotations={keys.HIGHEST_TIER: "2"})
+    assert KIND.gang(make_batch_job(), priority=0).network_topology is None
+    job = make_batch_job(annotations={keys.HIGHEST_TIER: "2"})
     job["spec"]["template"]["metadata"]["annotations"] = {keys.HIGHEST_TIER: "1", keys.TOPOLOGY_MODE: "soft"}
     wish = KIND.gang(job, priority=0).network_topology
     assert wish is not None
@@ -100,14 +74,14 @@ def test_topology_is_wished_for_by_annotations_of_the_job_or_its_pods() -> None:
 
 
 def test_a_job_that_its_user_holds_or_that_has_no_pods_is_held() -> None:
-    assert KIND.gang(make_job(annotations={keys.HOLD: "true"}), priority=0).hold
-    assert KIND.gang(make_job(parallelism=0), priority=0).hold
+    assert KIND.gang(make_batch_job(annotations={keys.HOLD: "true"}), priority=0).hold
+    assert KIND.gang(make_batch_job(parallelism=0), priority=0).hold
 
 
 def test_only_jobs_that_were_taken_over_at_creation_are_ours() -> None:
-    assert KIND.takes(make_job())
-    assert not KIND.takes(make_job(managedBy="example.com/other"))
-    assert not KIND.takes(make_job(managedBy=None))
+    assert KIND.takes(make_batch_job())
+    assert not KIND.takes(make_batch_job(managedBy="example.com/other"))
+    assert not KIND.takes(make_batch_job(managedBy=None))
 
 
 # -- to the member ---------------------------------------------------------------------------------------------------
@@ -122,7 +96,7 @@ def rewrite(job: Json, pods: int = 4, carried: dict[str, int] | None = None) -> 
 
 
 def test_the_member_starts_it_under_its_own_controller_and_our_scheduler() -> None:
-    spec = rewrite(make_job(suspend=True))
+    spec = rewrite(make_batch_job(suspend=True))
     assert spec["suspend"] is False
     assert not {"managedBy", "selector", "ttlSecondsAfterFinished"} & spec.keys()
     template = spec["template"]
@@ -131,7 +105,7 @@ def test_the_member_starts_it_under_its_own_controller_and_our_scheduler() -> No
 
 
 def test_a_selector_of_the_users_own_and_another_scheduler_are_kept() -> None:
-    job = make_job(manualSelector=True)
+    job = make_batch_job(manualSelector=True)
     job["spec"]["template"]["spec"]["schedulerName"] = "theirs"
     spec = rewrite(job)
     assert spec["selector"] == job["spec"]["selector"]
@@ -140,17 +114,17 @@ def test_a_selector_of_the_users_own_and_another_scheduler_are_kept() -> None:
 
 
 def test_only_what_remains_is_run_again() -> None:
-    assert rewrite(make_job(completions=6), carried={"succeeded": 5})["completions"] == 1
+    assert rewrite(make_batch_job(completions=6), carried={"succeeded": 5})["completions"] == 1
     assert (
-        "completions" not in rewrite(make_job(completions=None))
-        or rewrite(make_job(completions=None))["completions"] is None
+        "completions" not in rewrite(make_batch_job(completions=None))
+        or rewrite(make_batch_job(completions=None))["completions"] is None
     )
-    assert rewrite(make_job(completionMode="Indexed"), carried={"succeeded": 3})["completions"] == 4
+    assert rewrite(make_batch_job(completionMode="Indexed"), carried={"succeeded": 3})["completions"] == 4
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(0, 40), st.integers(0, 9))
 def test_the_completions_of_a_divided_job_add_up(pods: list[int], more: int, carried: int) -> None:
-    job = make_job(parallelism=sum(pods), completions=sum(pods) + more + carried)
+    job = make_batch_job(parallelism=sum(pods), completions=sum(pods) + more + carried)
     found = []
     for number, count in enumerate(pods):
         preceding = {"main": sum(pods[:number])}
@@ -162,21 +136,21 @@ def test_the_completions_of_a_divided_job_add_up(pods: list[int], more: int, car
 
 
 def test_an_indexed_job_stays_in_one_cluster() -> None:
-    assert KIND.gang(make_job(completionMode="Indexed"), priority=0).whole
-    assert not KIND.gang(make_job(), priority=0).whole
+    assert KIND.gang(make_batch_job(completionMode="Indexed"), priority=0).whole
+    assert not KIND.gang(make_batch_job(), priority=0).whole
 
 
 def test_rewriting_changes_nothing_of_the_host() -> None:
-    job = make_job()
+    job = make_batch_job()
     rewrite(job)
-    assert job == make_job()
+    assert job == make_batch_job()
 
 
 # -- back to the host ------------------------------------------------------------------------------------------------
 
 
 def test_counts_add_up_over_dispatches() -> None:
-    job = make_job(completions=9, status={"succeeded": 3, "failed": 1, "startTime": BEFORE})
+    job = make_batch_job(completions=9, status={"succeeded": 3, "failed": 1, "startTime": BEFORE})
     carried = {"succeeded": 3, "failed": 1}
     status = aggregate(job, {"active": 2, "ready": 1, "succeeded": 2, "failed": 2, "terminating": 1}, carried=carried)
     assert status == {
@@ -190,18 +164,18 @@ def test_counts_add_up_over_dispatches() -> None:
 
 
 def test_a_job_made_again_in_its_member_takes_nothing_back() -> None:
-    job = make_job(completions=9, status={"succeeded": 3, "failed": 1, "startTime": BEFORE})
+    job = make_batch_job(completions=9, status={"succeeded": 3, "failed": 1, "startTime": BEFORE})
     status = aggregate(job, {"active": 2, "succeeded": 1})
     assert (status["succeeded"], status["failed"]) == (3, 1)
 
 
 def test_never_more_ready_than_active() -> None:
-    assert aggregate(make_job(), {"active": 1, "ready": 3})["ready"] == 1
+    assert aggregate(make_batch_job(), {"active": 1, "ready": 3})["ready"] == 1
 
 
 @pytest.mark.parametrize(("end", "first"), [("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")])
 def test_an_end_is_written_in_one_piece_with_what_must_come_before_it(end: str, first: str) -> None:
-    status = aggregate(make_job(status={"startTime": BEFORE}), ended(end, succeeded=4, completionTime=NOW))
+    status = aggregate(make_batch_job(status={"startTime": BEFORE}), ended(end, succeeded=4, completionTime=NOW))
     assert true_conditions(status) == [first, end]
     assert status["startTime"] == BEFORE
     assert status.get("completionTime") == (NOW if end == "Complete" else None)
@@ -209,35 +183,35 @@ def test_an_end_is_written_in_one_piece_with_what_must_come_before_it(end: str, 
 
 
 def test_the_completion_is_never_before_the_start() -> None:
-    status = aggregate(make_job(), ended("Complete", succeeded=4, completionTime=BEFORE))
+    status = aggregate(make_batch_job(), ended("Complete", succeeded=4, completionTime=BEFORE))
     assert status["completionTime"] == status["startTime"] == NOW
 
 
 @pytest.mark.parametrize("left", ["active", "terminating"])
 def test_no_end_while_a_pod_is_left(left: str) -> None:
-    status = aggregate(make_job(), ended("Failed"), {left: 1})
+    status = aggregate(make_batch_job(), ended("Failed"), {left: 1})
     assert true_conditions(status) == []
     assert not status.get("completionTime")
 
 
 def test_one_failed_part_fails_the_job_once_the_others_are_gone() -> None:
-    status = aggregate(make_job(), ended("Complete", succeeded=2), ended("Failed", failed=1))
+    status = aggregate(make_batch_job(), ended("Complete", succeeded=2), ended("Failed", failed=1))
     assert true_conditions(status) == ["FailureTarget", "Failed"]
 
 
 def test_what_has_ended_never_changes_again() -> None:
-    done = aggregate(make_job(), ended("Complete", succeeded=4, completionTime=NOW))
-    assert aggregate(make_job(status=done), {"active": 3, "failed": 2}) == done
-    assert aggregate(make_job(status=done, suspend=True), why="no room") == done
+    done = aggregate(make_batch_job(), ended("Complete", succeeded=4, completionTime=NOW))
+    assert aggregate(make_batch_job(status=done), {"active": 3, "failed": 2}) == done
+    assert aggregate(make_batch_job(status=done, suspend=True), why="no room") == done
 
 
 def test_while_suspended_it_has_not_started_and_says_why() -> None:
-    status = aggregate(make_job(suspend=True, status={"startTime": BEFORE, "succeeded": 1}), why="no room")
+    status = aggregate(make_batch_job(suspend=True, status={"startTime": BEFORE, "succeeded": 1}), why="no room")
     assert "startTime" not in status
     (condition,) = status["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == ("Suspended", "True", "JobSuspended")
     assert condition["message"] == "no room"
-    resumed = aggregate(make_job(status=status), {"active": 1})
+    resumed = aggregate(make_batch_job(status=status), {"active": 1})
     assert [(c["type"], c["status"], c["reason"]) for c in resumed["conditions"]] == [
         ("Suspended", "False", "JobResumed")
     ]
@@ -250,25 +224,25 @@ def test_a_job_that_its_member_suspends_says_so_and_no_other_does() -> None:
 
 
 def test_the_switch_is_moved_only_where_it_is_not_there_yet() -> None:
-    assert KIND.suspension(make_job(), suspended=False) == ()
-    (operation,) = KIND.suspension(make_job(), suspended=True)
+    assert KIND.suspension(make_batch_job(), suspended=False) == ()
+    (operation,) = KIND.suspension(make_batch_job(), suspended=True)
     assert (operation["path"], operation["value"]) == ("/spec/suspend", True)
 
 
 def test_no_end_before_the_suspension_is_lifted() -> None:
-    status = aggregate(make_job(suspend=True, completions=None), ended("Complete", succeeded=1))
+    status = aggregate(make_batch_job(suspend=True, completions=None), ended("Complete", succeeded=1))
     assert true_conditions(status) == ["Suspended"]
 
 
 def test_a_job_that_reached_its_completions_just_as_it_was_evicted_is_complete() -> None:
-    status = aggregate(make_job(suspend=True, status={"succeeded": 4}))
+    status = aggregate(make_batch_job(suspend=True, status={"succeeded": 4}))
     assert true_conditions(status) == ["SuccessCriteriaMet", "Complete"]
     assert status["startTime"] == status["completionTime"] == NOW
 
 
 def test_a_member_that_reports_billions_of_indices_costs_nothing() -> None:
     last = 2**31 - 2
-    job = make_job(completionMode="Indexed", completions=last + 1, parallelism=1, backoffLimitPerIndex=1)
+    job = make_batch_job(completionMode="Indexed", completions=last + 1, parallelism=1, backoffLimitPerIndex=1)
     status = aggregate(job, {"completedIndexes": f"1-{last}", "failedIndexes": f"0-{last}"})
     assert (status["succeeded"], status["completedIndexes"]) == (last, f"1-{last}")
     assert status["failedIndexes"] == "0"
@@ -279,7 +253,7 @@ INDICES = st.sets(st.integers(0, 30))
 
 @given(INDICES, INDICES, INDICES, st.integers(0, 35))
 def test_indices_are_joined_as_sets_are(old: set[int], new: set[int], failed: set[int], completions: int) -> None:
-    job = make_job(completionMode="Indexed", completions=completions, parallelism=1, backoffLimitPerIndex=1)
+    job = make_batch_job(completionMode="Indexed", completions=completions, parallelism=1, backoffLimitPerIndex=1)
     job["status"] = {"completedIndexes": _written(old)}
     status = aggregate(job, {"completedIndexes": _written(new), "failedIndexes": _written(failed)})
     done = {index for index in old | new if index < completions}
@@ -298,7 +272,7 @@ def _read(text: str | None) -> set[int]:
 
 
 def test_indices_of_all_dispatches_are_joined() -> None:
-    job = make_job(completionMode="Indexed", parallelism=9, completions=9, backoffLimitPerIndex=1)
+    job = make_batch_job(completionMode="Indexed", parallelism=9, completions=9, backoffLimitPerIndex=1)
     job["status"] = {"completedIndexes": "0,2", "succeeded": 2}
     status = aggregate(job, {"active": 1, "completedIndexes": "1-2,5,6", "succeeded": 4, "failedIndexes": "0,7"})
     assert status["completedIndexes"] == "0-2,5,6"
@@ -315,7 +289,7 @@ counters = st.fixed_dictionaries(
 def test_whatever_members_report_the_status_keeps_the_rules(history: list[tuple[bool, bool, Json]]) -> None:
     status: Json = {}
     for suspended, over, counts in history:
-        old, job = status, make_job(status=status, suspend=suspended, completions=12)
+        old, job = status, make_batch_job(status=status, suspend=suspended, completions=12)
         report = ended("Complete", **counts) if over else counts
         status = aggregate(job, report, carried=KIND.carried(old))
         for name in ("succeeded", "failed"):

@@ -11,12 +11,10 @@ from atoll.kinds import Kind, Part, batch_job, volcano_job
 from atoll.model import gang, keys
 from atoll.model.flavors import Assigned
 from atoll.model.objects import Meta
-from tests.kinds import test_batch_job, test_volcano_job
+from tests.kinds.builders import make_batch_job, make_job, make_task
 
 H100 = Assigned("nvidia.com/gpu", "h100", ["w"], [{"key": "gpu", "operator": "In", "values": ["h100"]}])
-TWO_TASKS = test_volcano_job.make_job(
-    test_volcano_job.make_task("driver", 1), test_volcano_job.make_task("w", 8, minimum=4), minAvailable=5
-)
+TWO_TASKS = make_job(make_task("driver", 1), make_task("w", 8, minimum=4), minAvailable=5)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +25,7 @@ TWO_TASKS = test_volcano_job.make_job(
         (volcano_job.KIND, TWO_TASKS, Part("east", {"driver": 1, "w": 8}, 5, {"driver": 1, "w": 4}, flavors=[H100])),
         (
             batch_job.KIND,
-            test_batch_job.make_job(parallelism=4, completions=4),
+            make_batch_job(parallelism=4, completions=4),
             Part("east", {"main": 2}, 2, {"main": 2}, 2),
         ),
     ],

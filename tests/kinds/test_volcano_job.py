@@ -10,27 +10,7 @@ from atoll.kinds import Outcome, Part, Report
 from atoll.kinds.volcano_job import KIND
 from atoll.model import duration, keys
 from atoll.model.apiresource import PRIORITY_CLASSES, SERVICE_ACCOUNTS
-
-NOW = "2026-01-01T00:00:00Z"
-
-
-def make_task(
-    name: str, replicas: int, *, minimum: int | None = None, pod: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], **(pod or {})}
-    task: dict[str, Any] = {"replicas": replicas, "template": {"spec": spec}, **({"name": name} if name else {})}
-    return task if minimum is None else {**task, "minAvailable": minimum}
-
-
-def make_job(
-    *tasks: dict[str, Any], labels: Any = None, annotations: Any = None, status: Any = None, **spec: Any
-) -> dict[str, Any]:
-    metadata = {"name": "j", "namespace": "ns", "uid": "u", "resourceVersion": "5", "creationTimestamp": NOW}
-    job = {
-        "metadata": {**metadata, "labels": labels or {}, "annotations": annotations or {}},
-        "spec": {"tasks": list(tasks), **spec},
-    }
-    return {**job, "status": status} if status else job
+from tests.kinds.builders import BEFORE, make_job, make_task
 
 
 @pytest.mark.parametrize(
@@ -61,7 +41,7 @@ def test_queue(job: dict[str, Any], queue: str) -> None:
 def test_gang(job: dict[str, Any], minimums: list[int], minimum: int) -> None:
     gang = KIND.gang(job, priority=7)
     assert [task.min_available for task in gang.tasks] == minimums
-    assert (gang.min_available, gang.priority, gang.submitted) == (minimum, 7, NOW)
+    assert (gang.min_available, gang.priority, gang.submitted) == (minimum, 7, BEFORE)
 
 
 def test_a_job_without_pods_is_held() -> None:
@@ -157,7 +137,7 @@ def test_what_a_phase_means(phase: str, finished: Outcome | None, healthy: bool 
 )  # fmt: skip
 def test_the_phase_of_the_whole(phases: list[str], whole: str) -> None:
     reports = [Report(f"m{n}", state(phase)) for n, phase in enumerate(phases)]
-    assert KIND.aggregate(make_job(minAvailable=1), reports, waiting=("", ""), now=NOW)["state"]["phase"] == whole
+    assert KIND.aggregate(make_job(minAvailable=1), reports, waiting=("", ""), now=BEFORE)["state"]["phase"] == whole
 
 
 def test_counts_add_up_and_times_stay_while_nothing_moves() -> None:
@@ -165,7 +145,7 @@ def test_counts_add_up_and_times_stay_while_nothing_moves() -> None:
         Report(f"m{n}", state("Running", running=2, taskStatusCount={"a": {"phase": {"Running": 2}}}, version=n))
         for n in range(2)
     ]
-    first = KIND.aggregate(make_job(minAvailable=4), reports, waiting=("", ""), now=NOW)
+    first = KIND.aggregate(make_job(minAvailable=4), reports, waiting=("", ""), now=BEFORE)
     assert (first["running"], first["taskStatusCount"], first["version"]) == (4, {"a": {"phase": {"Running": 4}}}, 1)
     assert KIND.aggregate(make_job(minAvailable=4, status=first), reports, waiting=("", ""), now="later") == first
     ended = [
@@ -180,21 +160,21 @@ def test_counts_add_up_and_times_stay_while_nothing_moves() -> None:
 @pytest.mark.parametrize("reason", ["Held", "NoPods"])
 def test_an_aborted_job_has_stopped_once_it_is_kept_from_running(reason: str) -> None:
     stopped = make_job(annotations={keys.HOLD: "true", keys.ABORTED: keys.ABORTED_FOR_GOOD})
-    assert KIND.aggregate(stopped, [], waiting=(reason, ""), now=NOW)["state"]["phase"] == "Aborted"
+    assert KIND.aggregate(stopped, [], waiting=(reason, ""), now=BEFORE)["state"]["phase"] == "Aborted"
 
 
 def test_a_dispatched_job_says_where() -> None:
     reports = [Report(name, state("Running")) for name in ("west", "east")]
-    assert KIND.aggregate(make_job(), reports, waiting=("", ""), now=NOW)["state"]["message"] == "in east and west"
+    assert KIND.aggregate(make_job(), reports, waiting=("", ""), now=BEFORE)["state"]["message"] == "in east and west"
     refused = [Report("east", {"state": {"phase": "Running", "message": "its own words"}})]
-    assert KIND.aggregate(make_job(), refused, waiting=("", ""), now=NOW)["state"]["message"] == "its own words"
+    assert KIND.aggregate(make_job(), refused, waiting=("", ""), now=BEFORE)["state"]["message"] == "its own words"
 
 
 def test_a_waiting_job_says_why() -> None:
-    status = KIND.aggregate(make_job(), [], waiting=("QuotaExceeded", "too much"), now=NOW)
+    status = KIND.aggregate(make_job(), [], waiting=("QuotaExceeded", "too much"), now=BEFORE)
     assert status["state"] == {
         "phase": "Pending",
-        "lastTransitionTime": NOW,
+        "lastTransitionTime": BEFORE,
         "reason": "QuotaExceeded",
         "message": "too much",
     }

@@ -15,6 +15,7 @@ from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
+    HOUR,
     LATE,
     NEVER,
     START,
@@ -31,8 +32,6 @@ from tests.dispatcher.builders import (
 
 SETTLE = CoreSettings().backfill.settle
 RENEWAL = CoreSettings().backfill.renewal
-
-HOUR = 3600.0
 
 
 def busy(strategy: Strategy, *, ends: float = HOUR, more: tuple[object, ...] = ()) -> Scene:

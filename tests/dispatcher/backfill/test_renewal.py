@@ -10,10 +10,10 @@ import pytest
 from atoll.dispatcher.core import BindingSet, CapacitySet, MemberAnswer, Pass
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.verdict import Reason
-from tests.dispatcher.backfill.test_backfill import HOUR
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
+    HOUR,
     LATE,
     NEVER,
     OLD,

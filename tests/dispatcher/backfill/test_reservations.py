@@ -27,8 +27,8 @@ from tests.dispatcher.builders import (
     make_queue,
     named,
     names,
+    with_amounts,
 )
-from tests.dispatcher.whole.test_events import with_amounts
 
 SETTLE = CoreSettings().backfill.settle
 

@@ -9,10 +9,11 @@ import pytest
 
 from atoll.dispatcher.core import Command, Dispatch
 from atoll.dispatcher.core.settings import CoreSettings
-from tests.dispatcher.backfill.test_backfill import HOUR
+from tests.dispatcher.backfill.scenes import two_nodes_of_which_the_head_gets_the_second
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
+    HOUR,
     LATE,
     OLD,
     START,
@@ -127,17 +128,6 @@ def test_room_of_pods_that_have_ended_is_counted_once_though_their_workload_is_n
     s.submit(make_binding("head").tasks(1, gpu=8).submitted(EARLY))
     s.run()
     assert s.core.reservations.made["uid-head"].at == pytest.approx(START + 5 * HOUR + SETTLE, abs=1)
-
-
-def two_nodes_of_which_the_head_gets_the_second() -> Scene:
-    """Two GPUs are free on the first, for long; one on the second, which is the tighter gap."""
-    s = Scene(make_queue("q", view=BACKFILL), make_queue("r", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
-    for name, gpu, seconds in (("long", 6, 10 * HOUR), ("most", 7, HOUR)):
-        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
-        assert names(s.run()) == [name]
-    s.submit(make_binding("head").tasks(1, gpu=8).submitted(EARLY))
-    assert names(s.run()) == []
-    return s
 
 
 def expected(commands: Sequence[Command]) -> list[object]:

@@ -32,7 +32,7 @@ from tests.dispatcher.builders import (
     share,
 )
 from tests.dispatcher.memory import size
-from tests.dispatcher.quota.test_tree import pend, queue, tree_of, use
+from tests.dispatcher.quota.trees import pend, queue, tree_of, use
 
 RENEWAL = CoreSettings().backfill.renewal
 

@@ -17,7 +17,7 @@ from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import TopologyWish
 from atoll.model.timestamps import rfc3339, to_seconds
 from atoll.model.verdict import Blocker, Reason
-from tests.dispatcher.backfill.test_several_reservations import two_nodes_of_which_the_head_gets_the_second
+from tests.dispatcher.backfill.scenes import two_nodes_of_which_the_head_gets_the_second
 from tests.dispatcher.builders import (
     EARLY,
     GPU,
@@ -35,7 +35,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.elastic.test_sizes import crowded, elastic, resized, runs, scale, started
+from tests.dispatcher.elastic.scenes import crowded, elastic, resized, runs, scale, started
 
 GROW_TIMEOUT = CoreSettings().progress.grow
 

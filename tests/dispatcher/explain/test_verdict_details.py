@@ -29,7 +29,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.explain.test_verdicts import TWO, account, ask, running
+from tests.dispatcher.explain.questions import TWO, account, ask, running
 
 SETTLE = CoreSettings().backfill.settle
 EXACT = CoreSettings().reasons.exact

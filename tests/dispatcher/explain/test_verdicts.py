@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from atoll.dispatcher.core import BindingSet, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.events import Ceiling
 from atoll.dispatcher.core.explain import verdicts
-from atoll.model.query import Account, ChangeKind, Named, Place
+from atoll.model.query import ChangeKind, Named, Place
 from tests.dispatcher.builders import (
     EARLY,
     GPU,
@@ -25,28 +25,7 @@ from tests.dispatcher.builders import (
     make_queue,
     scene,
 )
-
-TWO = (make_cluster("m1"), make_cluster("m2"), make_capacity("m1", [4, 4]), make_capacity("m2", [4]))
-
-
-def account(s: Scene, name: str) -> Account:
-    found = verdicts.account(s.core, s.view(name).uid)
-    assert found is not None
-    return found
-
-
-def ask(s: Scene, builder: BindingBuilder) -> Account:
-    # What members publish counts from the next pass on.
-    s.core.world.refresh()
-    return verdicts.what_if(s.core, builder.build(), s.now)
-
-
-def running(s: Scene, *builders: BindingBuilder) -> Scene:
-    """These were dispatched, and all of it is written."""
-    s.submit(*builders)
-    s.run()
-    return s
-
+from tests.dispatcher.explain.questions import TWO, account, ask, running
 
 # -- the verdict -------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
+
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shapes
 from atoll.dispatcher.core.elastic.sizes import Spare
@@ -128,3 +130,6 @@ def queue(
         guarantee={GPU: guarantee} if guarantee else {},
         **more,
     )
+
+
+either_way = pytest.mark.usefixtures("tries")

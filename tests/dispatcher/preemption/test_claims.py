@@ -7,10 +7,10 @@ import pytest
 from atoll.dispatcher.core import Command, MemberAnswer
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.settings import CoreSettings
-from tests.dispatcher.backfill.test_backfill import HOUR
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
+    HOUR,
     LATE,
     NEVER,
     OLD,

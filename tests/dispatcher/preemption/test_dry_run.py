@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import Ask, Command, Dispatch, Dispatcher, Evict, MemberAnswer, Nominate, Resize, Strategy
+from atoll.dispatcher.core import Dispatch, Dispatcher, Evict, MemberAnswer, Nominate, Resize, Strategy
 from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.model.decision import Decision, Phase
 from atoll.model.verdict import Reason
@@ -17,7 +17,6 @@ from tests.dispatcher.builders import (
     LATE,
     NEVER,
     OLD,
-    BindingBuilder,
     Scene,
     evicted,
     explained,
@@ -30,6 +29,7 @@ from tests.dispatcher.builders import (
     names,
     share,
 )
+from tests.dispatcher.preemption.dry_runs import asked, open_questions, question, step
 
 HELPLESS = CoreSettings().preemption.pause
 
@@ -37,38 +37,6 @@ MOST_VICTIMS = CoreSettings().preemption.victims
 RESERVE_TIMEOUT = CoreSettings().progress.reserve
 
 NO = MemberAnswer(False, requested=8, available=6)
-
-
-def asked(commands: list[Command]) -> dict[str, Ask]:
-    return {c.name: c for c in commands if isinstance(c, Ask)}
-
-
-def step(s: Scene, *, after: float = 0.001) -> list[Command]:
-    """A pass whose commands are written; nobody answers."""
-    commands = s.decide(after=after)
-    s.write(*commands)
-    return commands
-
-
-def question(
-    *running: BindingBuilder,
-    claimant: BindingBuilder | None = None,
-    members: tuple[str, ...] = ("m",),
-    strategy: Strategy = Strategy.TRAVERSE,
-) -> Scene:
-    """Members of 8 GPUs are full; `high` is asked about, and that is written."""
-    s = Scene(make_queue("q", view={"strategy": strategy}))
-    for name in members:
-        s.tell(make_cluster(name), make_capacity(name, [4, 4]))
-    s.submit(*(running or (make_binding("low").tasks(8),)))
-    for binding in names(s.run()):
-        s.bound(binding, generation=NEVER)
-    s.now += OLD
-    s.submit(claimant or make_binding("high").tasks(8).priority(1).submitted(LATE))
-    commands = step(s)
-    assert [*asked(commands)] == ["high"]
-    assert evicted(commands) == []
-    return s
 
 
 def unasked() -> Scene:
@@ -91,10 +59,6 @@ def idle(s: Scene) -> None:
             break
     due = s.core.next_deadline
     assert due is None or due > s.now, "it goes on and on"
-
-
-def open_questions(s: Scene) -> list[str]:
-    return [view.name for view in s.views.values() if view.decision.question is not None]
 
 
 # -- the question ------------------------------------------------------------------------------------------------------

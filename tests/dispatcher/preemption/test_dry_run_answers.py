@@ -25,7 +25,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.preemption.test_dry_run import asked, open_questions, question, step
+from tests.dispatcher.preemption.dry_runs import asked, open_questions, question, step
 
 AVOID_FIRST = CoreSettings().avoided.pause
 AVOID_MAX = CoreSettings().avoided.longest_pause

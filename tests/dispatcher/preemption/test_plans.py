@@ -24,12 +24,9 @@ from tests.dispatcher.builders import (
     make_queue,
     names,
     scene,
+    with_amounts,
 )
-from tests.dispatcher.preemption.stage import Stage, queue
-from tests.dispatcher.preemption.test_reclaim import either_way, tries
-from tests.dispatcher.whole.test_events import with_amounts
-
-__all__ = ["tries"]
+from tests.dispatcher.preemption.stage import Stage, either_way, queue
 
 PAIR = tuple(make_cluster(name) for name in "mn")
 

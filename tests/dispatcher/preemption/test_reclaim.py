@@ -10,19 +10,11 @@ from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.rules import Rules
 from atoll.dispatcher.core.preemption.search import Plan
-from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
+from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.verdict import Reason, Verdict
-from tests.dispatcher.preemption.stage import NOW, Stage, losses, queue
+from tests.dispatcher.preemption.stage import NOW, Stage, either_way, losses, queue
 
 BUDGET = CoreSettings().preemption.evictions
-
-
-@pytest.fixture(params=[4096, 0], ids=["trying all sets", "searching"])
-def tries(request, monkeypatch):
-    monkeypatch.setattr(Stage, "settings", PreemptionSettings(exhaustive=request.param))
-
-
-either_way = pytest.mark.usefixtures("tries")
 
 
 A, B = queue("a", 4), queue("b", 4)

@@ -18,7 +18,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.elastic.test_sizes import elastic, resized, runs
+from tests.dispatcher.elastic.scenes import elastic, resized, runs
 
 
 def capacity(cluster: str, gpus: int) -> CapacitySet:

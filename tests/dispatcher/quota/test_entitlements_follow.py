@@ -14,7 +14,7 @@ from atoll.dispatcher.core.capacity.shape import shape_key, shape_of
 from atoll.dispatcher.core.preemption.trial import Claimant, Trial
 from atoll.dispatcher.core.quota.tree import Tree
 from tests.dispatcher.builders import make_binding
-from tests.dispatcher.quota.test_tree import pend, queue, tree_of, use
+from tests.dispatcher.quota.trees import pend, queue, tree_of, use
 
 
 def test_what_starts_in_a_closed_queue_counts_in_the_division_from_then_on() -> None:

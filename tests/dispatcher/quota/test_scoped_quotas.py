@@ -19,8 +19,8 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
-from tests.dispatcher.elastic.test_sizes import resized
-from tests.dispatcher.explain.test_verdicts import account
+from tests.dispatcher.elastic.scenes import resized
+from tests.dispatcher.explain.questions import account
 
 HIGH = ["PriorityClass=high"]
 

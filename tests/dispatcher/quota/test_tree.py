@@ -11,27 +11,7 @@ from atoll.dispatcher.core.events import Ceiling, QueueView
 from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.dispatcher.core.quota.tree import Shortage, Tree, validate
 from atoll.model.vector import Vector
-
-
-def queue(name: str, parent: str = "", capability: Vector | None = None, **more: Any) -> QueueView:
-    return QueueView(name, capability or {}, parent=parent, **more)
-
-
-def tree_of(*views: QueueView, total: Vector | None = None) -> Tree:
-    tree = Tree()
-    if total is not None:
-        tree.set_members({"m1": (total, {})})
-    tree.set_queues(views)
-    tree.check()
-    return tree
-
-
-def use(tree: Tree, name: str, member: str = "m1", **amount: int) -> None:
-    tree.charge(tree.queue(name), amount, {member: amount})
-
-
-def pend(tree: Tree, name: str, **amount: int) -> None:
-    tree.wait(tree.queue(name), amount)
+from tests.dispatcher.quota.trees import pend, queue, tree_of, use
 
 
 def names(nodes: list[Queue]) -> list[str]:

@@ -21,7 +21,7 @@ from atoll.dispatcher.core import CapacityGone, CapacitySet, Event
 from atoll.kube import metrics
 from atoll.model import keys, topology
 from atoll.model.vector import MOST_ON_NODE
-from tests.fuzz.test_reports import capacity
+from tests.fuzz.reports import capacity
 
 Json = dict[str, Any]
 

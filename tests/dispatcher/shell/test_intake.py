@@ -13,7 +13,7 @@ from atoll.dispatcher.capacity import Capacities
 from atoll.dispatcher.core import CapacitySet, Event
 from atoll.dispatcher.intake import Intake
 from atoll.dispatcher.objects import CapacityReport, decode_report
-from tests.fuzz.test_reports import capacity
+from tests.fuzz.reports import capacity
 
 
 class Watch:

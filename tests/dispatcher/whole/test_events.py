@@ -49,6 +49,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
     two_members,
+    with_amounts,
     written,
 )
 
@@ -61,12 +62,6 @@ def placed_by_others(builder: BindingBuilder, parts: dict[str, int], *, epoch: i
     return dataclasses.replace(
         builder.build(), epoch=epoch, generation=epoch + 1, suspended=False, parts=shares, bound=True
     )
-
-
-def with_amounts(event: CapacitySet, **amounts: int) -> CapacitySet:
-    """The same nodes, which have more resources."""
-    classes = [dataclasses.replace(each, free={**each.free, **amounts}) for each in event.capacity.classes]
-    return CapacitySet(dataclasses.replace(event.capacity, classes=tuple(classes)))
 
 
 # -- watches that jump -------------------------------------------------------------------------------------------------
