@@ -24,24 +24,31 @@ Bools = NDArray[np.bool_]
 class Company:
     """The pods beside those that are to be placed."""
 
-    def __init__(self, peers: Peers, names: Sequence[str], put: Iterable[tuple[PodRules, int, int]] = ()) -> None:
+    def __init__(
+        self,
+        peers: Peers,
+        names: Sequence[str],
+        put: Iterable[tuple[PodRules, int, int]] = (),
+        where: Ints | None = None,
+    ) -> None:
         """Begin with the pods of the member.
 
         Args:
             peers: read when asked; it must not change while this is used.
             names: of the nodes that may be placed on, in the order of their arrays.
             put: what is put there already; see `put`.
+            where: int64[N], the number of each of these nodes among all, where that is known.
         """
         self.peers = peers
         self._names = names
-        #: int64[N]: of each node that may be placed on, its number among all
-        self._where: Ints = np.array([peers.index(name) for name in names], np.int64)
+        self._where: Ints = where if where is not None else np.array([peers.index(name) for name in names], np.int64)
         #: (rules, number of the node among all, how many) of pods that are put there
         self._put = list(put)
 
     def copy(self) -> Company:
         """An independent one."""
-        return Company(self.peers, self._names, self._put)
+        # The numbers of nodes cost the most by far, and every copy of the nodes makes one of this.
+        return Company(self.peers, self._names, self._put, self._where)
 
     def take(self, task: Task, node: int, count: int) -> None:
         """So many pods of the task are put on the node with this index."""
