@@ -211,7 +211,7 @@ async def test_a_running_job_is_held_and_released_from_the_command_line(site: Si
     running = await site.phase("work", "Running")
     assert running["metadata"]["uid"] == made["metadata"]["uid"]
     assert await atollctl(site, "job", "delete", "work") == "job.batch.volcano.sh/work deleted\n"
-    assert "no Volcano Job, batch Job or Pod group work in" in await atollctl(site, "job", "delete", "work", ok=False)
+    assert "no Volcano Job, batch Job, Pod group" in await atollctl(site, "job", "delete", "work", ok=False)
 
 
 async def test_a_job_is_aborted_resumed_and_restarted_from_the_command_line(site: Site) -> None:
