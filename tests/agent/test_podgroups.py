@@ -35,7 +35,9 @@ SERVES = [
     ("a pod that names its PodGroup", owned("a", group="g"), False),
     ("a pod for another scheduler", owned("a", scheduler="default-scheduler"), False),
     ("a pod that has a node", owned("a", node="n1"), False),
-    ("a pod of an operator that makes its own gangs", owned("a", "PyTorchJob"), False),
+    ("a pod of a delivered kind whose operator made no gang", owned("a", "PyTorchJob"), True),
+    ("a pod of a delivered kind whose operator made its gang", owned("a", "PyTorchJob", group="g"), False),
+    ("a pod of an operator whose kind is not delivered", owned("a", "Notebook"), False),
 ]
 
 

@@ -2,7 +2,7 @@
 
 A pod for our scheduler that names no PodGroup gets one that all pods of its owner share, `podgroup-<owner's UID>`,
 and the annotation that names it; the scheduler leaves it alone until then. The pod template's annotations say how
-many must start together.
+many must start together. Where an operator makes gangs itself, its pods name theirs from their creation, and keep it.
 
 The pods of a Deployment are one gang, not those of each ReplicaSet: a rolling update starts the new pods one by one
 while the old ones run, and a gang of new ones alone would never be complete.

@@ -117,7 +117,7 @@ class InMember:
     status: bool = False
     """It writes the status, being the controller of the kind."""
     groups: bool = False
-    """It makes a PodGroup for the pods of each of them, whose controller knows nothing of gangs."""
+    """It makes a PodGroup for the pods of each of them, unless their controller made one that they name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
