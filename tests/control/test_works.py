@@ -8,6 +8,7 @@ import pytest
 from atoll import install
 from atoll.control import objects
 from atoll.control.caches import Caches
+from atoll.control.dependencies import Dependencies
 from atoll.control.rules import Rules
 from atoll.control.works import Works
 from atoll.delivery.work import WorkObject
@@ -72,7 +73,8 @@ async def test_a_work_that_is_newer_than_the_cached_binding_is_left_alone(site: 
     """The watch of bindings is behind that of Works: the binding's change comes, the Work is no stray."""
     async with await site.federation.host.connect() as host:
         caches = Caches(host)
-        works = Works(host, caches, Rules(caches, Recorder(host, "control")))
+        recorder = Recorder(host, "control")
+        works = Works(host, caches, Rules(caches, recorder), Dependencies(host, caches, recorder))
         notes = {keys.EPOCH: "1", keys.BINDING_UID: "uid-1", keys.BINDING_NAMESPACE: "ns", keys.BINDING_NAME: "a-job"}
         binding = Meta(name="a-job", namespace="ns", uid="uid-1", annotations=notes)
         work = Meta(name="a", namespace="karmada-es-alpha", uid="uid-2", annotations={**notes, keys.EPOCH: "2"})
@@ -95,7 +97,8 @@ async def test_a_binding_does_not_go_before_a_work_that_the_cache_has_not_seen(s
     ]
     assert names
     caches = Caches(site.host)
-    works = Works(site.host, caches, Rules(caches, Recorder(site.host, "control")))
+    recorder = Recorder(site.host, "control")
+    works = Works(site.host, caches, Rules(caches, recorder), Dependencies(site.host, caches, recorder))
     going = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     caches.bindings.put(binding.metadata.key, objects.decode_binding(orjson.dumps(going)))
     caches.expected_works[binding.metadata.uid].update(names)

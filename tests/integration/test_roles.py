@@ -48,6 +48,11 @@ def granted(federation: AtollFederation) -> dict[tuple[str, str], tuple[str, tup
     found: dict[tuple[str, str], tuple[str, tuple[Grant, ...]]] = {
         (HOST, f"{ACCOUNT}atoll-system:atoll-{process}"): (process, grants) for process, grants in roles.HOST.items()
     }
+    # Tests bind it in their namespaces.
+    found[HOST, f"{ACCOUNT}atoll-system:atoll-control"] = (
+        "control",
+        (*roles.HOST["control"], roles.SECRETS_OF_NAMESPACES),
+    )
     for name in federation.members:
         on_host = roles.agent_on_host(name)
         everything = (*on_host, *roles.reader_of_cluster(name))

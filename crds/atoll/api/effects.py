@@ -60,8 +60,8 @@ _PLACEMENT: Final = (
 )
 
 _POLICY: Final = (
-    Idle("spec.association", "nothing is taken along but namespaces, priority classes and service accounts"),
-    Idle("spec.propagateDeps", "nothing is taken along but namespaces, priority classes and service accounts"),
+    Idle("spec.association", "what pod templates refer to is taken along anyway, and nothing else"),
+    Idle("spec.propagateDeps", "what pod templates refer to is taken along anyway, and nothing else"),
     *_PLACEMENT,
     Idle("spec.dependentOverrides", "override policies are not waited for"),
     Idle(

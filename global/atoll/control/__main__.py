@@ -9,6 +9,7 @@ from atoll.control.actions import Actions
 from atoll.control.caches import Caches
 from atoll.control.clusters import Clusters
 from atoll.control.commands import Commands
+from atoll.control.dependencies import Dependencies
 from atoll.control.detector import Detector
 from atoll.control.figures import MemberFigures, MemberMetrics
 from atoll.control.holds import Holds
@@ -53,7 +54,9 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         actions = Actions(host, caches)
         detector = Detector(host, caches, recorder, settings=settings)
         status = Status(host, caches, recorder, settings=settings.status)
-        works = Works(host, caches, Rules(caches, recorder, settings=settings.rules), settings=settings.works)
+        dependencies = Dependencies(host, caches, recorder, settings=settings.dependencies)
+        rules = Rules(caches, recorder, settings=settings.rules)
+        works = Works(host, caches, rules, dependencies, settings=settings.works)
         clusters = Clusters(host, caches, recorder, settings=settings.clusters)
         queues, holds = Queues(host, caches), Holds(host, caches, settings=settings.holds)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)
@@ -64,7 +67,8 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
             group.create_task(recorder.run())
             await caches.wait()
             for controller in (
-                detector, works, status, actions, holds, clusters, queues, ttl, commands, unserved, figures,
+                dependencies, detector, works, status, actions, holds, clusters, queues, ttl, commands, unserved,
+                figures,
             ):  # fmt: skip
                 group.create_task(controller.run())
 

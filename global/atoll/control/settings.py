@@ -32,6 +32,20 @@ class RuleSettings(Section, frozen=True):
     ] = 128 << 10
 
 
+class DependencySettings(Section, frozen=True):
+    """ConfigMaps and Secrets that workloads take along."""
+
+    size: Annotated[
+        int,
+        number(
+            "Of those of one workload together, as JSON: each Work carries them; it is 1.5 MiB at most.",
+            "B",
+            most=1 << 20,
+        ),
+    ] = 512 << 10
+    again: Annotated[float, seconds("Until the host is asked again whether control may read them.", above=0)] = 15.0
+
+
 class HoldsSettings(Section, frozen=True):
     """Answers of members to holds and dry runs."""
 
@@ -103,6 +117,7 @@ class ControlSettings(ProcessSettings, frozen=True):
     predecessors: PredecessorSettings = PredecessorSettings()
     works: WorksSettings = WorksSettings()
     rules: RuleSettings = RuleSettings()
+    dependencies: DependencySettings = DependencySettings()
     holds: HoldsSettings = HoldsSettings()
     status: StatusSettings = StatusSettings()
     clusters: ClusterSettings = ClusterSettings()

@@ -207,8 +207,8 @@ class Status:
             elif complete and all(outcomes):
                 say("Finished", True, Outcome.SUCCEEDED)
             refused = [f"{cluster_of(work.metadata.namespace)}: {work.refused}" for work in works if work.refused]
-            if differing := "; ".join(filter(None, (work.differences for work in works))):
-                say("NeedsAgree", False, "PriorityClassDiffers", differing)
+            if differing := [work.differences for work in works if work.differences[0]]:
+                say("NeedsAgree", False, differing[0][0], "; ".join(text for _, text in differing))
             elif any(condition["type"] == "NeedsAgree" for condition in conditions):
                 say("NeedsAgree", True, "NeedsAgree")
             if refusing := refusals(works):

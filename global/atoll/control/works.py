@@ -21,6 +21,7 @@ import orjson
 import structlog
 
 from atoll.control.caches import Caches
+from atoll.control.dependencies import Dependencies, NotRead
 from atoll.control.needs import needs_of, said_of_pods
 from atoll.control.objects import BindingObject, ClusterObject
 from atoll.control.rules import Rules
@@ -46,10 +47,16 @@ class Works:
     """Keeps the Works of every binding as its decision asks."""
 
     def __init__(
-        self, host: ApiServer, caches: Caches, rules: Rules, *, settings: WorksSettings = WorksSettings()
+        self,
+        host: ApiServer,
+        caches: Caches,
+        rules: Rules,
+        dependencies: Dependencies,
+        *,
+        settings: WorksSettings = WorksSettings(),
     ) -> None:
         self._settings = settings
-        self._host, self._caches, self._rules = host, caches, rules
+        self._host, self._caches, self._rules, self._dependencies = host, caches, rules, dependencies
         self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
         #: (binding UID, member) whose claims a Work took along; of bindings that are deleted
         self._cleared: set[tuple[str, str]] = set()
@@ -61,6 +68,7 @@ class Works:
         caches.namespaces.on_change(self._namespace_changed)
         for reflector in caches.rules.values():
             reflector.on_change(self._rule_changed)
+        dependencies.on_change(self._queue.add)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -125,7 +133,10 @@ class Works:
         if not going and any(work.epoch > int(binding.epoch or 0) for work in works):
             # The watch of bindings is behind that of Works; the change that they follow from comes.
             return
-        wanted = self._wanted(binding)
+        try:
+            wanted = self._wanted(binding)
+        except NotRead:
+            return
         cleared = await self._clear_claims(binding, works) if going else True
         stale = [work for work in works if work.metadata.namespace not in wanted or str(work.epoch) != binding.epoch]
         for work in stale:
@@ -309,6 +320,9 @@ class Works:
         if action := binding.metadata.annotations.get(keys.ACTION):
             annotations[keys.ACTION] = action
         sent, group = manifest["metadata"], manifest["apiVersion"].rpartition("/")[0]
+        needs = needs_of(self._caches, self._rules, kind, obj)
+        if binding.question is None:
+            needs += self._dependencies.of(binding, kind, obj, manifest)
         return {
             "apiVersion": WORKS.api_version,
             "kind": WORKS.kind,
@@ -327,7 +341,7 @@ class Works:
                 "finalizers": [keys.WORK_FINALIZER],
             },
             "spec": {
-                "workload": {"manifests": [*needs_of(self._caches, self._rules, kind, obj), manifest]},
+                "workload": {"manifests": [*needs, manifest]},
                 "suspendDispatching": binding.reserving,
             },
         }

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from atoll.delivery.delivered import change, encode, recorded, with_record
+from atoll.delivery.dependencies import CARRIED, Dependencies
 from atoll.delivery.namespaces import Namespaces, NotAccepted
 from atoll.delivery.refusals import PodRefusals
 from atoll.delivery.reservations import Asked, Reservations
@@ -93,6 +94,7 @@ class Delivery:
         self._refusals.on_change(self._pods_refused)
         self._namespaces = Namespaces(member, cluster)
         self._namespaces.on_change(self._namespace_changed)
+        self._dependencies = Dependencies(member, cluster, self._carried)
         if reservations is not None:
             reservations.on_change(self.touch)
         self._works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
@@ -106,6 +108,10 @@ class Delivery:
             reflector.on_change(partial(self._object_changed, resource))
         #: shared objects known to be in the member
         self._present: set[tuple[str, str, str]] = set()
+        #: what Works that go on do not name any more
+        self._dropped: set[tuple[str, str, str]] = set()
+        #: UIDs of Works that go, and whose workload is gone from the member
+        self._tidied: set[str] = set()
         #: PriorityClass -> what is other about it in the member
         self._differing: dict[str, str] = {}
         #: binding UID -> newest epoch seen
@@ -168,6 +174,11 @@ class Delivery:
         if new is not None:
             uid = new.binding_uid
             self._newest[uid] = max(new.epoch, self._newest.get(uid, 0))
+            if old is not None:
+                # What pods refer to no longer.
+                left = {_identity(each) for each in _needs(new)}
+                before = map(_identity, _needs(old))
+                self._dropped.update(each for each in before if each[0] in CARRIED and each not in left)
             if self._reservations is not None and (spots := new.expected):
                 self._reservations.expect(uid, new.epoch, spots)
             self._queue.add(new.metadata.key)
@@ -179,6 +190,7 @@ class Delivery:
             self._records.pop(old.metadata.key, None)
             self._pauses.forget(old.metadata.key)
             self._newest.pop(old.binding_uid, None)
+            self._tidied.discard(old.metadata.uid)
             if self._reservations is not None:
                 # Questions go without a word.
                 self._reservations.release(old.binding_uid)
@@ -200,6 +212,7 @@ class Delivery:
                     self._queue.add(key)
 
     def _namespace_changed(self, name: str) -> None:
+        self._dependencies.forget(name)
         for work in self._works.by_index("need", "/".join((NAMESPACES.kind, "", name))):
             self._pauses.forget(work.metadata.key)
             self._queue.add(work.metadata.key)
@@ -271,7 +284,7 @@ class Delivery:
             return
         problem = ""
         if found.metadata.deletion_timestamp is None:
-            problem = await self._keep_rules(work)
+            problem = await self._keep_rules(work) or await self._keep_dependencies(work)
             problem = await self._follow(work, kind, found) or problem
         await self._report(work, kind, found, problem)
 
@@ -294,6 +307,41 @@ class Delivery:
         except (errors.Invalid, errors.Forbidden) as error:
             return f"{self._cluster} refused the rules of its namespace, and runs it without them: {error.said}"
         return ""
+
+    async def _keep_dependencies(self, work: WorkObject) -> str:
+        """Have what pods of a workload that is there refer to as on the host; why the member refused that, or ""."""
+        if self._namespaces.problem(work.manifest["metadata"]["namespace"]):
+            # What is there stays, though its namespace is accepted no more.
+            return ""
+        try:
+            await self._bring_dependencies(work)
+        except errors.Unauthorized:
+            raise
+        except (errors.Invalid, errors.Forbidden) as error:
+            return f"{self._cluster} refused what its pods refer to, and runs it without: {error.said}"
+        return ""
+
+    async def _bring_dependencies(self, work: WorkObject, *, anew: bool = False) -> None:
+        """Have what pods refer to in the member; and nothing that none of them refers to any more."""
+        while self._dropped:
+            identity = self._dropped.pop()
+            if not self._carried(identity):
+                await self._dependencies.keep(identity)
+        for manifest in _needs(work):
+            identity = _identity(manifest)
+            if identity[0] in CARRIED and (anew or not self._dependencies.has(identity, manifest)):
+                await self._dependencies.keep(identity, anew=anew)
+
+    def _carried(self, identity: tuple[str, str, str]) -> list[Json]:
+        """The manifests of an object that Works carry, but those whose workload is gone from the member."""
+        users = self._works.by_index("need", "/".join(identity))
+        return [
+            each
+            for work in users
+            if work.metadata.uid not in self._tidied and not stranger(work)
+            for each in _needs(work)
+            if _identity(each) == identity
+        ]
 
     async def _follow(self, work: WorkObject, kind: Kind, found: Full) -> str:
         """Bring what changed on the host since the last delivery to the object; why the member refused that, or "".
@@ -355,6 +403,7 @@ class Delivery:
             for manifest in _needs(work):
                 if (manifest["apiVersion"], manifest["kind"]) in _SHARED:
                     await self._ensure_shared(manifest)
+            await self._bring_dependencies(work, anew=True)
             manifest = with_record(made, self._record(work, made))
             await self._member.create(kind.resource, manifest, field_manager="atoll-delivery")
             self._pauses.forget(work.metadata.key)
@@ -365,6 +414,7 @@ class Delivery:
         except errors.NotFound:
             # A namespace that was there is gone.
             self._present.clear()
+            self._dependencies.forget(work.manifest["metadata"]["namespace"])
             raise
         except errors.Unauthorized:
             raise
@@ -423,8 +473,12 @@ class Delivery:
 
         Namespaces stay, since it can't be told whether one is empty: there may be objects of any kind in it.
         """
+        self._tidied.add(work.metadata.uid)
         for manifest in _needs(work):
             resource, identity = _SHARED.get((manifest["apiVersion"], manifest["kind"])), _identity(manifest)
+            if identity[0] in CARRIED:
+                await self._dependencies.keep(identity)
+                continue
             users = self._works.by_index("need", "/".join(identity))
             if resource is None or any(each.metadata.uid != work.metadata.uid for each in users):
                 continue
@@ -485,7 +539,7 @@ class Delivery:
         said = work.reported.get("placement") or {}
         if placement is not None and placement.get("leaving") != said.get("leaving"):
             placed = _placed(work, kind, placement)
-            status = _status(work, kind, {**work.reported, "placement": placed}, "")
+            status = _status(work, kind, {**work.reported, "placement": placed}, "", self._differences(work))
             if status != work.status:
                 await self._put_status(work, status)
 
@@ -587,12 +641,12 @@ class Delivery:
             return ""
         return words if self._pods(work.binding_uid) < gang_of(work, kind).replicas else ""
 
-    def _differences(self, work: WorkObject) -> str:
-        """What is other in the member of what the workload needs there."""
-        if not self._differing:
-            return ""
+    def _differences(self, work: WorkObject) -> tuple[str, str]:
+        """What is other in the member of what the workload needs there: (reason, text)."""
         named = [each["metadata"]["name"] for each in _needs(work) if each["kind"] == PRIORITY_CLASSES.kind]
-        return "; ".join(self._differing[name] for name in named if name in self._differing)
+        classes = [self._differing[name] for name in named if name in self._differing]
+        others = [text for each in _needs(work) if (text := self._dependencies.problem(_identity(each)))]
+        return "PriorityClassDiffers" if classes else "DependencyDiffers", "; ".join([*classes, *others])
 
     async def _write_status(self, work: WorkObject, kind: Kind | None, problem: str, *, refused: str = "") -> None:
         """Tell the host why the workload is not there. `refused`: by the member's API server, in its words."""
@@ -657,7 +711,7 @@ def _before(version: str, other: str) -> bool:
     return version.isdecimal() and other.isdecimal() and int(version) < int(other)
 
 
-def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str, differing: str = "") -> Json:
+def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str, differing: tuple[str, str]) -> Json:
     """The Work's status: whether it is applied, and what the member says of it."""
     conditions = with_condition(
         list(work.status.get("conditions") or ()),
@@ -667,9 +721,11 @@ def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str, d
         problem,
         now=time.time(),
     )
-    if differing or any(each["type"] == "NeedsAgree" for each in conditions):
-        reason = "PriorityClassDiffers" if differing else "NeedsAgree"
-        conditions = with_condition(conditions, "NeedsAgree", not differing, reason, differing, now=time.time())
+    reason, text = differing
+    if text or any(each["type"] == "NeedsAgree" for each in conditions):
+        conditions = with_condition(
+            conditions, "NeedsAgree", not text, reason if text else "NeedsAgree", text, now=time.time()
+        )
     if kind is None:
         return {"conditions": conditions}
     health = {True: "Healthy", False: "Unhealthy", None: "Unknown"}[kind.healthy(reported)]

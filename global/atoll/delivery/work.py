@@ -1,7 +1,7 @@
 """The Work: what control and delivery tell each other about one part of a workload.
 
 The last manifest is the workload; those before it are what it needs to exist first (namespace, PriorityClass,
-ServiceAccount): created when missing, shared, never deleted.
+ServiceAccount, ConfigMaps, Secrets): created when missing, shared, and gone with their last user.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import msgspec
 
 from atoll.kinds import Kind
 from atoll.model import gang, keys, numbers
-from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS
+from atoll.model.apiresource import CONFIGMAPS, NAMESPACES, PRIORITY_CLASSES, SECRETS, SERVICE_ACCOUNTS
 from atoll.model.decision import Gone, Spots, decode_gone, decode_spots
 from atoll.model.gang import Gang
 from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Slim
+from atoll.model.pod_references import references
 
 Json = dict[str, Any]
 
@@ -110,10 +111,12 @@ class WorkObject(Slim, frozen=True, rename="camel"):
         return found[0] if found else ""
 
     @property
-    def differences(self) -> str:
-        """What is other in the member of what the workload needs there; empty where all is as on the host."""
-        found = [c for c in self.status.get("conditions") or () if c.get("type") == "NeedsAgree"]
-        return found[0].get("message") or "" if found and found[0].get("status") == "False" else ""
+    def differences(self) -> tuple[str, str]:
+        """What is other in the member of what the workload needs there: (reason, text); empty where nothing is."""
+        for each in self.status.get("conditions") or ():
+            if each.get("type") == "NeedsAgree" and each.get("status") == "False":
+                return each.get("reason") or "", each.get("message") or ""
+        return "", ""
 
     @property
     def health(self) -> str:
@@ -153,7 +156,8 @@ def gang_of(work: WorkObject, kind: Kind) -> Gang:
 
 
 _NEEDS = {
-    (each.api_version, each.kind) for each in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, *PROPAGATED.values())
+    (each.api_version, each.kind)
+    for each in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, CONFIGMAPS, SECRETS, *PROPAGATED.values())
 }
 
 
@@ -175,10 +179,18 @@ def stranger(work: WorkObject) -> str:
         if (need.get("apiVersion"), need.get("kind")) not in _NEEDS:
             return f"it sends a {need.get('kind')} besides, which no workload of Atoll's needs"
         needed = need.get("metadata") or {}
+        if need["kind"] in (CONFIGMAPS.kind, SECRETS.kind) and (need["kind"], needed.get("name")) not in _referred(
+            work
+        ):
+            return f"it sends a {need['kind']} besides, which its pods don't refer to"
         place = needed.get("name") if need["kind"] == NAMESPACES.kind else needed.get("namespace", about["namespace"])
         if place != about["namespace"]:
             return f"it sends a {need['kind']} for namespace {place} besides"
     return ""
+
+
+def _referred(work: WorkObject) -> set[tuple[str, str]]:
+    return {(each.resource.kind, each.name) for each in references(work.manifest)}
 
 
 def work_name(namespace: str, name: str, kind: str, group: str) -> str:

@@ -171,6 +171,8 @@ CONTROL: Final = (
             _on(NAMESPACES, "list", "watch"),
             # What namespaces may hand on to members.
             *(_on(resource, "list", "watch", rare=_QUIET) for resource in PROPAGATED.values()),
+            # Of namespaces whose dispatched workloads refer to them, one namespace at a time.
+            _on(CONFIGMAPS, "list", "watch", rare="only where pods refer to ConfigMaps"),
             _on(PRIORITY_CLASSES, "list", "watch"),
             _on(POLICIES, "list", "watch"),
             _on(CLUSTER_POLICIES, "list", "watch"),
@@ -192,6 +194,11 @@ CONTROL: Final = (
         ),
     ),
 )
+
+SECRETS_OF_NAMESPACES: Final = Grant(
+    None, (_on(SECRETS, "list", "watch", rare="only where pods refer to Secrets and the namespace hands them on"),)
+)
+"""ClusterRole `keys.SECRET_READER`: control has it in namespaces whose administrators bind it there, nowhere else."""
 
 _ASKED: Final = "only once a what-if is asked"
 _SERVES: Final = "only where the query API is served, for which --query-port can be 0"
@@ -362,9 +369,12 @@ AGENT_IN_MEMBER: Final = (
             ),
             *(_on(resource, "create", rare=_CREATED) for resource in (LIMIT_RANGES, RESOURCE_QUOTAS)),
             *(_on(resource, "create", "get", rare=_PLUGGED) for resource in (SERVICES, CONFIGMAPS, NETWORK_POLICIES)),
-            _on(CONFIGMAPS, "patch", rare="only for Volcano Jobs with plugin svc that are resized"),
-            # It may make keys, and read none.
-            _on(SECRETS, "create", rare="only for Volcano Jobs with plugin ssh or mpi"),
+            # What pods refer to. A patch tells what it changes, so it reads: it first tests for a label of Atoll's.
+            _on(
+                CONFIGMAPS, "patch", "delete", rare="only for workloads whose pods refer to ConfigMaps, and plugin svc"
+            ),
+            _on(SECRETS, "create", rare="only for Volcano Jobs with plugin ssh or mpi, and pods that refer to Secrets"),
+            _on(SECRETS, "patch", "delete", rare="only for pods that refer to Secrets"),
             _on(REPLICA_SETS, "get", rare="only for pods of a Deployment that are to get a PodGroup"),
             # Volcano and Kueue are known by their images, in Deployments, and webhooks, whatever they are called.
             _on(MUTATING_WEBHOOKS, "list", "watch"),

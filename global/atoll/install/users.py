@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.rights import CLUSTER_ROLES
-from atoll.install.roles import Grant, Rule, manifest_rules
+from atoll.install.roles import SECRETS_OF_NAMESPACES, Grant, Rule, manifest_rules
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
     CLUSTER_ROLE_BINDINGS,
@@ -71,7 +72,7 @@ QUEUES_READ: Final = Grant(None, (_on(QUEUES, _READ),))
 
 
 async def ensure_user_roles(host: ApiServer) -> None:
-    """The roles that `view` and `edit` take up, and the one of all users. Safe to repeat.
+    """The roles that `view` and `edit` take up, the one of all users, and the one to bind. Safe to repeat.
 
     Args:
         host: with an administrator's credentials.
@@ -81,6 +82,8 @@ async def ensure_user_roles(host: ApiServer) -> None:
         await _apply(host, CLUSTER_ROLES, f"atoll-{aggregated}", {"rules": manifest_rules(grant)}, labels)
         # Of an earlier version.
         await host.delete(CLUSTER_ROLES, f"atoll-query-{aggregated}")
+    secrets = {"rules": manifest_rules(SECRETS_OF_NAMESPACES)}
+    await _apply(host, CLUSTER_ROLES, keys.SECRET_READER, secrets, MANAGED_BY)
     await _apply(host, CLUSTER_ROLES, QUEUE_READER, {"rules": manifest_rules(QUEUES_READ)}, MANAGED_BY)
     reference = {"apiGroup": _GROUP, "kind": CLUSTER_ROLES.kind, "name": QUEUE_READER}
     subject = {"apiGroup": _GROUP, "kind": "Group", "name": _EVERYBODY}

@@ -79,6 +79,9 @@ ENDPOINT_SLICES: Final = ApiResource("discovery.k8s.io", "v1", "endpointslices",
 ACCESS_REVIEWS: Final = ApiResource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
+SELF_REVIEWS: Final = ApiResource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
 
 JOBS: Final = ApiResource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")

@@ -79,8 +79,15 @@ the host, though the namespace was not made by Atoll.
 """
 PROPAGATE: Final = "atoll.sh/propagate"
 """Namespace annotation: which of its rules hold in members, too: `limitranges`, `resourcequotas`, `networkpolicies`,
-with commas between. Of the namespace in a member: which of them were brought there.
+with commas between; `secrets` lets the Secrets that workloads refer to go along. Of the namespace in a member: which
+rules were brought there.
 """
+SECRET_READER: Final = "atoll-secret-reader"
+"""ClusterRole that `init` does not bind: a RoleBinding to it lets control read the Secrets of one namespace."""
+WITHHELD: Final = "atoll.sh/withheld"
+"""Annotation of a ConfigMap or Secret in a Work that comes without its contents: `true`."""
+SOURCE_VERSION: Final = "atoll.sh/source-version"
+"""Annotation of a ConfigMap or Secret in a Work: resourceVersion of the one on the host."""
 FINAL: Final = "atoll.sh/final"
 """Work annotation: `true` says that its workload is deleted, so what it left in the member goes with the Work."""
 MEMBER_QUEUE: Final = "atoll.sh/member-queue"

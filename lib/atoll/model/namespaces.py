@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from atoll.model import keys
-from atoll.model.apiresource import LIMIT_RANGES, NETWORK_POLICIES, RESOURCE_QUOTAS
+from atoll.model.apiresource import LIMIT_RANGES, NETWORK_POLICIES, RESOURCE_QUOTAS, SECRETS
 
 NAMES: Final = (keys.SYSTEM_NAMESPACE, "karmada-cluster", "karmada-system")
 """System namespaces by name."""
@@ -20,13 +20,22 @@ NOT_ACCEPTED: Final = "exists there and was not made by Atoll"
 """What an agent says of a namespace of its member that nothing from the host may enter."""
 
 PROPAGATED: Final = {each.plural: each for each in (LIMIT_RANGES, RESOURCE_QUOTAS, NETWORK_POLICIES)}
-"""What annotation `atoll.sh/propagate` of a namespace may name."""
+"""Rules that annotation `atoll.sh/propagate` of a namespace may name."""
 
 
 def propagated(annotations: Mapping[str, str]) -> tuple[str, ...]:
     """The kinds of rules that a namespace hands on to members, by their plurals; unknown ones are left out."""
-    asked = {each.strip() for each in annotations.get(keys.PROPAGATE, "").split(",")}
+    asked = _asked(annotations)
     return tuple(plural for plural in PROPAGATED if plural in asked)
+
+
+def hands_secrets_on(annotations: Mapping[str, str]) -> bool:
+    """Whether a namespace of the host lets the Secrets that its workloads refer to go to members."""
+    return SECRETS.plural in _asked(annotations)
+
+
+def _asked(annotations: Mapping[str, str]) -> set[str]:
+    return {each.strip() for each in annotations.get(keys.PROPAGATE, "").split(",")}
 
 
 def lets_work_in(labels: Mapping[str, str]) -> bool:

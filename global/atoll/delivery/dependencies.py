@@ -1,0 +1,140 @@
+"""The ConfigMaps and Secrets of a member that came with Works: made, kept as on the host, removed.
+
+None is read: whether Atoll made the one that is there is a test in each patch of it. One that a user of the member made
+stays as it is, and that is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import structlog
+
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model import keys
+from atoll.model.apiresource import CONFIGMAPS, SECRETS
+
+Json = dict[str, Any]
+Identity = tuple[str, str, str]
+"""(kind, namespace, name)"""
+
+CARRIED: Final = {each.kind: each for each in (CONFIGMAPS, SECRETS)}
+"""What goes along with its contents."""
+
+_MANAGER = "atoll-delivery"
+_OURS: Final = {"op": "test", "path": f"/metadata/labels/{keys.MADE.replace('/', '~1')}", "value": "true"}
+"""Fails for what is not Atoll's."""
+_FIELDS: Final = {CONFIGMAPS.kind: ("data", "binaryData"), SECRETS.kind: ("type", "data")}
+
+log = structlog.get_logger(__name__)
+
+
+class Dependencies:
+    """Keeps what pods refer to in one member."""
+
+    def __init__(self, member: ApiServer, cluster: str, wanted: Callable[[Identity], list[Json]]) -> None:
+        """No I/O happens here.
+
+        Args:
+            member: its API server.
+            cluster: its name.
+            wanted: the manifests of one object that Works carry.
+        """
+        self._member, self._cluster, self._wanted = member, cluster, wanted
+        #: version on the host of the one in the member; empty = it has none of Atoll's
+        self._there: dict[Identity, str] = {}
+        #: what keeps the one in the member from being as on the host, in words
+        self._problems: dict[Identity, str] = {}
+        #: of those that are looked at: a removal and a creation don't mix
+        self._locks: WeakValueDictionary[Identity, asyncio.Lock] = WeakValueDictionary()
+
+    def problem(self, identity: Identity) -> str:
+        """What is other about it in the member; empty where nothing is."""
+        return self._problems.get(identity, "")
+
+    def forget(self, namespace: str) -> None:
+        """What was in a namespace may be gone."""
+        for identity in [each for each in self._there if each[1] == namespace]:
+            del self._there[identity]
+
+    def has(self, identity: Identity, manifest: Json) -> bool:
+        """Whether the member is known to have it as this manifest says."""
+        return self._there.get(identity) == _version(manifest)
+
+    async def keep(self, identity: Identity, *, anew: bool = False) -> None:
+        """Have one object as the newest manifest of it says; gone where none with contents is wanted.
+
+        Args:
+            identity: of the object.
+            anew: it may have been removed in the member meanwhile.
+
+        Raises:
+            ApiError: the member does not let it be made.
+        """
+        lock = self._locks.setdefault(identity, asyncio.Lock())
+        async with lock:
+            manifests = self._wanted(identity)
+            newest = max(manifests, key=lambda each: _order(_version(each)), default=None)
+            version = _version(newest) if newest is not None else ""
+            if newest is None or not version:
+                if newest is None or self._there.get(identity) != "":
+                    await self._remove(identity)
+                self._problems.pop(identity, None)
+            elif anew or self._there.get(identity) != version:
+                try:
+                    await self._member.create(CARRIED[identity[0]], newest, field_manager=_MANAGER)
+                    self._problems.pop(identity, None)
+                except errors.AlreadyExists:
+                    if self._there.get(identity) != version:
+                        await self._follow(identity, newest)
+            if newest is None:
+                self._there.pop(identity, None)
+            else:
+                self._there[identity] = version
+
+    async def _remove(self, identity: Identity) -> None:
+        kind, namespace, name = identity
+        resource = CARRIED[kind]
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            try:
+                found = await self._member.json_patch(resource, name, [_OURS], namespace, field_manager=_MANAGER)
+            except errors.Invalid:
+                log.debug("the member's own stays", kind=kind, namespace=namespace, name=name)
+                return
+            await self._member.delete(resource, name, namespace, uid=found["metadata"]["uid"])
+
+    async def _follow(self, identity: Identity, manifest: Json) -> None:
+        kind, namespace, name = identity
+        values = {field: manifest.get(field) or ({} if field != "type" else "Opaque") for field in _FIELDS[kind]}
+        changes = [{"op": "add", "path": f"/{field}", "value": value} for field, value in values.items()]
+        resource, what = CARRIED[kind], f"{kind} {namespace}/{name}"
+        self._problems.pop(identity, None)
+        try:
+            await self._member.json_patch(resource, name, [_OURS], namespace, field_manager=_MANAGER)
+        except errors.Invalid:
+            remedy = "rename the one on the host, or delete the member's"
+            self._problems[identity] = f"{what} in {self._cluster} is not Atoll's and stays as it is: {remedy}"
+            return
+        try:
+            await self._member.json_patch(resource, name, [_OURS, *changes], namespace, field_manager=_MANAGER)
+        except errors.Unauthorized:
+            raise
+        except (errors.Invalid, errors.Forbidden) as error:
+            self._problems[identity] = (
+                f"{self._cluster} refused a change of {what}, which stays as it was: {error.said}"
+            )
+
+
+def _version(manifest: Json) -> str:
+    """Its resourceVersion on the host; empty where it comes without contents."""
+    return str(manifest["metadata"].get("annotations", {}).get(keys.SOURCE_VERSION, ""))
+
+
+def _order(version: str) -> tuple[bool, int]:
+    """Of versions: none first; decimal numbers, as all API servers have, by their value."""
+    return bool(version), int(version) if version.isdecimal() else 0
