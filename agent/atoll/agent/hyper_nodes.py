@@ -39,6 +39,10 @@ class HyperNodes:
         """After every pass of the scheduler: nodes and HyperNodes may be others."""
         if self._layout == self._room.layout:
             return
+        if self._layout < 0:
+            # What an earlier agent said can be judged only now.
+            for domain in self._cache.hyper_nodes:
+                self._changed(None, domain)
         self._layout = self._room.layout
         self._room.topology()
         wrong = dict(self._room.topology_problems)
@@ -52,7 +56,6 @@ class HyperNodes:
         await self._queue.run(self._reconcile)
 
     def _changed(self, old: HyperNode | None, new: HyperNode | None) -> None:
-        # An agent that begins finds what an earlier one said.
         if new is not None and find(_conditions(new), VALID) is not None:
             self._queue.add(new.metadata.name)
 
