@@ -15,7 +15,8 @@ from atoll.delivery.work import work_name
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import JOBS, NAMESPACES, POLICIES, WORKS
+from atoll.model.apiresource import CAPACITIES, CLUSTERS, JOBS, NAMESPACES, POLICIES, WORKS
+from atoll.model.conditions import condition
 from atoll.model.objects import decode_full
 from tests.faults.play import Fault
 from tests.faults.proxy import FaultProxy
@@ -42,6 +43,13 @@ def only_there(site: Site) -> Json:
 @pytest.fixture
 async def without_agent(site: Site) -> AsyncIterator[None]:
     agent = site.federation.process(f"agent-{MEMBER}")
+
+    async def usable() -> bool:
+        ready = condition(await site.host.get(CLUSTERS, MEMBER), "Ready").get("status") == "True"
+        return ready and bool(await site.host.list(CAPACITIES, keys.execution_namespace(MEMBER)))
+
+    # Nothing is sent to a member before the host knows that it is ready, and what it has.
+    await until(usable, what="the host knows the member")
     await agent.stop()
     yield
     await agent.start()
