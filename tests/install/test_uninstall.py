@@ -15,7 +15,7 @@ import pytest_asyncio
 from atoll import install
 from atoll.install.removal import _LABEL
 from atoll.install.rights import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from atoll.kube.errors import NotFound
+from atoll.kube.errors import Busy, NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
 from atoll.local.federation import Federation
@@ -44,7 +44,7 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.timestamps import rfc3339
-from tests.integration.federation import batch_job, job
+from tests.integration.federation import batch_job, job, until
 
 Json = dict[str, Any]
 
@@ -73,12 +73,25 @@ async def host(bare: Federation, tmp_path: Path) -> AsyncIterator[ApiServer]:
         await install.uninstall(api, force=True, crds=True)
 
 
+def in_default(obj: Json) -> Json:
+    return {**obj, "metadata": {**obj["metadata"], "namespace": "default"}}
+
+
 async def init(bare: Federation, api: ApiServer, out: Path) -> None:
     at = await install.endpoint(bare.host.kubeconfig)
     # Nobody answers there: what a webhook that is left behind does to users shows.
     await install.init(api, at, out=out, webhook_client_config={"url": "https://127.0.0.1:1"}, enable=["default"])
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         await api.merge_patch(resource, keys.WEBHOOKS, {"webhooks": []})
+
+    async def asks_nobody() -> bool:
+        try:
+            await api.create(JOBS, in_default(job("probe")), dry_run=True)
+        except Busy:
+            return False
+        return True
+
+    await until(asks_nobody, what="the API server knows that no webhook is there")
 
 
 async def atollctl(bare: Federation, *args: str) -> tuple[int | None, str]:
@@ -142,7 +155,7 @@ async def put(host: ApiServer, resource: ApiResource, name: str, namespace: str 
 
 async def in_use(host: ApiServer) -> None:
     """A workload was dispatched to a member; no process runs any more."""
-    await host.create(JOBS, {**job("train"), "metadata": {"name": "train", "namespace": "default"}})
+    await host.create(JOBS, in_default(job("train")))
     reference = {"apiVersion": JOBS.api_version, "kind": "Job", "name": "train", "namespace": "default"}
     glass = {keys.BREAK_GLASS: "a test"}
     ours = {"finalizers": [keys.BINDING_FINALIZER], "annotations": glass}
@@ -150,7 +163,7 @@ async def in_use(host: ApiServer) -> None:
     execution = keys.execution_namespace("east")
     await put(host, CLUSTERS, "east", spec={"syncMode": "Pull", "apiEndpoint": "https://127.0.0.1:1"})
     await put(host, NAMESPACES, execution)
-    manifest = {**job("train"), "metadata": {"name": "train", "namespace": "default"}}
+    manifest = in_default(job("train"))
     kept = {"finalizers": [keys.WORK_FINALIZER], "annotations": glass}
     await put(host, WORKS, "train", execution, metadata=kept, spec={"workload": {"manifests": [manifest]}})
 
@@ -174,8 +187,7 @@ async def test_all_that_init_made_goes_and_can_be_made_again(bare: Federation, h
     opted = [each["metadata"]["name"] for each in await host.list(NAMESPACES, label_selector=keys.ENABLED)]
     assert opted == ["by-hand"], "what its owner opted in is its owner's"
     assert {each["metadata"]["name"] for each in await host.list(QUEUES)} == {"default", "research"}
-    plain = batch_job("plain")
-    await host.create(BATCH_JOBS, {**plain, "metadata": {**plain["metadata"], "namespace": "default"}})
+    await host.create(BATCH_JOBS, in_default(batch_job("plain")))
     await install.uninstall(host, credentials=tmp_path)
 
     await init(bare, host, tmp_path)
