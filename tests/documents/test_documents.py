@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from atoll.model.apiresource import EVENTS, PODS
+from atoll.model.apiresource import DEPLOYMENTS, EVENTS, PODS
 from tests.documents.te_nodes import HERE, MEMBER, NAMES, knows, specs, te_nodes
 from tests.integration.federation import Site, until
 
@@ -170,19 +170,23 @@ async def test_typical_manifests_are_taken_and_warned_of_what_has_no_effect(
     assert all(text in told for text in warned)
 
 
-async def test_kinds_that_are_not_served_say_so(there: Site) -> None:
+async def test_the_deployment_is_dispatched_and_the_pod_is_told_that_it_is_not_served(there: Site) -> None:
     """Priority classes, then the Deployment and the Pod of the same text."""
     apply(there, "003-priority.yaml")
     apply(there, "003-deployment.yaml")
     apply(there, "003-stress.yaml")
 
-    async def told() -> set[str] | None:
+    async def told() -> bool:
         events = await there.host.list(EVENTS, there.namespace)
-        found = {event["regarding"]["kind"] for event in events if event["reason"] == "NotServed"}
-        return found if found == {"Deployment", "Pod"} else None
+        return {event["regarding"]["kind"] for event in events if event["reason"] == "NotServed"} == {"Pod"}
+
+    async def ready() -> bool:
+        found = await there.host.list(DEPLOYMENTS, there.namespace)
+        return [(each.get("status") or {}).get("readyReplicas") for each in found] == [3]
 
     try:
-        await until(told, what="the Deployment and the Pod have an Event NotServed")
+        await until(told, what="the Pod alone has an Event NotServed")
+        await until(ready, what="the three pods of the Deployment run in a member")
     finally:
         for file in ("003-stress.yaml", "003-deployment.yaml", "003-priority.yaml"):
             there.kubectl("delete", "-n", there.namespace, "--wait=false", "-f", str(HERE / file))

@@ -125,9 +125,11 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
 
     Raises:
         NotFound: there is none of that kind.
+        Forbidden: this user may not read that kind; without a kind, nothing of that name among those that it may read.
         CommandError: no such kind; without a kind, nothing of that name, or workloads of several kinds.
     """
     from atoll.kinds import BY_RESOURCE, KINDS
+    from atoll.kube.errors import Forbidden
 
     word, name = parse(workload)
     if "/" in workload:
@@ -142,7 +144,19 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
         return resource, one
     there = await served_kinds(host)
     kinds = [kind for kind in KINDS if kind.resource in there]
-    found = [(kind, each) for kind in kinds if (each := await _found(host, kind, name, namespace)) is not None]
+    found: list[tuple[Kind, Json]] = []
+    denied: list[Forbidden] = []
+    for kind in kinds:
+        try:
+            one = await _found(host, kind, name, namespace)
+        except Forbidden as error:
+            # The user means one of a kind that the user may read, if there is one.
+            denied.append(error)
+            continue
+        if one is not None:
+            found.append((kind, one))
+    if denied and not found:
+        raise denied[0]
     if not found:
         *others, last = (kind.words.title for kind in kinds)
         titles = f"{', '.join(others)} or {last}"
