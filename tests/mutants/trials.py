@@ -36,7 +36,7 @@ _WALL = 600
 _EXAMPLES = 30
 """Of each property; without shrinking, since the first failure is enough."""
 _OPTIONS = (
-    "--noconftest", "-qq", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=0",
+    "--noconftest", "-p", "tests.dispatcher.preemption.conftest", "-qq", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=0",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",
 )  # fmt: skip
 
