@@ -48,7 +48,7 @@ class Lost:
         self._changed = True
         #: when bindings that run in one of these members must leave it
         self._due = Deadlines()
-        state.on_changed.append(self._members_changed)
+        state.on_members.append(self._members_changed)
         state.on_entered.append(self._file)
         state.on_dropped.append(self._due.drop)
 

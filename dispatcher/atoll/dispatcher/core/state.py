@@ -75,6 +75,8 @@ class State:
         self.on_dropped: list[Callable[[str], None]] = []
         #: called after a queue or a member changed
         self.on_changed: list[Callable[[], None]] = []
+        #: called after a member came, went, or is another one now
+        self.on_members: list[Callable[[], None]] = []
         self._shapes = Shapes()
         #: UID -> binding; changed by `put` alone
         self.bindings: dict[str, Binding] = {}

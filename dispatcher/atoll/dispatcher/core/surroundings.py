@@ -109,6 +109,8 @@ class Surroundings:
     def _members_changed(self) -> None:
         """A member came, went, or is another one now: every answer that names members may be another one."""
         self._tell_tree_of_members()
+        for changed in self._state.on_members:
+            changed()
         self._state.exclusions.serving_changed()
         self.wakes.fire(MEMBERS)
         self.wakes.fire(SETTINGS)
