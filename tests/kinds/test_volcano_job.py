@@ -44,6 +44,23 @@ def test_gang(job: dict[str, Any], minimums: list[int], minimum: int) -> None:
     assert (gang.min_available, gang.priority, gang.submitted) == (minimum, 7, BEFORE)
 
 
+@pytest.mark.parametrize(
+    ("tasks", "minimum", "at_first"),
+    [
+        ([make_task("a", 2), make_task("b", 3)], None, 5),
+        ([make_task("a", 2), make_task("b", 3) | {"dependsOn": {"name": ["a"]}}], None, 2),
+        ([make_task("b", 3) | {"dependsOn": {"name": ["a"]}}, make_task("a", 2)], 2, 2),
+        ([make_task("a", 4, minimum=2), make_task("b", 3) | {"dependsOn": {"name": ["a"]}}], None, 2),
+    ],
+    ids=["all at once", "the first task", "below the task minimums", "a task's minimum"],
+)
+def test_a_gang_begins_with_the_tasks_that_wait_for_no_other(tasks: Any, minimum: int | None, at_first: int) -> None:
+    gang = KIND.gang(make_job(*tasks, **({"minAvailable": minimum} if minimum else {})), priority=0)
+    assert gang.at_first() == at_first
+    assert gang.replicas == sum(task["replicas"] for task in tasks), "its queue is charged for all"
+    assert gang.whole == any("dependsOn" in task for task in tasks)
+
+
 def test_a_job_without_pods_is_held() -> None:
     assert KIND.gang(make_job(make_task("a", 0), make_task("b", 0)), priority=0).hold
     assert not KIND.gang(make_job(make_task("a", 0), make_task("b", 1, minimum=0)), priority=0).hold

@@ -193,6 +193,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """What it says of the pods beside it; None where that is nothing."""
     preferences: list[dict[str, Any]] = []
     """preferredSchedulingTerms of its node affinity."""
+    ready: bool = False
+    """Whether its condition Ready holds."""
     stranger: bool = False
     """Whether it names a binding that it does not belong to (`atoll.agent.owners`)."""
 
@@ -289,8 +291,13 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         preferences=pod_rules.node_preferences(plain) if spec.affinity else [],
         claims=_claims(pod.metadata.name, spec.volumes) if spec.volumes else (),
         grace=30 if (grace := spec.termination_grace_period_seconds) is None else grace,
-        disrupted=any(each.type == "DisruptionTarget" and each.status == "True" for each in pod.status.conditions),
+        disrupted=_holds(pod.status, "DisruptionTarget"),
+        ready=_holds(pod.status, "Ready"),
     )
+
+
+def _holds(status: _PodStatus, type_: str) -> bool:
+    return any(each.type == type_ and each.status == "True" for each in status.conditions)
 
 
 def _rules(meta: Meta, spec: dict[str, Any]) -> PodRules | None:

@@ -123,12 +123,12 @@ class VolumeSpec(ApiModel):
 
 
 class DependsOn(ApiModel):
-    """Tasks that must have started first."""
+    """Tasks that must have started first: so many of their pods as their minAvailable are ready or have succeeded."""
 
     name: list[str] = Field(default_factory=list)
     """Names of tasks."""
     iteration: Literal["any", "all"] | None = None
-    """Whether one of them is enough."""
+    """Whether one of them is enough (`any`); `all` if absent."""
 
 
 class PartitionPolicy(ApiModel):

@@ -86,7 +86,6 @@ WITHOUT_EFFECT: Final[Mapping[str, tuple[Idle, ...]]] = {
         Idle("spec.policies[].events[]", _POLICY_EVENT, only=("JobUpdated",)),
         Idle("spec.tasks[].policies[].event", _POLICY_EVENT, only=("JobUpdated",)),
         Idle("spec.tasks[].policies[].events[]", _POLICY_EVENT, only=("JobUpdated",)),
-        Idle("spec.tasks[].dependsOn", "all tasks start together"),
         Idle("spec.tasks[].topologyPolicy", "the NUMA nodes of a node are not looked at", unless=("none",)),
         Idle("spec.tasks[].partitionPolicy.networkTopology", "only the topology of the whole Job is kept"),
     ),

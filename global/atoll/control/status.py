@@ -280,7 +280,7 @@ def _placed(work: WorkObject, kind: Kind) -> int:
 
 
 def _minimum(work: WorkObject, kind: Kind) -> int:
-    return max(gang_of(work, kind).min_available, 1)
+    return max(gang_of(work, kind).at_first(), 1)
 
 
 def _regained(works: list[WorkObject], kind: Kind, bound: Condition) -> tuple[bool, str, str] | None:

@@ -186,6 +186,7 @@ def task_of(
     default_class: str = "",
     labels: Mapping[str, str] | None = None,
     namespace: str = "",
+    later: bool = False,
 ) -> Task:
     """A task of a gang.
 
@@ -197,6 +198,7 @@ def task_of(
         default_class: PriorityClass of pods that name none.
         labels: of its pods.
         namespace: theirs.
+        later: whether they are made once other tasks have started.
     """
     return Task(
         name=name,
@@ -210,6 +212,7 @@ def task_of(
         ports=ports.of(pod),
         rules=pod_rules.of(pod, labels or {}, namespace),
         preferences=pod_rules.node_preferences(pod),
+        later=later,
     )
 
 

@@ -69,6 +69,8 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a pod says of those beside it; None where that is nothing, and nobody's rules read its labels."""
     preferences: list[dict[str, Any]] = []
     """preferredSchedulingTerms of the node affinity."""
+    later: bool = False
+    """Its pods are made once other tasks have started."""
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -131,15 +133,17 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         if len(self.tasks) == 1:
             replicas = self.tasks[0].replicas
             return [min(max(self.min_available, min(replicas, 1)), replicas)]
-        floor = [task.min_available for task in self.tasks]
-        if sum(floor) > self.min_available:
-            floor = [0] * len(self.tasks)
-        missing = max(self.min_available, min(self.replicas, 1)) - sum(floor)
-        for index, task in enumerate(self.tasks):
-            extra = min(missing, task.replicas - floor[index])
-            floor[index] += extra
-            missing -= extra
-        return floor
+        minimum = max(self.min_available, min(self.replicas, 1))
+        return filled([task.min_available for task in self.tasks], self.full(), minimum)
+
+    def at_first(self) -> int:
+        """Pods of its minimum that come at once; the others when tasks that they depend on have started."""
+        if not any(task.later for task in self.tasks):
+            return self.min_available
+        # In that order, for what no task minimum asks for is not to wait for pods that come later.
+        tasks = sorted(self.tasks, key=lambda task: task.later)
+        floor = msgspec.structs.replace(self, tasks=tasks).floor()
+        return sum(count for task, count in zip(tasks, floor, strict=True) if not task.later)
 
     def sized(self, counts: Sequence[int]) -> Gang:
         """The gang with so many pods per task, though never more than it has, and minimums that are not above them."""
@@ -153,6 +157,19 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         ]
         minimum = min(self.min_available, sum(task.replicas for task in tasks))
         return msgspec.structs.replace(self, tasks=tasks, min_available=minimum)
+
+
+def filled(minimums: Sequence[int], replicas: Sequence[int], total: int) -> list[int]:
+    """Pods per task in a gang of `total`: task minimums where `total` covers their sum, and what is then missing, or
+    all of it, in task order.
+    """
+    floor = list(minimums) if sum(minimums) <= total else [0] * len(minimums)
+    missing = total - sum(floor)
+    for index, most in enumerate(replicas):
+        extra = min(missing, most - floor[index])
+        floor[index] += extra
+        missing -= extra
+    return floor
 
 
 def check(gang: Gang) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.jobs import pods as made
-from atoll.agent.jobs import policies, rejections, state
+from atoll.agent.jobs import policies, rejections, stages, state
 from atoll.agent.jobs.plugin_objects import PluginObjects
 from atoll.agent.objects import Pod
 from atoll.agent.settings import JobSettings
@@ -185,14 +185,17 @@ class JobController:
         await self._remove(job, [*doomed, *made.surplus(job, staying)])
         # 3. What is missing is made, and the status tells both.
         missing, made_now = {}, set[str]()
+        begun = {position for position, _ in made.places(job, self._unseen[uid]).values()}
+        opened = stages.open_tasks(job, (pod for pod in staying if not pod.terminating), begun)
         if (state.phase_of(job) or "Pending") in state.MAKING:
             wanted, seen = made.present(job, staying), {pod.metadata.name for pod in existing}
+            wanted = {name: at for name, at in wanted.items() if at[0] in opened}
             missing = {name: at for name, at in wanted.items() if name not in seen | self._unseen[uid]}
             # Pods just made count as pending at once, so a new Job costs one write of its status, not one per pod.
             made_now = wanted.keys() - seen if missing or self._unseen[uid] else set()
         census = state.Census(pods, _by_task(job, made_now), leaving=leaving)
-        status = asyncio.ensure_future(self._write_status(job, uid, census, intent))
-        outcomes = await asyncio.gather(status, self._make(job, missing, status), return_exceptions=True)
+        status = asyncio.ensure_future(self._write_status(job, uid, census, intent, opened))
+        outcomes = await asyncio.gather(status, self._make(job, missing, status, opened), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -279,7 +282,11 @@ class JobController:
     # -- objects -----------------------------------------------------------------------------------------------------
 
     async def _make(
-        self, job: dict[str, Any], missing: dict[str, tuple[int, int]], told: asyncio.Future[dict[str, Any]]
+        self,
+        job: dict[str, Any],
+        missing: dict[str, tuple[int, int]],
+        told: asyncio.Future[dict[str, Any]],
+        opened: Collection[int],
     ) -> None:
         uid = job["metadata"]["uid"]
         namespace = job["metadata"]["namespace"]
@@ -291,11 +298,11 @@ class JobController:
                 "minMember": group.spec.min_member,
                 "minTaskMember": group.spec.min_task_member,
             }
-            if change := made.group_change(present, job):
+            if change := made.group_change(present, job, opened):
                 await self._api.merge_patch(POD_GROUPS, group.metadata.name, change, namespace)
         elif uid not in self._grouped:
             # The gang before its pods: a pod without its gang's size could be taken for a complete gang.
-            await self._create(job, POD_GROUPS, made.pod_group(job))
+            await self._create(job, POD_GROUPS, made.pod_group(job, opened))
             await asyncio.gather(*(self._create(job, CLAIMS, claim) for claim in made.claims(job)))
         # Before the pods, which mount what plugins make.
         await self._plugged.keep(job)
@@ -367,11 +374,11 @@ class JobController:
         return job if ahead is None else {**job, "status": {**(job.get("status") or {}), **ahead[0]}}
 
     async def _write_status(
-        self, job: dict[str, Any], uid: str, census: state.Census, intent: _Intent
+        self, job: dict[str, Any], uid: str, census: state.Census, intent: _Intent, opened: Collection[int]
     ) -> dict[str, Any]:
         """The Job with the status that it has now."""
         required = intent.message if intent.required else ""
-        wanted = state.desired_status(job, census, time.time(), hold=intent.hold, required=required)
+        wanted = state.desired_status(job, census, time.time(), hold=intent.hold, required=required, opened=opened)
         present = {key: value for key, value in (job.get("status") or {}).items() if key in wanted}
         patch = state.difference(present, wanted)
         if not patch:
@@ -421,7 +428,7 @@ class _Intent:
 
 def _told(pod: Pod) -> tuple[object, ...]:
     """What of a pod the Job's phase, counts or policies depend on."""
-    return pod.phase, pod.terminating, pod.restarts, pod.exit_codes, pod.reason, pod.metadata.uid
+    return pod.phase, pod.ready, pod.terminating, pod.restarts, pod.exit_codes, pod.reason, pod.metadata.uid
 
 
 def _by_task(job: dict[str, Any], names: Iterable[str]) -> Counter[str]:

@@ -6,12 +6,13 @@ Labels and annotations are those that Volcano writes, so that its tools and user
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from atoll.agent.jobs.state import RETRY_COUNT, index_of, min_available
+from atoll.agent.jobs import stages
+from atoll.agent.jobs.state import RETRY_COUNT, floor_of, index_of, min_available
 from atoll.agent.objects import Pod
 from atoll.kinds.volcano_job import KIND, plugins
 from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
@@ -46,15 +47,23 @@ def identity(job: Mapping[str, Any]) -> dict[str, str]:
     return {key: annotations[key] for key in (keys.BINDING_UID, keys.EPOCH) if key in annotations}
 
 
-def pod_group(job: Mapping[str, Any]) -> Json:
-    """The Job's gang."""
+def pod_group(job: Mapping[str, Any], opened: Collection[int] | None = None) -> Json:
+    """The Job's gang.
+
+    Args:
+        job: the whole object.
+        opened: positions of the tasks that are in it so far; None for all.
+    """
     spec = job["spec"]
+    tasks = list(spec.get("tasks") or ())
+    opened = range(len(tasks)) if opened is None else opened
+    counts = stages.gang_minimums(spec, min_available(spec), opened)
     wanted: Json = {
-        "minMember": min_available(spec),
+        "minMember": floor_of(spec, opened),
         "minTaskMember": {
-            task_name(task, index): task_minimum(task) for index, task in enumerate(spec.get("tasks") or ())
+            task_name(task, index): task_minimum(task) for index, task in enumerate(tasks) if index in opened
         },
-        "minResources": _min_resources(spec),
+        "minResources": _min_resources(tasks, counts),
         "queue": KIND.queue_of(job),
     }
     for key in ("priorityClassName", "networkTopology"):
@@ -73,23 +82,12 @@ def pod_group(job: Mapping[str, Any]) -> Json:
     }
 
 
-def _min_resources(spec: Mapping[str, Any]) -> dict[str, str]:
-    floor = min_available(spec)
+def _min_resources(tasks: Sequence[Mapping[str, Any]], counts: Sequence[int]) -> dict[str, str]:
     total: Vector = {}
-    tasks = list(spec.get("tasks") or ())
-    counts = [min(task_minimum(task), task_replicas(task)) for task in tasks]
-    # Task minimums first; what is then missing to the gang's minimum comes from the tasks in their order.
-    left = floor
-    for index, count in enumerate(counts):
-        counts[index] = min(count, left)
-        left -= counts[index]
-    for index, task in enumerate(tasks):
-        extra = min(left, task_replicas(task) - counts[index])
-        counts[index] += extra
-        left -= extra
+    for task, count in zip(tasks, counts, strict=True):
         requests = vector.pod_requests((task.get("template") or {}).get("spec") or {})
         requests.pop("pods", None)
-        vector.add(total, requests, counts[index])
+        vector.add(total, requests, count)
     return {name: quantity.format_units(name, amount) for name, amount in sorted(total.items())}
 
 
@@ -281,14 +279,15 @@ def _mount(job: Mapping[str, Any], body: Json) -> None:
             mounts.append({"name": name, "mountPath": volume["mountPath"]})
 
 
-def group_change(present: Mapping[str, Any], job: Mapping[str, Any]) -> Json:
+def group_change(present: Mapping[str, Any], job: Mapping[str, Any], opened: Collection[int] | None = None) -> Json:
     """What a Job's new size or priority changes in its PodGroup's spec: a merge patch, empty when nothing does.
 
     Args:
         present: the PodGroup's `minMember` and `minTaskMember`.
         job: the whole object.
+        opened: as for `pod_group`.
     """
-    wanted = pod_group(job)["spec"]
+    wanted = pod_group(job, opened)["spec"]
     if all(present.get(key) == wanted[key] for key in ("minMember", "minTaskMember")):
         return {}
     tasks = {**dict.fromkeys(present.get("minTaskMember") or (), None), **wanted["minTaskMember"]}

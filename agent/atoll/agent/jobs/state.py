@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from atoll.agent.jobs import stages
 from atoll.agent.objects import Pod
-from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
+from atoll.kinds.volcano_job.tasks import task_dependencies, task_minimum, task_name, task_replicas
 from atoll.model import keys, numbers
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
@@ -102,6 +103,13 @@ def min_available(spec: Mapping[str, Any]) -> int:
     if minimum is not None:
         return int(minimum)
     return sum(task_minimum(task) for task in spec.get("tasks") or ())
+
+
+def floor_of(spec: Mapping[str, Any], opened: Collection[int] | None = None) -> int:
+    """Gang size of the tasks at these positions, None for all: without pods that wait for other tasks."""
+    if opened is None or len(opened) == len(spec.get("tasks") or ()):
+        return min_available(spec)
+    return sum(stages.gang_minimums(spec, min_available(spec), opened))
 
 
 def replicas(spec: Mapping[str, Any]) -> int:
@@ -210,13 +218,16 @@ def _entered(old: Mapping[str, Any], phase: str, reason: str, message: str, now:
     return {"state": state, "conditions": conditions[:4] + conditions[4:][-_CONDITIONS:]}
 
 
-def next_phase(job: Mapping[str, Any], census: Census, *, hold: bool = False) -> tuple[str, str]:
+def next_phase(
+    job: Mapping[str, Any], census: Census, *, hold: bool = False, opened: Collection[int] | None = None
+) -> tuple[str, str]:
     """The phase that the Job belongs in now, and a sentence for it.
 
     Args:
         job: the whole object.
         census: its pods.
         hold: an action is still to come, which may mend what has failed.
+        opened: positions of the tasks of which pods may be made, as `stages.open_tasks` says; None for all.
     """
     spec, phase = job.get("spec") or {}, phase_of(job) or "Pending"
     if phase in FINAL:
@@ -231,10 +242,10 @@ def next_phase(job: Mapping[str, Any], census: Census, *, hold: bool = False) ->
             return "Failed", f"retryCount {retries} has reached maxRetry {max_retry(spec)}"
         return ("Pending" if replicas(spec) - census.total["terminating"] >= floor else phase), ""
     # A Job may jump over Running when its pods end between two looks: the same rules hold, one after the other.
-    if phase == "Pending" and replicas(spec) and census.started >= floor:
+    if phase == "Pending" and replicas(spec) and census.started >= floor_of(spec, opened):
         phase = "Running"
     if phase == "Running":
-        after = _after_running(spec, census, floor)
+        after = _blocked(spec, census, opened) or _after_running(spec, census, floor)
         return (phase, "") if hold and after[0] == "Failed" else after
     return phase, ""
 
@@ -247,9 +258,31 @@ def _after_running(spec: Mapping[str, Any], census: Census, floor: int) -> tuple
         return "Completed", f"{succeeded} pods succeeded, {wanted} were asked for"
     if census.finished >= total and not census.total["terminating"]:
         return _after_all(spec, census, floor)
-    if census.total["pending"] > total - floor:
+    if census.total["pending"] - _late(spec, census) > total - floor:
         return "Pending", "fewer pods than the gang needs are running"
     return "Running", ""
+
+
+def _late(spec: Mapping[str, Any], census: Census) -> int:
+    """Pods that are pending because the tasks that they waited for have just started."""
+    tasks = enumerate(spec.get("tasks") or ())
+    late = [task_name(task, position) for position, task in tasks if task_dependencies(task)]
+    return sum(census.tasks[name]["Pending"] for name in late if name in census.tasks)
+
+
+def _blocked(spec: Mapping[str, Any], census: Census, opened: Collection[int] | None) -> tuple[str, str] | None:
+    """What becomes of a Job of which all has ended that could start, where other tasks still wait for some of it."""
+    if opened is None or census.total["terminating"]:
+        return None
+    tasks = list(spec.get("tasks") or ())
+    waiting = [position for position, task in enumerate(tasks) if position not in opened and task_replicas(task)]
+    asked = sum(task_replicas(task) for position, task in enumerate(tasks) if position in opened)
+    wanted = spec.get("minSuccess")
+    if not waiting or census.finished < asked or (wanted is not None and census.total["succeeded"] >= wanted):
+        return None
+    first = tasks[waiting[0]]
+    names = ", ".join(task_dependencies(first))
+    return "Failed", f"task {task_name(first, waiting[0])} never started: it depends on {names}, which ended before"
 
 
 def _after_all(spec: Mapping[str, Any], census: Census, floor: int) -> tuple[str, str]:
@@ -272,7 +305,13 @@ def _after_all(spec: Mapping[str, Any], census: Census, floor: int) -> tuple[str
 
 
 def desired_status(
-    job: Mapping[str, Any], census: Census, now: float, *, hold: bool = False, required: str = ""
+    job: Mapping[str, Any],
+    census: Census,
+    now: float,
+    *,
+    hold: bool = False,
+    required: str = "",
+    opened: Collection[int] | None = None,
 ) -> Json:
     """The status that the Job should have; equal to the present one where nothing has changed.
 
@@ -282,10 +321,11 @@ def desired_status(
         now: seconds since the epoch, for transitions.
         hold: as for `next_phase`.
         required: the action that the host must decide about, as a sentence; empty for none.
+        opened: as for `next_phase`.
     """
     old = job.get("status") or {}
     before, was = phase_of(job), old.get("state") or {}
-    phase, message = next_phase(job, census, hold=hold)
+    phase, message = next_phase(job, census, hold=hold, opened=opened)
     # Who aborts a Job by hand did not do it for that.
     if phase in _FAILED and census.failure and was.get("reason") != "CommandIssued":
         message = "; ".join(text for text in (message, census.failure) if text)

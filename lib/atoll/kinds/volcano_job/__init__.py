@@ -26,7 +26,7 @@ from atoll.kinds.interface import (
     Standing,
     Words,
 )
-from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
+from atoll.kinds.volcano_job.tasks import task_dependencies, task_minimum, task_name, task_replicas
 from atoll.model import duration, features, keys, needs, numbers, reports
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, TopologyWish
@@ -135,6 +135,8 @@ class VolcanoJob:
             needs=needs.of(map(_pod_spec, spec.get("tasks") or ())),
             features=features.of(self.resource, map(_pod_spec, spec.get("tasks") or ())),
             attempt=metadata.attempt(obj),
+            # Only a member that has all of its tasks sees which have started.
+            whole=any(task.later for task in tasks),
         )
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
@@ -415,6 +417,7 @@ def _task(number: int, task: Mapping[str, Any], priority_class: str, job: Mappin
         default_class=priority_class,
         labels={**said, keys.JOB_NAME: job.get("name", ""), keys.TASK_SPEC: task_name(task, number)},
         namespace=job.get("namespace", ""),
+        later=bool(task_dependencies(task)),
     )
 
 

@@ -38,6 +38,13 @@ def task_minimum(task: Mapping[str, Any]) -> int:
     return needed * size or task_replicas(task)
 
 
+def task_dependencies(task: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the tasks of which one or all must have started before pods of it are made."""
+    given = task.get("dependsOn")
+    names = given.get("name") if isinstance(given, dict) else ()
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
+
 def _count(holder: Mapping[str, Any], field: str) -> int:
     value = holder.get(field)
     return max(value, 0) if type(value) is int else 0

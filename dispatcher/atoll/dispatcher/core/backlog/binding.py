@@ -287,7 +287,7 @@ def as_it_runs(view: BindingView, member: str, gang: Gang) -> Gang:
 
 def bound_in(binding: Binding, name: str) -> bool:
     _, pods = binding.view.placed.get(name, (0, 0))
-    return pods >= max(binding.parts[name].min_available, 1)
+    return pods >= max(binding.parts[name].at_first(), 1)
 
 
 def all_bound(binding: Binding) -> bool:
