@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from atoll.model import keys
@@ -11,7 +13,7 @@ from tests.integration.federation import Json, Site, job, until
 pytestmark = pytest.mark.integration
 
 
-def staged(name: str, **spec: object) -> Json:
+def staged(name: str, **spec: Any) -> Json:
     """Three tasks, each after the one before; the first of two pods."""
     obj = job(name, seconds=1.0, **spec)
     [task] = obj["spec"]["tasks"]
