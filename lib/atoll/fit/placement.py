@@ -12,6 +12,8 @@ Ints = NDArray[np.int64]
 
 UNBOUNDED = np.int64(2**62)
 """More than any amount; a sum of two still is one of 64 bits."""
+MANY = 1 << 40
+"""Pods that a node holds which are not limited by anything: large, and its sums still fit an int64."""
 
 
 @dataclass(slots=True)

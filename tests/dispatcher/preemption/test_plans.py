@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core.preemption.search import Plan
-from atoll.dispatcher.core.preemption.trial import Site
+from atoll.fit.site import Site
 from atoll.model.gang import TopologyWish
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
@@ -153,7 +153,10 @@ def test_what_nodes_hold_after_much_was_freed_is_counted_as_after_each(freed: in
     stage = Stage(queue("a", 8), m=[1, 2, 7])
     claimant = stage.claimant("a", 1, gpu=2, tasks=[(1, 3)])
     member = stage.world.members["m"]
-    at_once, one_by_one = Site(member, claimant, stage.world), Site(member, claimant, stage.world)
+    at_once, one_by_one = (
+        Site(member.nodes.copy(), claimant.gang, [each.copy() for each in stage.world.room(member, claimant.shape)])
+        for _ in range(2)
+    )
     at_once.nodes.free[at_once.nodes.resources.index(GPU)] += freed
     at_once.refill()
     for node in range(3):

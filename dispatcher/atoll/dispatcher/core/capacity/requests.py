@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.fit.placement import Ints
+from atoll.fit.placement import MANY, Ints
 
-MANY = 1 << 40
-"""Pods that a node holds which are not limited by anything: large, and its sums still fit an int64."""
 _FEW = 64
 """Nodes that are computed in one operation, so that what it needs in between stays small."""
 _SPARE_LINES = 64

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.capacity.requests import MANY
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.fit import Placement
+from atoll.fit.placement import MANY
 from atoll.model.gang import Gang
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from atoll.dispatcher.core.elastic.sizes import Spare
-from atoll.dispatcher.core.preemption.trial import Bundle, Pods, Trial
+from atoll.dispatcher.core.preemption.trial import Bundle, Trial
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.shares import dominant_share
 from atoll.dispatcher.core.settings import PreemptionSettings
+from atoll.fit.site import Pods
 from atoll.model import vector
 from atoll.model.vector import Vector
 

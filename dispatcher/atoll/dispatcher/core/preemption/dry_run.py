@@ -32,7 +32,7 @@ from atoll.dispatcher.core.elastic.sizes import full, smaller
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, plan
-from atoll.dispatcher.core.preemption.trial import Site, Trial
+from atoll.dispatcher.core.preemption.trial import Trial
 from atoll.dispatcher.core.preemption.triggers import Triggers, victim_of
 from atoll.dispatcher.core.state import State
 from atoll.fit import Placement, place
@@ -296,7 +296,6 @@ class DryRuns:
         if victims is None:
             return False
         claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
-        sites = {member.name: Site(member, claimant, self.world) for member in members}
         rules = self._policy.rules(binding, group.shape)
 
         def fits(trial: Trial) -> bool:
@@ -304,7 +303,7 @@ class DryRuns:
                 return False
             placements = []
             for member, gang in zip(members, gangs, strict=True):
-                site = sites[member.name]
+                site = trial.sites[member.name]
                 placement = place(site.nodes, gang, room=site.room)
                 if not isinstance(placement, Placement):
                     return False
@@ -313,7 +312,7 @@ class DryRuns:
 
         with (
             self.reservations.settled(but=binding.view.uid),
-            Trial(claimant, self.tree, sites, rules, self._settings) as trial,
+            Trial(claimant, self.tree, self.world, members, rules, self._settings) as trial,
         ):
             for uid in question.awaited:
                 if uid in self._state.leaving and (stay := self.reservations.timeline.get(uid)) is not None:

@@ -7,16 +7,13 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.capacity.requests import MANY
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.ranking import Rank, rank
@@ -25,14 +22,11 @@ from atoll.dispatcher.core.quota.queue import Queue, bring_up_to_date, path, use
 from atoll.dispatcher.core.quota.tree import Shortage, Tree
 from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.dispatcher.split import Division, divide_natively
-from atoll.fit import Nodes, Placement, place
-from atoll.fit.placement import Ints
+from atoll.fit import Placement, place
+from atoll.fit.site import Pods, Site
+from atoll.fit.victims import Wanted, spots
 from atoll.model.gang import Gang
-from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
-
-Pods = Sequence[tuple[int, Vector, int]]
-"""(node index, requests of one pod, pods)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,81 +65,7 @@ class Bundle:
 
     def __post_init__(self) -> None:
         self.kind = (self.leaf, tuple(self.amount.items()))
-        self.spots = dict.fromkeys((member, node) for member, pods in self.pods.items() for node, _, _ in pods)
-
-    def chain(self) -> list[Bundle]:
-        """All that goes with it, in order."""
-        found = [self]
-        while (before := found[-1].after) is not None:
-            found.append(before)
-        return found[::-1]
-
-
-class Site:
-    """One member that may take the claimant: a copy of its nodes, and what they hold of each task.
-
-    A *cell* is a part of the member that may take the whole claimant: all of it, or with a hard topology each domain of
-    an allowed tier.
-    """
-
-    def __init__(self, member: Member, claimant: Claimant, world: Members) -> None:
-        self.member = member
-        self.nodes: Nodes = member.nodes.copy()
-        tasks = claimant.gang.tasks
-        #: per task int64[nodes]
-        self.room: list[Ints] = [each.copy() for each in world.room(member, claimant.shape)]
-        self.accepts = [self.nodes.accepting(task) for task in tasks]
-        row = {name: index for index, name in enumerate(self.nodes.resources)}
-        #: per task: (row, amount) of what it asks; None where no node has it
-        self.asks: list[list[tuple[int, int]] | None] = []
-        for task in tasks:
-            asked = [(name, amount) for name, amount in task.requests.items() if amount > 0]
-            known = all(name in row for name, _ in asked)
-            self.asks.append([(row[name], amount) for name, amount in asked] if known else None)
-        #: per node, the cells that it is in
-        self.cells_of, self.cells = _cells(self.nodes, claimant.gang)
-        #: [cell][task] -> pods
-        self.held: list[list[int]] = [[0] * len(tasks) for _ in range(self.cells)]
-        self.recount()
-
-    def recount(self) -> None:
-        """Sum up again what each cell holds."""
-        sums = [cell_sums(self.cells_of, self.cells, each) for each in self.room]
-        self.held = [[int(each[cell]) for each in sums] for cell in range(self.cells)]
-
-    def refill(self) -> None:
-        """Count what all nodes hold again, after their free amounts were changed in bulk."""
-        for task, (asks, accepts) in enumerate(zip(self.asks, self.accepts, strict=True)):
-            if asks is not None:
-                room = np.full(len(self.nodes), MANY)
-                for row, amount in asks:
-                    np.minimum(room, self.nodes.free[row] // amount, out=room)
-                self.room[task] = np.where(accepts, np.maximum(room, 0), 0)
-        self.recount()
-
-    def room_of(self, task: int, free: Sequence[int]) -> int:
-        """How many pods of a task such amounts hold."""
-        asks = self.asks[task]
-        if asks is None:
-            return 0
-        room = MANY
-        for row, amount in asks:
-            room = min(room, free[row] // amount)
-        return max(room, 0)
-
-    def change(self, node: int, request: Vector, pods: int) -> None:
-        """Give room for so many pods of these requests back; a negative number takes it again."""
-        self.nodes.free[:, node] += self.nodes.column(request) * pods
-        free = self.nodes.free[:, node].tolist()
-        for task, accepts in enumerate(self.accepts):
-            if accepts[node]:
-                room = self.room[task]
-                now = self.room_of(task, free)
-                if more := now - int(room[node]):
-                    room[node] = now
-                    for row in self.cells_of:
-                        if (cell := int(row[node])) >= 0:
-                            self.held[cell][task] += more
+        self.spots = spots(self.pods)
 
 
 class Trial:
@@ -159,13 +79,24 @@ class Trial:
         self,
         claimant: Claimant,
         tree: Tree,
-        sites: Mapping[str, Site],
+        world: Members,
+        members: Iterable[Member] = (),
         rules: Rules = ANYWHERE,
         settings: PreemptionSettings = PreemptionSettings(),
     ) -> None:
-        self.claimant, self.tree, self.sites, self._rules = claimant, tree, sites, rules
+        self.claimant, self.tree, self._rules = claimant, tree, rules
         self.settings = settings
         shape = claimant.shape
+        self._members = {member.name: member for member in members}
+        #: by the names of the members that may take it
+        self.sites = {
+            name: Site(member.nodes.copy(), claimant.gang, [each.copy() for each in world.room(member, shape)])
+            for name, member in self._members.items()
+        }
+        single = shape.least_clusters <= 1
+        self.wanted = Wanted(
+            claimant.gang.tasks, shape.floor if single else None, shape.full if shape.divided else None
+        )
         self.request = shape.request
         #: queues on the claimant's path have ceilings in members
         self.capped = any(queue.tracks for queue in path(claimant.leaf))
@@ -274,6 +205,31 @@ class Trial:
                     if node < len(site.nodes):
                         site.change(node, request, count * times)
 
+    def make_up(self, pool: Iterable[Bundle], member: str) -> bool:
+        """Take bundles in order until the limits on the claimant's path have room, and the ceilings in the one member
+        where it goes; False when they never do.
+        """
+        while (short := self.shortage(member)) is not None:
+            before = len(self.taken)
+            for bundle in pool:
+                if (
+                    bundle not in self.taken
+                    and bundle.amount.get(short.resource, 0) > 0
+                    and short.queue in path(bundle.leaf)
+                    and (not short.member or short.member in bundle.pods)
+                ):
+                    self.take(bundle)
+                    now = self.shortage(member)
+                    if now is None or (now.queue, now.resource, now.member) != (
+                        short.queue,
+                        short.resource,
+                        short.member,
+                    ):
+                        break
+            if len(self.taken) == before:
+                return False
+        return True
+
     # -- whether it fits ---------------------------------------------------------------------------------------------
 
     def shortage(self, member: str = "") -> Shortage | None:
@@ -286,7 +242,7 @@ class Trial:
     def may_fit(self) -> bool:
         """A necessary condition, each task by itself; on nodes, and on ceilings in members, alone."""
         shape = self.claimant.shape
-        if shape.least_clusters <= 1 and any(self._roomy(site) for site in self.sites.values()):
+        if shape.least_clusters <= 1 and any(self._roomy(name) for name in self.sites):
             return True
         return shape.divided and self._enough_together()
 
@@ -303,12 +259,12 @@ class Trial:
         if shape.least_clusters <= 1:
             for name in sorted(self.sites):
                 site = self.sites[name]
-                if not self._roomy(site):
+                if not self._roomy(name):
                     continue
                 placement = place(site.nodes, gang, room=site.room)
                 if isinstance(placement, Placement):
                     left = int(site.room[0].sum()) if site.room else 0
-                    choice = Choice((site.member,), (gang,), (placement,))
+                    choice = Choice((self._members[name],), (gang,), (placement,))
                     found.append((rank(name, gang, placement, left), choice))
         found.sort(key=lambda each: each[0])
         whole = [choice for each, choice in found if not (each.partial and shape.divided)]
@@ -325,7 +281,7 @@ class Trial:
                 room={name: site.room for name, site in self.sites.items()},
             )
             if isinstance(division, Division):
-                members = tuple(self.sites[name].member for name in division.clusters)
+                members = tuple(self._members[name] for name in division.clusters)
                 choice = Choice(members, division.gangs, division.placements)
                 if self._rules.permits(choice):
                     return choice
@@ -335,11 +291,10 @@ class Trial:
         self.refused += bool(found)
         return None
 
-    def _roomy(self, site: Site) -> bool:
-        if self.capped and self.tree.shortage_in(self.claimant.leaf, site.member.name, self.request) is not None:
+    def _roomy(self, name: str) -> bool:
+        if self.capped and self.tree.shortage_in(self.claimant.leaf, name, self.request) is not None:
             return False
-        floor = self.claimant.shape.floor
-        return any(all(has >= wants for has, wants in zip(held, floor, strict=True)) for held in site.held)
+        return self.sites[name].holds(self.claimant.shape.floor)
 
     def _enough_together(self) -> bool:
         full = self.claimant.shape.full
@@ -361,22 +316,3 @@ def entitled(tree: Tree, leaf: Queue, request: Vector) -> Vector:
     return {
         name: amount for name, amount in request.items() if amount > 0 and tree.entitled(leaf, {name: amount})
     }  # fmt: skip
-
-
-def _cells(nodes: Nodes, gang: Gang) -> tuple[list[Ints], int]:
-    """(per allowed tier int64[nodes] the cell of each node or -1, number of cells)."""
-    tree = nodes.tree
-    levels = tree.levels(gang.network_topology)
-    if levels is None:
-        return [np.zeros(len(nodes), np.int64)], 1
-    rows = [np.where(nodes.domain[level] == NO_DOMAIN, -1, nodes.domain[level]) for level in levels]
-    return rows, len(tree.domains) if rows else 0
-
-
-def cell_sums(rows: Sequence[Ints], cells: int, room: Ints) -> Ints:
-    """int64[cells]: the sum of a figure per node over each cell."""
-    sums = np.zeros(cells, np.int64)
-    for row in rows:
-        inside = row >= 0
-        np.add.at(sums, row[inside], room[inside])
-    return sums
