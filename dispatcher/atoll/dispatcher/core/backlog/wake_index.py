@@ -7,9 +7,12 @@ until then. It sleeps on until its owner, told of it, parks it elsewhere or drop
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.quota.queue import Queue, path
@@ -55,8 +58,9 @@ class WakeIndex:
     """Who sleeps on what."""
 
     def __init__(self) -> None:
-        #: trigger -> owner -> what it parked there
-        self._at: dict[Trigger, dict[Owner, dict[Hashable, None]]] = {}
+        #: cause -> what a trigger names -> owner -> what it parked there; most of what changes wakes nothing, and finds
+        #: that out here
+        self._at: dict[Cause, dict[Any, dict[Owner, dict[Hashable, None]]]] = {cause: {} for cause in Cause}
         #: what sleeps -> its owner, and all that it sleeps on
         self._of: dict[Hashable, tuple[Owner, tuple[Trigger, ...]]] = {}
         #: times that something slept on once
@@ -70,13 +74,14 @@ class WakeIndex:
 
     def park(self, item: Hashable, owner: Owner, triggers: tuple[Trigger, ...]) -> None:
         """It sleeps on these, and on nothing else, until it is dropped."""
-        entry = owner, triggers
-        if self._of.get(item) == entry:
-            return
-        self.drop(item)
+        entry, known = (owner, triggers), self._of.get(item)
+        if known is not None:
+            if known == entry:
+                return
+            self.drop(item)
         self._of[item] = entry
         for trigger in triggers:
-            self._at.setdefault(trigger, {}).setdefault(owner, {})[item] = None
+            self._at[trigger.cause].setdefault(trigger.what, {}).setdefault(owner, {})[item] = None
             if isinstance(trigger.what, float):
                 heapq.heappush(self._times, trigger.what)
 
@@ -86,35 +91,39 @@ class WakeIndex:
         if entry is None:
             return False
         owner, triggers = entry
-        for trigger in triggers:
-            owners = self._at[trigger]
+        for cause, what in triggers:
+            owners = self._at[cause][what]
             del owners[owner][item]
             if not owners[owner]:
                 del owners[owner]
                 if not owners:
-                    del self._at[trigger]
+                    del self._at[cause][what]
         return True
 
     def fire(self, trigger: Trigger, enough: Callable[[Any], bool] | None = None) -> None:
         """Tell the owners of what sleeps on this, where it is enough for it."""
-        for owner, items in list(self._at.get(trigger, {}).items()):
+        for owner, items in list(self._at[trigger.cause].get(trigger.what, {}).items()):
             woken = list(items) if enough is None else [item for item in items if enough(item)]
             if woken:
                 owner(woken, trigger)
+
+    def _fire_each(self, cause: Cause, each: Iterable[Queue]) -> None:
+        if known := self._at[cause]:
+            for what in each:
+                if what in known:
+                    self.fire(Trigger(cause, what))
 
     # -- what changed ------------------------------------------------------------------------------------------------
 
     def use_changed(self, leaf: Queue) -> None:
         """A queue was charged, or given something back: it and those above it have other amounts left."""
-        for queue in path(leaf):
-            self.fire(Trigger(Cause.LEFT, queue))
+        self._fire_each(Cause.LEFT, path(leaf))
 
     def use_fell(self, leaf: Queue) -> None:
         """A queue was given something back."""
         self._ceilings_eased(leaf)
         self.fire(KEPT)
-        for queue in path(leaf):
-            self.fire(Trigger(Cause.FELL, queue))
+        self._fire_each(Cause.FELL, path(leaf))
 
     def limits_changed(self, queue: Queue) -> None:
         """The limits of a queue are others."""
@@ -126,10 +135,15 @@ class WakeIndex:
         self.fire(Trigger(Cause.FELL, queue))
 
     def _ceilings_eased(self, leaf: Queue) -> None:
-        *_, root = path(leaf)
-        for queue in (capping(leaf), root):
-            if queue is not None:
-                self.fire(Trigger(Cause.CEILING, queue))
+        if self._at[Cause.CEILING]:
+            *_, root = path(leaf)
+            self._fire_each(Cause.CEILING, [queue for queue in (capping(leaf), root) if queue is not None])
+
+    def member_grew(self, name: str, rows: NDArray[np.bool_], enough: Callable[[Any], bool]) -> None:
+        """A member has more capacity, for pods of these rows perhaps: bool[rows]."""
+        self.fire(Trigger(Cause.MEMBER, name))
+        for row in sorted(row for row in self._at[Cause.ROW] if rows[row]):
+            self.fire(Trigger(Cause.ROW, row), enough)
 
     def time_passed(self, now: float) -> None:
         """Those times have come that are not after this one."""
@@ -140,15 +154,17 @@ class WakeIndex:
     @property
     def next_time(self) -> float | None:
         """The earliest time that something sleeps on."""
-        while self._times and Trigger(Cause.TIME, self._times[0]) not in self._at:
+        while self._times and self._times[0] not in self._at[Cause.TIME]:
             heapq.heappop(self._times)
         return self._times[0] if self._times else None
 
 
 def rows_of(shape: Shape) -> tuple[Trigger, ...]:
-    """More capacity for any of its tasks, in any flavor."""
-    rows = [row for each in (shape, *shape.others) for row in each.rows]
-    return tuple(Trigger(Cause.ROW, row) for row in dict.fromkeys(rows))
+    """More capacity for any of its tasks, in any flavor; the shape is enrolled."""
+    if not shape.wakers:
+        rows = [row for each in (shape, *shape.others) for row in each.rows]
+        shape.wakers = tuple(Trigger(Cause.ROW, row) for row in dict.fromkeys(rows))
+    return shape.wakers
 
 
 def capping(leaf: Queue) -> Queue | None:

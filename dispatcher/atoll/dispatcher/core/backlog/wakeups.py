@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
+from atoll.fit import Nodes
 from atoll.model.vector import Vector
 
 
@@ -48,17 +50,13 @@ class Wakeups:
     def members_grew(self) -> None:
         """Look again at the shapes for which members have more room, where that may be enough."""
         for name, rows in self._world.take_grown():
-            self._index.fire(Trigger(Cause.MEMBER, name))
             held = self._world.counts[:, self._world.column(name)].tolist()
-            nodes = self._world.members[name].nodes
-            free = dict(zip(nodes.resources, np.maximum(nodes.free, 0).sum(axis=1).tolist(), strict=True))
+            free = cache(partial(_free, self._world.members[name].nodes))
 
-            def enough(item: Shape | ShapeClass, held: list[int] = held, free: Vector = free) -> bool:
-                shape = item if isinstance(item, Shape) else item.shape
-                return _may_hold(shape, held, free)
+            def enough(item: Shape | ShapeClass, held: list[int] = held, free: Callable[[], Vector] = free) -> bool:
+                return _may_hold(item if isinstance(item, Shape) else item.shape, held, free)
 
-            for row in sorted(rows):
-                self._index.fire(Trigger(Cause.ROW, row), enough)
+            self._index.member_grew(name, rows, enough)
 
     def sleep_again(self, touched: Iterable[str]) -> None:
         """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
@@ -76,10 +74,14 @@ class Wakeups:
                 self.block(shape)
 
 
-def _may_hold(shape: Shape, held: list[int], free: Vector) -> bool:
+def _may_hold(shape: Shape, held: list[int], free: Callable[[], Vector]) -> bool:
     """Whether a member may hold it: each task by itself, and of everything as much as all of them ask for."""
     if shape.divided or any(_may_hold(other, held, free) for other in shape.others):
         return True
     if any(held[row] < least for row, least in zip(shape.rows, shape.floor, strict=True)):
         return False
-    return len(shape.rows) == 1 or not any(amount > free.get(each, 0) for each, amount in shape.request.items())
+    return len(shape.rows) == 1 or not any(amount > free().get(each, 0) for each, amount in shape.request.items())
+
+
+def _free(nodes: Nodes) -> Vector:
+    return dict(zip(nodes.resources, np.maximum(nodes.free, 0).sum(axis=1).tolist(), strict=True))

@@ -164,10 +164,10 @@ class FitTable:
         np.minimum.at(best, self._owner[fits], self._rank[fits])
         return best
 
-    def take_grown(self) -> list[tuple[str, set[int]]]:
-        """(member, rows) for which there may be more room than at the last call."""
+    def take_grown(self) -> list[tuple[str, NDArray[np.bool_]]]:
+        """(member, bool[rows]) for which there may be more room than at the last call."""
         grown, self._grown = self._grown, {}
-        return [(name, set(rows.nonzero()[0].tolist())) for name, rows in sorted(grown.items())]
+        return sorted(grown.items())
 
     def check(self) -> None:
         """Verify the matrix against the nodes themselves.
@@ -216,7 +216,7 @@ class FitTable:
                 self._beside[row] -= 1
                 if not self._beside[row]:
                     del self._beside[row]
-        shape.rows = ()
+        shape.rows = shape.wakers = ()
         while len(self._idle) > _IDLE_ROWS:
             row = next(iter(self._idle))
             del self._idle[row]

@@ -134,8 +134,8 @@ class Members:
         """int64[members]: rank of the nearest tier with a domain that holds all pods of the shape."""
         return self.table.nearest_tier(shape)
 
-    def take_grown(self) -> list[tuple[str, set[int]]]:
-        """(member, rows) for which there may be more room than at the last call."""
+    def take_grown(self) -> list[tuple[str, NDArray[np.bool_]]]:
+        """(member, bool[rows]) for which there may be more room than at the last call."""
         return self.table.take_grown()
 
     def take_moved(self) -> list[tuple[Member, dict[int, int | None]]]:

@@ -51,6 +51,8 @@ class Shape:
     """How often the world was asked to keep rooms for it."""
     rows: tuple[int, ...] = ()
     """Row of each task in the world's matrix while it is enrolled."""
+    wakers: tuple[Any, ...] = ()
+    """Triggers of these rows and of those of `others`, once they were asked for."""
     allowed: list[NDArray[np.bool_]] = field(default_factory=list)
     """Per affinity, bool[members]: which may take it, whether ready or not; of world version `seen`."""
     seen: int = -1
