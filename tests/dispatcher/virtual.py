@@ -541,7 +541,8 @@ class Town:
     def _lost_at(self, view: BindingView, site: Site) -> float:
         assert view.gang is not None
         assert site.lost_since is not None
-        return lost_at(view.gang.on_lost, view.gang.lost_toleration, site.lost_since, site.fenced_after)
+        gang = view.gang
+        return lost_at(gang.on_lost, gang.lost_toleration, site.lost_since, site.fenced_after, gang.grace)
 
     # -- what is seen ------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,16 @@ import pytest
 import pytest_asyncio
 
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
+from atoll.local.audit import read
 from atoll.local.layout import FederationConfig
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CLUSTERS, JOBS, POLICIES, WORKS
 from atoll.model.conditions import condition
 from atoll.model.lost import STALE_GONE
 from atoll.model.timestamps import to_seconds
+from tests.chaos.plan import NAMESPACE, Submission
+from tests.chaos.record import Pod, Record, build
+from tests.faults.proxies import Proxies
 from tests.integration.federation import Site, job, member, until
 from tests.integration.test_operations import atollctl
 
@@ -23,30 +27,59 @@ pytestmark = pytest.mark.integration
 
 MEMBERS = ("alpha", "beta")
 TOLERATION = 8.0
+FENCE = 4.0
 QUICK_LOSS = ("--set=heartbeat.period=0.5", "--set=heartbeat.silent=2", "--set=heartbeat.duration=3")
+FLAGS = {
+    "control": QUICK_ELECTION,
+    "dispatcher": QUICK_ELECTION,
+    "agent": (*QUICK_ELECTION, *QUICK_LOSS, f"--set=heartbeat.fence={FENCE:g}"),
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def fed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
+async def proxies(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Proxies]:
+    async with Proxies(tmp_path_factory.mktemp("proxies"), seed=1) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def fed(tmp_path_factory: pytest.TempPathFactory, proxies: Proxies) -> AsyncIterator[AtollFederation]:
     async with AtollFederation(
         FederationConfig(members=[member(name, 4) for name in MEMBERS]),
         tmp_path_factory.mktemp("lost"),
-        flags={"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION, "agent": (*QUICK_ELECTION, *QUICK_LOSS)},
+        flags=FLAGS,
+        through=lambda name, path: proxies.through(name, path) if "agent" in name else path,
     ) as running:
         yield running
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def site(fed: AtollFederation) -> AsyncIterator[Site]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def shared(fed: AtollFederation) -> AsyncIterator[Site]:
     async with (
         await fed.host.connect() as host,
         await fed.members["alpha"].connect() as alpha,
         await fed.members["beta"].connect() as beta,
     ):
         made = Site(fed, host, {"alpha": alpha, "beta": beta})
+        # Of what is written there the audit logs keep whole objects.
+        made.namespace = NAMESPACE
         await made.open()
         yield made
-        await made.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(shared: Site) -> AsyncIterator[Site]:
+    yield shared
+    await shared.no_jobs()
+    for policy in await shared.host.list(POLICIES, shared.namespace):
+        await shared.host.delete(POLICIES, policy["metadata"]["name"], shared.namespace)
+
+
+def pods_of(site: Site, name: str) -> list[Pod]:
+    """What the members' audit logs say of the pods of a job."""
+    logs = {cluster: read(site.federation.members[cluster].audit_log) for cluster in MEMBERS}
+    plan = {name: Submission(name, "default", 1, 0, 1.0)}
+    return build(Record(plan, {}, {}), logs).of(name)
 
 
 def tolerant(name: str, seconds: float = TOLERATION, **more: Any) -> dict[str, Any]:
@@ -120,6 +153,72 @@ async def test_a_lost_member(site: Site) -> None:
     await until(clean, deadline=30, what="what is stale is gone, and the member is ready")
     await runs_in(site, "moves", other)
     await runs_in(site, "waits", away)
+
+
+async def exclusive(site: Site, name: str) -> str:
+    """A job that must not run twice, on its way; the member where it runs."""
+    made = tolerant(name, 1.0, replicas=2, minAvailable=2)
+    made["metadata"]["annotations"][keys.ON_LOST] = "exclusive"
+    made["spec"]["tasks"][0]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    await site.submit(made)
+    away = await site.where(name)
+    await runs_in(site, name, away)
+    return away
+
+
+async def ended_in(site: Site, cluster: str, name: str) -> None:
+    """Wait until a member that is cut off has no pods of a job."""
+
+    async def ended() -> bool:
+        return not [pod for pod in await site.pods(cluster) if pod["metadata"]["name"].startswith(f"{name}-")]
+
+    await until(ended, deadline=FENCE + 20, what=f"the agent of {cluster} ends {name}")
+
+
+async def test_a_member_that_is_cut_off_from_the_host_alone_never_runs_what_is_exclusive_twice(
+    site: Site, proxies: Proxies
+) -> None:
+    """1. The agent can't reach the host, and is killed: the next one goes on counting. 2. It ends the pods. 3. Only then
+    they run elsewhere. 4. The host is there again: nothing of the old epoch is made.
+    """
+    away = await exclusive(site, "once")
+    other = next(each for each in MEMBERS if each != away)
+    proxy = proxies[f"atoll-agent-{away}"]
+    proxy.cut()
+    try:
+        site.federation.process(f"agent-{away}").kill()
+        await ended_in(site, away, "once")
+        await runs_in(site, "once", other, deadline=FENCE + 60)
+    finally:
+        proxy.heal()
+
+    async def clean() -> bool:
+        cluster = await site.host.get(CLUSTERS, away)
+        works = await site.host.list(WORKS, keys.execution_namespace(away))
+        return condition(cluster, "Ready")["status"] == "True" and not [work for work in works if _of(work, "once")]
+
+    await until(clean, deadline=30, what="the member is ready, and nothing stale is there")
+    pods = pods_of(site, "once")
+    old, new = [pod for pod in pods if pod.cluster == away], [pod for pod in pods if pod.cluster == other]
+    assert len(old) == len(new) == 2
+    assert max(pod.over for pod in old) < min(pod.created for pod in new)
+
+
+async def test_what_the_fence_ended_runs_again_where_its_epoch_still_stands(site: Site, proxies: Proxies) -> None:
+    away = await exclusive(site, "again")
+    proxy = proxies[f"atoll-agent-{away}"]
+    proxy.cut()
+    try:
+        await ended_in(site, away, "again")
+    finally:
+        proxy.heal()
+    await runs_in(site, "again", away)
+
+    async def two() -> bool:
+        return len([pod for pod in await site.pods(away) if pod["metadata"]["name"].startswith("again-")]) == 2
+
+    await until(two, what="its pods are there again")
+    assert {(pod.cluster, pod.epoch) for pod in pods_of(site, "again")} == {(away, 1)}
 
 
 async def test_a_drain_under_load(site: Site) -> None:

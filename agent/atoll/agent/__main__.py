@@ -16,6 +16,7 @@ from prometheus_client import Gauge
 
 from atoll.agent.credentials import member_connection, secret_renewal
 from atoll.agent.facts import Facts
+from atoll.agent.fence import Fence
 from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.member import MemberAgent
 from atoll.agent.scheduler.core.log import LOG
@@ -27,6 +28,7 @@ from atoll.kube.process import Process
 from atoll.kube.recording import BestEffort, LogWriter
 from atoll.kube.settings import load
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
 from atoll.model.member import facts_annotation, figures_annotation
 
 LEASE = "atoll-agent"
@@ -49,7 +51,15 @@ async def setup(running: Process, settings: AgentSettings) -> None:
     member = await running.stack.enter_async_context(
         ApiServer(to_member, user_agent=agent_name, connections=128, rate=process.rate_limit(settings.api))
     )
-    elector = election.elector(member, LEASE, running.identity, settings.election)
+    # Without the host such an agent can't even begin.
+    fence = Fence(member, settings=settings.heartbeat) if not settings.member_secret else None
+    elector = election.elector(
+        member,
+        LEASE,
+        running.identity,
+        settings.election,
+        annotations=fence.annotations if fence is not None else lambda _: {},
+    )
     # What this member's agents say on the host is the leader's to say as well.
     host.writes.guard = lambda: elector.certain
     renewals = {
@@ -93,6 +103,7 @@ async def setup(running: Process, settings: AgentSettings) -> None:
             placing=agent.made_for,
             pods=agent.pods,
             end_pods=agent.end_pods,
+            fenced=lambda: fence is not None and fence.closed,
             settings=settings.delivery,
         )
         agent.on_placement(delivery.touch)
@@ -120,7 +131,8 @@ async def setup(running: Process, settings: AgentSettings) -> None:
     def notes() -> dict[str, str]:
         if works is None:
             return facts_annotation(facts.said())
-        return {**works[0].notes(), **facts_annotation(facts.said(works[0].cache.served))}
+        fenced = {keys.FENCE: f"{settings.heartbeat.fence:g}"} if fence is not None else {}
+        return {**works[0].notes(), **facts_annotation(facts.said(works[0].cache.served)), **fenced}
 
     heartbeat = Heartbeat(
         host,
@@ -131,7 +143,10 @@ async def setup(running: Process, settings: AgentSettings) -> None:
         leads=elector.leading.is_set,
         notes=notes,
         figures=lambda: figures_annotation(works[0].tally.figures()) if works is not None and works[0].ready else {},
+        contact=fence.contact if fence is not None else lambda _: None,
     )
+    if fence is not None:
+        running.add_task("fence", fence.run(lambda: elector.certain))
     running.add_task("facts", facts.run())
     running.ready_when(ready)
     running.add_task("heartbeat", heartbeat.run())

@@ -38,6 +38,7 @@ class Heartbeat:
         leads: Callable[[], bool] = lambda: True,
         notes: Callable[[], dict[str, str]] = dict,
         figures: Callable[[], dict[str, str]] = dict,
+        contact: Callable[[float], None] = lambda _: None,
         settings: HeartbeatSettings = HeartbeatSettings(),
     ) -> None:
         """No I/O happens here; `run` does it.
@@ -50,6 +51,7 @@ class Heartbeat:
             leads: whether this process leads.
             notes: annotations that tell the host of the member besides; a change is told at once.
             figures: others, which wait for the next renewal.
+            contact: told that the host answered the leader, and when that was sent, by `time.monotonic`.
             settings: its times and bounds.
         """
         self._settings = settings
@@ -58,7 +60,7 @@ class Heartbeat:
         self._namespace = keys.execution_namespace(cluster)
         self._identity = identity
         self._notes, self._figures = notes, figures
-        self._leads = leads
+        self._leads, self._contact = leads, contact
         #: annotations as last written, and when, on the loop's clock
         self._told: dict[str, str] = {}
         self._told_at = -self._settings.period
@@ -75,7 +77,9 @@ class Heartbeat:
             try:
                 if self._leads():
                     self._since = clock()
-                    await self._tell(readyz)
+                    sent = time.monotonic()
+                    if await self._tell(readyz):
+                        self._contact(sent)
                 elif clock() - looked >= self._settings.period:
                     looked = clock()
                     if await self._falls_to_us(readyz):
@@ -97,13 +101,15 @@ class Heartbeat:
             self._theirs, self._since = spec.get("renewTime"), now
         return now - self._since >= self._settings.silent
 
-    async def _tell(self, readyz: str) -> None:
-        """Renew if there is something new, or it is time."""
+    async def _tell(self, readyz: str) -> bool:
+        """Renew if there is something new, or it is time; whether that was so."""
         annotations = {**self._notes(), keys.READYZ: readyz}
         now = asyncio.get_running_loop().time()
-        if annotations != self._told or now - self._told_at >= self._settings.period:
-            await self._renew({**annotations, **self._figures()})
-            self._told, self._told_at = annotations, now
+        if annotations == self._told and now - self._told_at < self._settings.period:
+            return False
+        await self._renew({**annotations, **self._figures()})
+        self._told, self._told_at = annotations, now
+        return True
 
     async def _probe(self) -> str:
         try:

@@ -21,6 +21,13 @@ class HeartbeatSettings(Section, frozen=True):
         float,
         seconds("After which another agent's sign of life is over: before the host takes the member for lost."),
     ] = 30.0
+    fence: Annotated[
+        float,
+        seconds(
+            "Without contact to the host after which the agent ends workloads with on-lost: exclusive, so that the host"
+            " may run them elsewhere; not with credentials of a Secret on the host."
+        ),
+    ] = 60.0
     probe: Annotated[float, seconds("Between two probes of the member's API server.", above=0)] = 2.0
     probe_deadline: Annotated[float, seconds("For the answer to a probe.", above=0)] = 3.0
 
@@ -29,6 +36,8 @@ class HeartbeatSettings(Section, frozen=True):
             raise ValueError(
                 f"period ({self.period:g}) < silent ({self.silent:g}) < duration ({self.duration}) must hold"
             )
+        if not self.duration <= self.fence:
+            raise ValueError(f"duration ({self.duration}) <= fence ({self.fence:g}) must hold")
 
 
 class FactSettings(Section, frozen=True):

@@ -162,6 +162,11 @@ class Lost(ApiModel):
 
     since: Time
     """When it was last heard of as ready; from then on tolerations count."""
+    fenced_at: Time | None = None
+    """When its agent ends the pods of workloads with on-lost: exclusive; absent where it can't be relied on for that.
+    """
+    heartbeat: str = ""
+    """Renewal of the agent's Lease that was the last one before."""
 
 
 class Circuit(ApiModel):

@@ -24,13 +24,13 @@ from atoll.model import (
     skew,
     vector,
 )
-from atoll.model.lost import STALE_GONE
+from atoll.model.lost import STALE_GONE, absence
 from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
 from atoll.model.placer import Placer
 from atoll.model.queues import truth
 from atoll.model.quotas import Quota, scopes_in
-from atoll.model.timestamps import is_time, to_seconds
+from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import PODS_LOST
 
@@ -629,7 +629,7 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
     stale = (conditions.find(obj.status.conditions, STALE_GONE) or {}).get("status") == "False"
     # No toleration keeps work in a member that is emptied.
     drained = any(taint.get("key") == keys.DRAINED for taint in obj.spec.taints)
-    since = str((obj.status.lost or {}).get("since") or "")
+    since, fenced_after = (absence(obj.status.lost) if not ready else None) or (None, None)
     return ClusterView(
         obj.metadata.name,
         ready and not stale and not drained and obj.metadata.deletion_timestamp is None,
@@ -644,7 +644,8 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
         _features(obj.status),
         wrong[1] if agent is not None and (wrong := skew.wrong_with_agent(agent.version)) is not None else "",
         ceiling_of(obj)[0],
-        to_seconds(since) if is_time(since) and not ready else None,
+        since,
+        fenced_after,
     )
 
 

@@ -32,13 +32,12 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.binding_names import binding_names
-from atoll.model.lost import lost_at
+from atoll.model.lost import absence, lost_at
 from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Full, decode_full, decode_meta
 from atoll.model.policies import decode_policy
 from atoll.model.priority import decode_priority_class
 from atoll.model.queues import most_grace
-from atoll.model.timestamps import is_time, to_seconds
 
 
 class Caches:
@@ -166,10 +165,10 @@ class Caches:
     def lost_at(self, cluster: str, binding: objects.BindingObject) -> float:
         """When a binding goes on without the word of a member, in seconds since the epoch; infinite for never."""
         found, wish = self.clusters.get(cluster), binding.gang
-        since = str((found.status.get("lost") or {}).get("since") or "") if found is not None else ""
-        if wish is None or not is_time(since):
+        away = absence(found.status.get("lost")) if found is not None else None
+        if wish is None or away is None:
             return math.inf
-        return lost_at(wish.on_lost, wish.lost_toleration, to_seconds(since), None)
+        return lost_at(wish.on_lost, wish.lost_toleration, *away, wish.grace)
 
     def carried(self, binding: objects.BindingObject, kind: Kind, obj: Full) -> Mapping[str, int]:
         """Counts of a workload's earlier dispatches: fixed by the first Work of the present one, else what its status

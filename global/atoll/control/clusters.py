@@ -44,6 +44,11 @@ from atoll.model.words import counted
 Json = dict[str, Any]
 
 
+_NO_FENCE = {"fencedAt": None, "heartbeat": None}
+"""In a merge patch: nothing of an earlier absence stays."""
+_LONGEST_FENCE = 86400.0
+"""Seconds; what an agent says beyond is not believed."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -111,7 +116,7 @@ class Clusters:
         conditions = list(cluster.status.get("conditions") or ())
         wanted = with_condition(conditions, "Ready", ready, reason, message, now=time.time())
         wanted = self._with_stale(name, wanted)
-        lost = self._lost(cluster, ready, reason)
+        lost = self._lost(cluster, ready, reason, lease)
         if (
             lease is not None
             and (placer := placers.REASONS.get(lease.metadata.annotations.get(keys.PLACER, ""))) is not None
@@ -134,7 +139,7 @@ class Clusters:
                 # The list of conditions is replaced whole, and the dispatcher writes some of them.
                 {
                     "metadata": {"resourceVersion": cluster.metadata.resource_version},
-                    "status": {**said, "conditions": wanted, "lost": lost},
+                    "status": {**said, "conditions": wanted, "lost": lost and {**_NO_FENCE, **lost}},
                 },
                 subresource="status",
                 field_manager="atoll-control",
@@ -178,12 +183,20 @@ class Clusters:
         reason, text = ("BeingRemoved", note) if stale else ("Gone", "")
         return with_condition(conditions, STALE_GONE, not stale, reason, text, now=time.time())
 
-    def _lost(self, cluster: ClusterObject, ready: bool | None, reason: str) -> Json | None:
-        """Since when a member is away, which neither another reason nor a restart changes; None where it is there."""
+    def _lost(self, cluster: ClusterObject, ready: bool | None, reason: str, lease: LeaseObject | None) -> Json | None:
+        """Since when a member is away, and when its agent ends what is exclusive; None where it is there."""
         if ready is True:
             return None
-        if known := cluster.status.get("lost"):
-            return dict(known)
+        known = dict(cluster.status.get("lost") or {})
+        since = {"since": known["since"]} if known else self._away_since(cluster, reason)
+        if since is None or lease is None or reason != "AgentSilent":
+            # An agent that says what is wrong has contact to the host, and one that never came ends nothing.
+            return since
+        heard = time.time() - (asyncio.get_running_loop().time() - self._heard[cluster.metadata.name])
+        return {**since, **fenced(known, lease, heard)}
+
+    def _away_since(self, cluster: ClusterObject, reason: str) -> Json | None:
+        """Since when a member is away, which neither another reason nor a restart changes."""
         if cluster.ready.get("status") in ("False", "Unknown"):
             # Its status is of an earlier version.
             return {"since": cluster.ready["lastTransitionTime"]}
@@ -218,6 +231,33 @@ class Clusters:
 def patience(lease: LeaseObject, longest: int) -> int:
     """Seconds of silence after which an agent is taken for gone: what it says itself, within bounds."""
     return min(max(lease.spec.lease_duration_seconds, 1), longest)
+
+
+def _fence(lease: LeaseObject) -> float | None:
+    """Seconds without contact after which an agent ends what is exclusive; None where it says nothing of that."""
+    text = lease.metadata.annotations.get(keys.FENCE, "")
+    try:
+        after = float(text)
+    except ValueError:
+        return None
+    return after if 0 < after <= _LONGEST_FENCE else None
+
+
+def fenced(known: Json, lease: LeaseObject, heard: float) -> Json:
+    """What `status.lost` says of the fence of an agent that is silent; nothing where it can't be relied on.
+
+    Args:
+        known: `status.lost` as it is.
+        lease: the agent's, as it was last renewed.
+        heard: when that was at the latest, in seconds since the epoch; a control that begins later takes its begin.
+    """
+    after = _fence(lease)
+    if after is None or lease.metadata.annotations.get(keys.READYZ) != "ok":
+        return {}
+    if known.get("fencedAt") and known.get("heartbeat") == lease.spec.renew_time:
+        return {name: known[name] for name in _NO_FENCE}
+    # The agent had contact since this absence was noted, and no fence of before counts.
+    return {"fencedAt": rfc3339(heard + after), "heartbeat": lease.spec.renew_time}
 
 
 def _credentials(facts: AgentFacts) -> tuple[bool, str, str]:

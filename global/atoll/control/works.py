@@ -36,6 +36,7 @@ from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, WORKS
 from atoll.model.decision import Question, encode_gone, encode_spots
 from atoll.model.gang import Gang, counts_in, divide, encode
+from atoll.model.lost import OnLost
 from atoll.model.objects import Full, Slim
 
 Json = dict[str, Any]
@@ -317,6 +318,8 @@ class Works:
         annotations.update(part.identity)
         if part.parts > 1:
             annotations[keys.PARTS] = str(part.parts)
+        if gang.on_lost == OnLost.EXCLUSIVE:
+            manifest["metadata"]["labels"][keys.ON_LOST] = gang.on_lost
         if action := binding.metadata.annotations.get(keys.ACTION):
             annotations[keys.ACTION] = action
         sent, group = manifest["metadata"], manifest["apiVersion"].rpartition("/")[0]

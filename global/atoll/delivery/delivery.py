@@ -68,6 +68,7 @@ class Delivery:
         placing: Callable[[], MadeFor] = MadeFor,
         pods: Callable[[str], int] = lambda _: 0,
         end_pods: EndPods | None = None,
+        fenced: Callable[[], bool] = lambda: False,
         settings: DeliverySettings = DeliverySettings(),
     ) -> None:
         """No I/O happens here.
@@ -82,6 +83,7 @@ class Delivery:
             placing: how workloads are made for the member at this moment.
             pods: how many pods of a binding (UID) the member has.
             end_pods: has the pods of a binding that goes end in time; None leaves that to whoever made them.
+            fenced: whether nothing that is exclusive may start, as the host has not been heard for too long.
             settings: its times and bounds.
         """
         self._settings = settings
@@ -89,7 +91,7 @@ class Delivery:
         self._objects = objects
         self._placement = placement
         self._reservations, self._pods, self._placing = reservations, pods, placing
-        self._end_pods = end_pods
+        self._end_pods, self._fenced = end_pods, fenced
         self._refusals = PodRefusals(member)
         self._refusals.on_change(self._pods_refused)
         self._namespaces = Namespaces(member, cluster)
@@ -393,6 +395,8 @@ class Delivery:
 
     async def _deliver(self, work: WorkObject, kind: Kind) -> None:
         """Create the workload in the member, after what it needs."""
+        if work.exclusive and not await self._stands(work):
+            raise Retry(self._settings.look_again)
         try:
             made = self._made_for_member(work, kind, None)
         except Unplaceable as error:
@@ -428,6 +432,12 @@ class Delivery:
                 raise Retry(self._settings.look_again) from error
             await self._write_status(work, kind, f"refused by {self._cluster}: {error.said}", refused=error.said)
             raise Retry(self._pauses.failed(work.metadata.key)) from error
+
+    async def _stands(self, work: WorkObject) -> bool:
+        """Whether the host itself, not merely the cache, asks for a Work that is exclusive and may still start."""
+        there = await _there(self._host, WORKS, work.metadata.name, work.metadata.namespace)
+        stands = [each for each in there if decode_work(msgspec.json.encode(each)).same_dispatch(work)]
+        return bool(stands) and not self._fenced()
 
     def _made_for_member(self, work: WorkObject, kind: Kind, found: Full | None) -> Json:
         """The manifest as this member's placer wants it; as it was when it was delivered, where it is there already.

@@ -16,6 +16,7 @@ from atoll.model import gang, keys, numbers
 from atoll.model.apiresource import CONFIGMAPS, NAMESPACES, PRIORITY_CLASSES, SECRETS, SERVICE_ACCOUNTS
 from atoll.model.decision import Gone, Spots, decode_gone, decode_spots
 from atoll.model.gang import Gang
+from atoll.model.lost import OnLost
 from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Slim
 from atoll.model.pod_references import references
@@ -82,6 +83,17 @@ class WorkObject(Slim, frozen=True, rename="camel"):
             return decode_spots(self.metadata.annotations.get(keys.EXPECTED, "[]"))
         except msgspec.MsgspecError:
             return []
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether it must not run while the host can't be sure of that."""
+        labels = (self.manifest.get("metadata") or {}).get("labels") or {}
+        return bool(labels.get(keys.ON_LOST) == OnLost.EXCLUSIVE)
+
+    def same_dispatch(self, other: WorkObject) -> bool:
+        """Whether it asks for what the other one does, and is not to go."""
+        same = (self.metadata.uid, self.epoch) == (other.metadata.uid, other.epoch)
+        return same and self.metadata.deletion_timestamp is None and keys.LOST not in self.metadata.annotations
 
     @property
     def manifest(self) -> Json:

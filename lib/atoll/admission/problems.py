@@ -176,8 +176,4 @@ def unread_durations(obj: Json) -> list[Problem]:
             lost.read(str(text))
         except ValueError as error:
             problems.append(Problem(f"metadata.annotations[{keys.ON_LOST}]", f"has no effect: {error}"))
-        else:
-            if text == lost.OnLost.EXCLUSIVE:
-                note = "acts as wait: no agent ends pods of a lost member by itself yet"
-                problems.append(Problem(f"metadata.annotations[{keys.ON_LOST}]", note))
     return problems

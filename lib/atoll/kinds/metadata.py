@@ -213,6 +213,7 @@ def task_of(
         rules=pod_rules.of(pod, labels or {}, namespace),
         preferences=pod_rules.node_preferences(pod),
         later=later,
+        grace=grace if isinstance(grace := pod.get("terminationGracePeriodSeconds"), int) and grace >= 0 else 30,
     )
 
 

@@ -17,7 +17,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -39,12 +39,19 @@ _LAST_WORDS = 1.0
 """Seconds in which work that was cancelled too late must end, before the process is."""
 
 
-def elector(api: ApiServer, name: str, identity: str, settings: Election) -> Elector:
-    """The elector of a process.
+def elector(
+    api: ApiServer,
+    name: str,
+    identity: str,
+    settings: Election,
+    *,
+    annotations: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _: {},
+) -> Elector:
+    """The elector of a process; its arguments are `Elector`'s.
 
     From then on `api` writes only while it is certain that no other leads; only leases are written at any time.
     """
-    made = Elector(api, name, identity, settings)
+    made = Elector(api, name, identity, settings, annotations=annotations)
     api.writes.guard = lambda: made.certain
     return made
 
@@ -70,6 +77,7 @@ class Elector:
         *,
         namespace: str = keys.SYSTEM_NAMESPACE,
         overdue: Callable[[], None] = _die,
+        annotations: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _: {},
     ) -> None:
         """No I/O happens here.
 
@@ -80,6 +88,7 @@ class Elector:
             settings: its times.
             namespace: of the Lease.
             overdue: called when the lease can have expired and the work still runs; ends the process.
+            annotations: given those of the Lease before each claim, those that it is to have besides.
         """
         self._api, self._name, self._identity, self._namespace = api, name, identity, namespace
         self._lease_seconds, self._retry_period = settings.lease, settings.retry_period
@@ -87,7 +96,7 @@ class Elector:
         #: of one attempt. A slow server may take longer than the pause between attempts; one that hangs leaves time
         #: for a second attempt, on another connection.
         self._patience = max(settings.retry_period, settings.renew_deadline / 3)
-        self._overdue = overdue
+        self._overdue, self._annotations = overdue, annotations
         #: when the last attempt began that is known to have got or renewed the lease, on the loop's clock; minus
         #: infinity once another is known to have it
         self._renewed = -math.inf
@@ -212,14 +221,15 @@ class Elector:
             self._renewed = max(self._renewed, self._sent[1])
         claim = self._claim(spec or {})
         self._sent = (claim["renewTime"], began)
-        release = {keys.RELEASE: VERSION}
+        present = {} if lease is None else lease["metadata"].get("annotations") or {}
+        release = {keys.RELEASE: VERSION, **self._annotations(present)}
         if lease is None:
             metadata = {"name": self._name, "namespace": self._namespace, "annotations": release}
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
             written = await self._api.create(LEASES, {**lease, "spec": claim})
         else:
             # The resourceVersion in it makes this a compare-and-swap.
-            lease["metadata"]["annotations"] = {**(lease["metadata"].get("annotations") or {}), **release}
+            lease["metadata"]["annotations"] = {**present, **release}
             written = await self._api.replace(LEASES, {**lease, "spec": claim})
         self._see(written["spec"])
         self._renewed = began

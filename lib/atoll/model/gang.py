@@ -71,6 +71,8 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """preferredSchedulingTerms of the node affinity."""
     later: bool = False
     """Its pods are made once other tasks have started."""
+    grace: int = 30
+    """Seconds that a pod may take to end."""
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -111,6 +113,11 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def replicas(self) -> int:
         return sum([task.replicas for task in self.tasks])
+
+    @property
+    def grace(self) -> int:
+        """Seconds that its pods may take to end, at most."""
+        return max([task.grace for task in self.tasks], default=0)
 
     def total(self) -> Vector:
         """What all replicas request together: what a queue is charged."""

@@ -60,7 +60,14 @@ DRAINED: Final = "atoll.sh/drained"
 that is left goes at once.
 """
 ON_LOST: Final = "atoll.sh/on-lost"
-"""Workload and policy annotation: what becomes of it when its member is lost: `requeue`, `exclusive` or `wait`."""
+"""Workload and policy annotation: what becomes of it when its member is lost: `requeue`, `exclusive` or `wait`. Label
+of what is delivered: `exclusive` where the agent ends it once it has had no contact to the host for too long.
+"""
+FENCE: Final = "atoll.sh/fence-after"
+"""Annotation of the agent's Lease on the host: seconds without contact to the host after which it ends what is
+exclusive."""
+CONTACT: Final = "atoll.sh/host-contact"
+"""Annotation of the agents' Lease in the member: when the leader last had contact to the host."""
 LOST_TOLERATION: Final = "atoll.sh/lost-toleration"
 """Workload, policy and queue annotation: how long its member may be away before it runs elsewhere, such as `5m`."""
 LOST: Final = "atoll.sh/lost"

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from atoll.model import duration, keys
 from atoll.model.queues import nearest
+from atoll.model.timestamps import is_time, to_seconds
 
 TOLERATION: Final = 60.0
 """Seconds that a member may be away before what runs there goes back to its queue, where nobody says otherwise."""
@@ -16,6 +17,9 @@ TAINTS: Final = ("cluster.karmada.io/not-ready", "cluster.karmada.io/unreachable
 """Keys of the taints by which Karmada says that a member is away: policies that tolerate them mean this."""
 
 
+FENCE_MARGIN: Final = 10.0
+"""Seconds after the last pod should have ended that pass before what is exclusive runs elsewhere: the agent looks for
+it every few seconds, and its clock may go slower than the host's."""
 STALE_GONE: Final = "StaleWorkGone"
 """Condition of a Cluster: whether all is gone that ran there without its binding; until then it gets nothing new."""
 
@@ -43,21 +47,34 @@ def read(text: str) -> OnLost:
         raise ValueError(f"{text!r} is none of {', '.join(OnLost)}") from None
 
 
-def lost_at(on_lost: str, toleration: float | None, since: float, fenced_after: float | None) -> float:
+def lost_at(
+    on_lost: str, toleration: float | None, since: float, fenced_after: float | None, grace: float = 0.0
+) -> float:
     """When a workload may run elsewhere, in seconds since the epoch; infinite for never.
 
     Args:
         on_lost: as its annotation says; empty for the default.
         toleration: seconds; None for the default.
         since: when its member was last heard of as ready.
-        fenced_after: seconds after which the member's agent has ended what is exclusive; None where nobody knows that.
+        fenced_after: seconds after which the member's agent ends what is exclusive; None where that is not known.
+        grace: seconds that its pods may take to end.
     """
     tolerated = since + (TOLERATION if toleration is None else toleration)
     if on_lost == OnLost.WAIT:
         return math.inf
     if on_lost == OnLost.EXCLUSIVE:
-        return max(tolerated, since + fenced_after) if fenced_after is not None else math.inf
+        return math.inf if fenced_after is None else max(tolerated, since + fenced_after + grace + FENCE_MARGIN)
     return tolerated
+
+
+def absence(said: Mapping[str, Any] | None) -> tuple[float, float | None] | None:
+    """`status.lost` of a Cluster: since when it is away, in seconds since the epoch, and after how many seconds its
+    agent ends what is exclusive; None where it is there.
+    """
+    since, fenced = (str((said or {}).get(each) or "") for each in ("since", "fencedAt"))
+    if not is_time(since):
+        return None
+    return to_seconds(since), max(to_seconds(fenced) - to_seconds(since), 0.0) if is_time(fenced) else None
 
 
 def wish(

@@ -38,7 +38,7 @@ def lost(t: Town) -> list[tuple[float, str]]:
         pytest.param("", None, None, 60.0, id="after a minute where nobody says otherwise"),
         pytest.param("requeue", 300.0, None, 300.0, id="after its own toleration"),
         pytest.param("requeue", 0.0, None, 0.0, id="at once where it tolerates nothing"),
-        pytest.param("exclusive", None, 100.0, 100.0, id="once its pods have surely ended"),
+        pytest.param("exclusive", None, 100.0, 140.0, id="once its pods have surely ended: fence, grace and margin"),
         pytest.param("exclusive", 200.0, 100.0, 200.0, id="not before its toleration, though they have ended"),
         pytest.param("exclusive", None, None, None, id="never, where nobody ends its pods"),
         pytest.param("wait", 10.0, 10.0, None, id="never, where it waits for its member"),

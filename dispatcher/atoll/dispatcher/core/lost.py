@@ -166,7 +166,7 @@ def _departures(binding: Binding, view: ClusterView) -> Iterator[Departure]:
     """Why and when a binding must leave one of its members."""
     gang, name = binding.gang, view.name
     if view.lost_since is not None:
-        when = lost_at(gang.on_lost, gang.lost_toleration, view.lost_since, view.fenced_after)
+        when = lost_at(gang.on_lost, gang.lost_toleration, view.lost_since, view.fenced_after, gang.grace)
         yield Departure(when, Reason.MEMBER_LOST, name, "was away for longer than it tolerates")
     if (drain := _drain(view)) is not None:
         yield Departure(drain.end, Reason.MEMBER_DRAINED, name, _DRAINED)
