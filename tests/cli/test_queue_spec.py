@@ -132,6 +132,7 @@ def test_every_field_and_annotation_of_a_queue_has_an_option(command: str) -> No
         "--weight 2 --capability cpu=8 --deserved cpu=4 --guarantee cpu=2 --no-reclaimable --parent lab --priority 3"
         " --type gpu --strategy fifo --member east:cpu=4 --namespaces team=a --clusters size=large"
         " --estimate 2h --sla 30m --protected-for 10m --default-policy spread --no-reclaim-unpreemptable"
+        " --order fair-namespaces --fair-half-life 24h"
     )
     asked = queue_changes.asked(parse(["queue", command, "q", *words.split()]))
     made = queue_object("q", **asked)
@@ -159,6 +160,8 @@ def test_every_field_and_annotation_of_a_queue_has_an_option(command: str) -> No
         keys.PROTECTED_FOR: "10m",
         keys.DEFAULT_POLICY: "spread",
         keys.RECLAIM_UNPREEMPTABLE: "false",
+        keys.ORDER: "fair-namespaces",
+        keys.FAIR_HALF_LIFE: "24h",
     }
     again = queue_changes.asked(parse(["queue", command, "q", "--reclaim-unpreemptable"]))
     assert update(QUEUE, **again)["metadata"]["annotations"] == {keys.RECLAIM_UNPREEMPTABLE: "true"}

@@ -233,6 +233,22 @@ def test_workloads_go_to_the_leaves_below() -> None:
     assert "  divided into b, vision: workloads go to a, b" in lines
 
 
+def test_a_queue_by_fair_share_shows_the_shares_and_who_goes_next() -> None:
+    mine = queue(capability={"cpu": "32"})
+    mine["metadata"]["annotations"] = {keys.ORDER: "fair-namespaces", keys.FAIR_HALF_LIFE: "24h"}
+    runs = binding("a", phase=Phase.DISPATCHED, reason=Reason.DISPATCHED, clusters=("east",))
+    first, second = binding("b"), binding("c")
+    second["metadata"]["namespace"] = "other"
+    odd = {"metadata": {"name": "other", "annotations": {keys.FAIR_WEIGHT: "many"}}}
+    data = queue_description.describe(mine, [mine], [runs, first, second], NOW, namespaces=[odd])
+    assert [(each["namespace"], each["part"]) for each in data["shares"]] == [("other", 0.0), ("default", 0.25)]
+    assert [each["binding"] for each in data["pending"]] == [second["metadata"]["name"], first["metadata"]["name"]]
+    lines = queue_description.text(data).splitlines()
+    assert "  order       fair-namespaces" in lines
+    assert any("'many' is not a number" in line for line in lines)
+    assert any("half-life of 24h" in line for line in lines)
+
+
 def test_durations_and_the_default_policy_are_shown() -> None:
     mine = queue()
     mine["metadata"]["annotations"] = {

@@ -97,6 +97,12 @@ def test_a_queue_without_spec_gets_one() -> None:
         ),
         pytest.param(annotated("atoll.sh/cluster-affinity", '{"labels": {}}'), "selector", id="no cluster affinity"),
         pytest.param(annotated("atoll.sh/dequeue-strategy", "lifo"), "strategy", id="no strategy"),
+        pytest.param(annotated("atoll.sh/order", "fair"), "fair-namespaces", id="no order"),
+        pytest.param(annotated("atoll.sh/order", "fair-jobs"), [], id="an order"),
+        pytest.param(
+            annotated("atoll.sh/fair-half-life", "24h"), "no effect unless", id="a half-life without its order"
+        ),
+        pytest.param(annotated("atoll.sh/fair-half-life", "0s"), "longer than nothing", id="no half-life"),
         pytest.param(annotated("atoll.sh/running-estimate", "2 days"), "duration", id="no estimate"),
         pytest.param(annotated("atoll.sh/sla-waiting-time", "-1h"), "duration", id="no waiting time"),
         pytest.param(annotated("atoll.sh/sla-waiting-time", "1h30m"), [], id="a waiting time"),

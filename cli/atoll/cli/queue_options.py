@@ -18,6 +18,14 @@ class Strategy(StrEnum):
     BACKFILL = "backfill"
 
 
+class Order(StrEnum):
+    """Values of `--order`."""
+
+    PRIORITY = "priority"
+    FAIR_NAMESPACES = "fair-namespaces"
+    FAIR_JOBS = "fair-jobs"
+
+
 _OPTIONS: dict[str, Any] = {
     "capability": Annotated[str | None, typer.Option(help="Most that it may use, such as cpu=64,memory=1Ti.")],
     "deserved": Annotated[str | None, typer.Option(help="What it is entitled to, in the same form.")],
@@ -38,6 +46,21 @@ _OPTIONS: dict[str, Any] = {
         ),
     ],
     "strategy": Annotated[Strategy | None, typer.Option(help="What may pass a workload that does not fit.")],
+    "order": Annotated[
+        Order | None,
+        typer.Option(
+            help="Which workload of a priority class goes first: the oldest, or by dominant share of the queue that of"
+            " the namespace that uses least, or the smallest job."
+        ),
+    ],
+    "fair_half_life": Annotated[
+        str | None,
+        typer.Option(
+            "--fair-half-life",
+            help="With --order fair-namespaces: what namespaces used before counts as well, half as much after each"
+            " such time, such as 24h.",
+        ),
+    ],
     "namespaces": Annotated[
         str | None, typer.Option(help="Label selector of the namespaces that may use it, such as team=a; '' for all.")
     ],

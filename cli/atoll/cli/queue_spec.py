@@ -20,8 +20,9 @@ _DURATIONS = {
     "protected_for": keys.PROTECTED_FOR,
     "ready_timeout": keys.READY_TIMEOUT,
     "evict_timeout": keys.EVICT_TIMEOUT,
+    "fair_half_life": keys.FAIR_HALF_LIFE,
 }
-_IN_ANNOTATIONS = (*_SELECTORS, *_DURATIONS, "default_policy", "flavor", "reclaim_unpreemptable")
+_IN_ANNOTATIONS = (*_SELECTORS, *_DURATIONS, "default_policy", "flavor", "reclaim_unpreemptable", "order")
 _POLICY = re.compile(r"([-a-z0-9.]+/)?[-a-z0-9.]+")
 _KEY = r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _TERMS = (
@@ -125,6 +126,8 @@ def _annotations(options: Mapping[str, Any]) -> dict[str, str | None]:
                 USAGE,
             )
         found[keys.DEFAULT_POLICY] = text or None
+    if (order := options.get("order")) is not None:
+        found[keys.ORDER] = str(order)
     if (firm := options.get("reclaim_unpreemptable")) is not None:
         found[keys.RECLAIM_UNPREEMPTABLE] = "true" if firm else "false"
     if items := options.get("flavor"):
@@ -163,8 +166,9 @@ def queue_object(name: str, **options: Any) -> Json:
     Args:
         name: of the queue.
         options: `capability`, `deserved` and `guarantee` as text; `namespaces` and `clusters` as label selectors;
-            `estimate`, `sla`, `protected_for`, `ready_timeout` and `evict_timeout` as durations; `default_policy` as a
-            name; `member` as items of `members`, `flavor` as those of `flavors`; the rest as the fields of the spec.
+            `estimate`, `sla`, `protected_for`, `ready_timeout`, `evict_timeout` and `fair_half_life` as durations;
+            `default_policy` as a name; `member` as items of `members`, `flavor` as those of `flavors`; the rest as the
+            fields of the spec.
     """
     metadata: Json = {"name": name}
     if annotations := {key: text for key, text in _annotations(options).items() if text}:

@@ -65,7 +65,7 @@ def describe(
     """
     from atoll.cli.connection import call
     from atoll.cli.unseen import Unseen
-    from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, QUEUES
+    from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, NAMESPACES, QUEUES
     from atoll.view import queue_description
 
     options = settings(ctx)
@@ -81,6 +81,7 @@ def describe(
             bindings = await unseen.allowed(f"workloads of namespace {own}", host.list(BINDINGS, own))
         clusters = await unseen.allowed("which members serve it", host.list(CLUSTERS))
         capacities = await unseen.allowed("what its members have", host.list(CAPACITIES)) or ()
+        namespaces = await unseen.allowed("the weights of namespaces", host.list(NAMESPACES)) or ()
         return [
             queue_description.describe(
                 queue,
@@ -89,6 +90,7 @@ def describe(
                 time.time(),
                 clusters=clusters,
                 capacities=capacities,
+                namespaces=namespaces,
                 partial=partial,
                 unseen=unseen.lines,
             )

@@ -8,12 +8,22 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from atoll.dispatcher.core import BindingView, Ceiling, ClusterView, MemberAnswer, NamespaceView, QueueView, Strategy
+from atoll.dispatcher.core import (
+    BindingView,
+    Ceiling,
+    ClusterView,
+    MemberAnswer,
+    NamespaceView,
+    Order,
+    QueueView,
+    Strategy,
+)
 from atoll.dispatcher.core.events import NOTHING, Circuit, Failure
 from atoll.model import (
     conditions,
     decision,
     duration,
+    fairness,
     flavors,
     gang,
     keys,
@@ -546,6 +556,8 @@ def queue_view(obj: QueueObject) -> QueueView:
         ready_timeout=by_annotation(keys.READY_TIMEOUT, duration.parse, None),
         evict_timeout=by_annotation(keys.EVICT_TIMEOUT, duration.parse, None),
         protection=by_annotation(keys.PROTECTED_FOR, duration.parse, None),
+        order=by_annotation(keys.ORDER, Order, Order.PRIORITY),
+        half_life=by_annotation(keys.FAIR_HALF_LIFE, fairness.half_life, None),
         namespaces=by_annotation(keys.NAMESPACE_SELECTOR, selectors.parse, None),
         reclaims_firm=by_annotation(keys.RECLAIM_UNPREEMPTABLE, truth, True),
         problem="; ".join(problems),
@@ -568,7 +580,9 @@ def _strategy(text: str) -> Strategy:
         raise ValueError(f"{text!r} is none of {', '.join(Strategy)}") from error
 
 
-def namespace_view(name: str, labels: Mapping[str, str], quotas: Iterable[QuotaObject]) -> NamespaceView:
+def namespace_view(
+    name: str, labels: Mapping[str, str], quotas: Iterable[QuotaObject], weight: str | None = None
+) -> NamespaceView:
     """The core's view: of the ResourceQuotas for all pods of a namespace the least of each resource; those with scopes
     one by one.
     """
@@ -581,7 +595,7 @@ def namespace_view(name: str, labels: Mapping[str, str], quotas: Iterable[QuotaO
             scoped.append(Quota(quota.metadata.name, hard, conditions))
         elif not conditions:
             limits = vector.lower(limits, hard)
-    return NamespaceView(name, limits, labels, tuple(scoped))
+    return NamespaceView(name, limits, labels, tuple(scoped), fairness.weight_or_one(weight))
 
 
 def _hard(quantities: Quantities) -> Vector:

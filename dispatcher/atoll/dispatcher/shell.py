@@ -278,15 +278,14 @@ class Shell:
 
     def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
         found = new or old
-        if found is not None and (old is None or new is None or old.metadata.labels != new.metadata.labels):
+        if found is not None and (old is None or new is None or _said(old) != _said(new)):
             self._tell_of_namespace(found.metadata.name)
 
     def _tell_of_namespace(self, name: str) -> None:
         found = self._namespaces.get(name)
-        view = objects.namespace_view(
-            name, found.metadata.labels if found is not None else {}, self._quotas.by_index("namespace", name)
-        )
-        said = view.limits or view.labels or view.scoped
+        labels, weight = _said(found) if found is not None else ({}, None)
+        view = objects.namespace_view(name, labels, self._quotas.by_index("namespace", name), weight)
+        said = view.limits or view.labels or view.scoped or view.weight != 1.0
         self._tell(NamespaceSet(view) if said else NamespaceGone(name))
 
     def _binding_changed(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
@@ -503,3 +502,8 @@ class Metrics:
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 3600),
             registry=registry,
         )
+
+
+def _said(namespace: Slim) -> tuple[dict[str, str], str | None]:
+    """What of a Namespace matters: its labels and its weight."""
+    return namespace.metadata.labels, namespace.metadata.annotations.get(keys.FAIR_WEIGHT)

@@ -329,6 +329,8 @@ def _by_verdict(waiting: Json, verdict: Json, now: float) -> Json:
     if place := verdict.get("queue"):
         named = [f"{each['namespace']}/{each['name']}" for each in place.get("ahead") or ()]
         result |= {"position": place["position"], "of": place["waiting"], "ahead": named, "more": place.get("more", 0)}
+        if "share" in place:
+            result["share"] = place["share"]
     if verdict["reason"] in _NUMBERS:
         result["help"] = verdicts.changes(verdict, now) or waiting["help"]
     return result
@@ -611,6 +613,8 @@ def _waiting_text(waiting: Json, queue: Json | None) -> list[str]:
         if waiting["ahead"] or waiting.get("more"):
             others = counted(waiting["more"], "other") if waiting.get("more") else ""
             lines.append(f"  ahead     {', then '.join(filter(None, (others, ', '.join(waiting['ahead']))))}")
+    if "share" in waiting:
+        lines.append(f"  order     {verdicts.share(waiting['share'])}")
     since = f" (since {waiting['since']})" if waiting.get("since") else ""
     lines.append(f"  reason    {waiting['reason']}: {waiting['message']}{since}")
     if "leaving" in waiting:

@@ -14,7 +14,7 @@ from atoll.model import keys, quantity, selectors, vector
 from atoll.model.ages import duration
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Verdict
-from atoll.view import queue_objects, queue_tree
+from atoll.view import fair_shares, queue_objects, queue_tree
 from atoll.view.bindings import charges, use_by_queue, views, waiting_line
 from atoll.view.seen import waits_since
 from atoll.view.tables import table
@@ -29,6 +29,8 @@ _SHOWN_AS = {
     "readyTimeout": (keys.READY_TIMEOUT, "ready within"),
     "evictTimeout": (keys.EVICT_TIMEOUT, "gone within"),
     "defaultPolicy": (keys.DEFAULT_POLICY, "policy"),
+    "order": (keys.ORDER, "order"),
+    "fairHalfLife": (keys.FAIR_HALF_LIFE, "half-life"),
 }
 """Field of the data -> annotation, and the word for it in the text."""
 _BAR = 24
@@ -44,6 +46,7 @@ def describe(
     *,
     clusters: Sequence[Json] | None = (),
     capacities: Sequence[Json] = (),
+    namespaces: Sequence[Json] = (),
     partial: bool = False,
     unseen: Sequence[str] = (),
 ) -> Json:
@@ -56,6 +59,7 @@ def describe(
         now: seconds since the epoch.
         clusters: all of them; None where this user may not list them.
         capacities: all ClusterCapacity objects.
+        namespaces: all Namespaces, for their weights.
         partial: these bindings are not all; what queues hold is what their status says.
         unseen: what this user may not see, in words.
     """
@@ -99,6 +103,9 @@ def describe(
         data["leaves"] = queue_tree.leaves(node)
         data["tree"] = queue_tree.branch(node, use)
     data["resources"] = queue_tree.resources(node)
+    shares = fair_shares.of_queue(node, mine, namespaces) if not partial else {}
+    if shares:
+        data["shares"] = list(shares.values())
     deleted = {each["metadata"].get("uid") for each in bindings if each["metadata"].get("deletionTimestamp")}
     data["running"] = [
         {**_workload(view, now), **({"removing": True} if view.uid in deleted else {})}
@@ -112,7 +119,7 @@ def describe(
             "reason": view.decision.reason.value,
             "message": Verdict(view.decision.reason, view.decision.blocker).sentence(),
         }
-        for place, view in enumerate(waiting_line(everyone, name), start=1)
+        for place, view in enumerate(fair_shares.in_order(node, waiting_line(everyone, name), shares), start=1)
     ]
     if partial:
         held = queue_objects.counts(queue)
@@ -179,6 +186,8 @@ def text(data: Json) -> str:
     lines += ["", "Resources"]
     empty = "nothing is used, and nothing can be" if "unserved" in data else "nothing is used, nothing is limited"
     lines += [_bar(line) for line in data["resources"]] or [f"  {empty}"]
+    if "shares" in data:
+        lines += ["", *fair_shares.text(data)]
     if "tree" in data:
         lines += ["", "Below it", *(line for each in data["tree"]["children"] for line in _branch(each, 1))]
     lines += ["", f"Running: {_counted(data, 'running')}"]

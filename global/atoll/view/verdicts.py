@@ -29,9 +29,21 @@ def answer(workload: str, status: Json, now: float) -> str:
     lines = [f"{workload} would wait", f"  reason    {status['reason']}: {status['message']}"]
     if place := status.get("queue"):
         lines.append(f"  position  {place['position']} of {place['waiting']} in queue {place['queue']}")
+        if "share" in place:
+            lines.append(f"  order     {share(place['share'])}")
     lines += details(status)
     lines += helps(status, now)
     return "\n".join(lines)
+
+
+def share(found: Json) -> str:
+    """By which share of its queue a workload is ordered."""
+    part, weight, order = found.get("part", 0.0), found.get("weight", 1.0), found["order"]
+    used = f"{part:.1%} of the queue's {found['resource']}" if found.get("resource") else "nothing of the queue"
+    if order == "fair-jobs":
+        return f"{order}: it would use {used}; those that use less go first"
+    counts = f", which counts as {part / weight:.1%} by weight {weight:g}" if weight != 1.0 else ""
+    return f"{order}: its namespace uses {used}{counts}; namespaces with less go first"
 
 
 def details(status: Json) -> list[str]:

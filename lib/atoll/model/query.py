@@ -42,6 +42,19 @@ class Named(Value, frozen=True):
     name: str
 
 
+class Share(Value, frozen=True):
+    """What a workload is ordered by in a queue with fair shares."""
+
+    order: str
+    """`fair-namespaces` or `fair-jobs`."""
+    resource: str = ""
+    """The dominant one; empty where nothing is used."""
+    part: float = 0.0
+    """Of what the queue may use: used by the workload's namespace, or by the workload once it runs."""
+    weight: float = 1.0
+    """Of the namespace; the part divided by it is what counts."""
+
+
 class Position(Value, frozen=True):
     """The place of a workload in the order of its queue."""
 
@@ -54,6 +67,8 @@ class Position(Value, frozen=True):
     """Those right before it, the nearest last."""
     more: int = 0
     """How many others are ahead."""
+    share: Share | None = None
+    """Only where the queue is ordered by fair share."""
 
 
 class Figure(Value, frozen=True):

@@ -24,7 +24,7 @@ from atoll.admission.problems import (
     mapping,
     sequence,
 )
-from atoll.model import duration, flavors, keys, quantity, selectors, vector
+from atoll.model import duration, fairness, flavors, keys, quantity, selectors, vector
 from atoll.model import queues as tree
 from atoll.model.objects import Slim
 from atoll.model.vector import Vector
@@ -355,6 +355,10 @@ def _annotation_problems(queue: Json) -> list[Problem]:
             _READERS[key](text)
         except ValueError as error:
             problems.append(Problem(f"metadata.annotations[{key}]", str(error)))
+    notes = _annotations(queue)
+    if keys.FAIR_HALF_LIFE in notes and notes.get(keys.ORDER) != "fair-namespaces":
+        text = f"has no effect unless {keys.ORDER} is fair-namespaces; set that, or remove this"
+        problems.append(Problem(f"metadata.annotations[{keys.FAIR_HALF_LIFE}]", text))
     return problems
 
 
@@ -411,6 +415,8 @@ _READERS: dict[str, Callable[[str], object]] = {
     keys.CLUSTER_AFFINITY: selectors.parse,
     keys.DEQUEUE_STRATEGY: _strategy,
     keys.FLAVORS: flavors.parse,
+    keys.ORDER: fairness.order,
+    keys.FAIR_HALF_LIFE: fairness.half_life,
     keys.RUNNING_ESTIMATE: duration.parse,
     keys.SLA_WAITING_TIME: duration.parse,
     keys.PROTECTED_FOR: duration.parse,

@@ -14,6 +14,7 @@ from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.model import vector
 from atoll.model.gang import Gang
+from atoll.model.vector import Vector
 
 
 class Charges:
@@ -25,6 +26,8 @@ class Charges:
         self.of: dict[Queue, dict[str, None]] = {}
         #: leaf -> priority -> how many of these have it
         self.priorities: defaultdict[Queue, Counter[int]] = defaultdict(Counter)
+        #: called with a queue, a namespace, an amount, and how many times the queue is charged for that now
+        self.on_used: list[Callable[[Queue, str, Vector, int], None]] = []
         #: called with a binding, and 1 once its queue is charged for it, -1 once it is not any more
         self.on_charged: list[Callable[[Binding, int], None]] = []
 
@@ -49,6 +52,8 @@ class Charges:
         self.namespaces.charge(binding.view.namespace, binding.charges(), -1)
         binding.before, binding.parts, binding.amount = binding.parts, parts, amount
         self.tree.charge(binding.leaf, more, {name: more})
+        for used in self.on_used:
+            used(binding.leaf, binding.view.namespace, more, 1)
         self.namespaces.charge(binding.view.namespace, binding.charges())
         self.wakes.use_changed(binding.leaf)
 
@@ -72,5 +77,7 @@ class Charges:
         counts[priority] += times
         if not counts[priority]:
             del counts[priority]
+        for used in self.on_used:
+            used(binding.leaf, binding.view.namespace, binding.amount, times)
         for charged_for in self.on_charged:
             charged_for(binding, times)

@@ -101,7 +101,7 @@ class Dispatcher:
             return self.state.now
         due = (
             self.progress.next, self.explanations.next, self.nominations.next, self.policy.next, self.triggers.next,
-            self.dry_runs.next, self.retries.next, self.lost.next,
+            self.dry_runs.next, self.retries.next, self.lost.next, self.state.fair.next,
         )  # fmt: skip
         return min((when for when in due if when is not None), default=None)
 
@@ -177,6 +177,7 @@ class Dispatcher:
         self.world.refresh()
         self.state.renumber_moved()
         self.retries.pass_begins()
+        self.state.fair.pass_begins(now)
         self.nominations.take_up()
         self.policy.pass_begins()
         self.state.wakes.time_passed(now)

@@ -29,6 +29,17 @@ class Strategy(StrEnum):
     """Whatever does not delay the head."""
 
 
+class Order(StrEnum):
+    """Which workload of a queue goes first, within a priority class; the older one where that is equal."""
+
+    PRIORITY = "priority"
+    """The oldest."""
+    FAIR_NAMESPACES = "fair-namespaces"
+    """That of the namespace with the least dominant share of the queue by its weight."""
+    FAIR_JOBS = "fair-jobs"
+    """The one with the least dominant share of the queue itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ceiling:
     """A queue's part in one member."""
@@ -81,6 +92,9 @@ class QueueView:
     """Of resources in the whole federation, where this is the root queue; known to who tells the core, not to it."""
     namespaces: Mapping[str, Any] | None = None
     """Label selector of the namespaces that it is open to; None for all."""
+    order: Order = Order.PRIORITY
+    half_life: float | None = None
+    """Seconds in which what a namespace used counts half as much for `order`; None for what it uses now alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +107,8 @@ class NamespaceView:
     labels: Mapping[str, str] = field(default_factory=dict)
     scoped: tuple[Quota, ...] = ()
     """For some of its pods."""
+    weight: float = 1.0
+    """Its part of queues that are ordered by the shares of namespaces; above 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,6 +202,19 @@ class PreemptionSettings(Section, frozen=True):
     ] = 16
 
 
+class FairSettings(Section, frozen=True):
+    """The order inside queues by fair share."""
+
+    every: Annotated[
+        float,
+        seconds(
+            "After which what namespaces used on average is computed again, where a queue has a half-life"
+            " (atoll.sh/fair-half-life).",
+            above=0,
+        ),
+    ] = 10.0
+
+
 class ReasonSettings(Section, frozen=True):
     """Why workloads wait, written on their bindings within a share of all writes, and said when it is asked for."""
 
@@ -245,4 +258,5 @@ class CoreSettings(Section, frozen=True):
     refused: RefusedSettings = RefusedSettings()
     backfill: BackfillSettings = BackfillSettings()
     preemption: PreemptionSettings = PreemptionSettings()
+    fair: FairSettings = FairSettings()
     reasons: ReasonSettings = ReasonSettings()

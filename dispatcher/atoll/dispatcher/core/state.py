@@ -20,6 +20,7 @@ from atoll.dispatcher.core.backlog.binding import (
     paused_until,
     withheld,
 )
+from atoll.dispatcher.core.backlog.fair import FairShares
 from atoll.dispatcher.core.backlog.wake_index import Cause, Trigger, WakeIndex, capping
 from atoll.dispatcher.core.backlog.wakeups import Wakeups
 from atoll.dispatcher.core.capacity.breakers import Breakers
@@ -32,6 +33,7 @@ from atoll.dispatcher.core.charges import Charges
 from atoll.dispatcher.core.elastic.growth import Sizes
 from atoll.dispatcher.core.events import (
     BindingView,
+    Order,
 )
 from atoll.dispatcher.core.exclusions import Exclusions
 from atoll.dispatcher.core.phases import follow
@@ -98,6 +100,18 @@ class State:
         #: UIDs of held, paused and unreadable bindings that may not yet say so, oldest first
         self.untold: dict[str, None] = {}
         self.sizes = Sizes(self.wakes)
+        self.fair = FairShares(
+            self.waiting,
+            self.namespaces.weight,
+            lambda leaf: [
+                (self.bindings[uid].view.namespace, self.bindings[uid].amount) for uid in self.charges.of.get(leaf, ())
+            ],
+            settings.fair.every,
+        )
+        self.on_waits.append(lambda binding, group: self.fair.waits(binding.view.namespace, group))
+        self.on_waits_no_more.append(lambda binding, group: self.fair.waits_no_more(binding.view.namespace, group))
+        self.on_changed.append(self.fair.queues_changed)
+        self.charges.on_used.append(self.fair.used)
         #: UIDs of what was to shrink, which was not written: others may have its quota by now
         self.unshrunk: dict[str, None] = {}
 
@@ -337,7 +351,8 @@ class State:
             or self.failures.is_marked(namespace)
             or self.breakers.is_marked(namespace)
         )
-        if not self.namespaces.is_limited(namespace) and not marked:
+        ordered = binding.leaf.view is not None and binding.leaf.view.order is Order.FAIR_NAMESPACES
+        if not self.namespaces.is_limited(namespace) and not marked and not ordered:
             namespace = ""
         if self.refusals.counted(binding.view):
             # No other is kept out of a member, nor waits, because of what one refused of this.

@@ -87,6 +87,8 @@ class Surroundings:
             self._state.file_again(view.name, lambda: self.namespaces.set(view))
         else:
             self.namespaces.set(view)
+        if self.namespaces.weigh(view.name, view.weight):
+            self._state.fair.weighed(view.name)
         self.wakes.fire(SETTINGS)
 
     def set_cluster(self, view: ClusterView, circuit: Circuit | None) -> None:
@@ -148,4 +150,4 @@ class Surroundings:
 
 def _place_of(view: QueueView) -> object:
     """What decides where a queue is in the tree, to whose workloads it is open, what it may use, and how they wait."""
-    return view.parent, view.members, view.affinity, view.namespaces, view.strategy, view.patience
+    return view.parent, view.members, view.affinity, view.namespaces, view.strategy, view.patience, view.order

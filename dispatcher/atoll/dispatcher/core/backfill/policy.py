@@ -37,8 +37,8 @@ class Policy:
         self.unreserved: dict[str, tuple[float, Reservation | None]] = {}
         #: UIDs of workloads that had a reservation long enough -> when they may have one again; others have a turn
         self._rests: dict[str, float] = {}
-        #: queues in which a workload came first or waits no longer, so that another one may be the head; until the end
-        #: of the pass
+        #: queues in which a workload came first or waits no longer, or shares changed, so that another one may be the
+        #: head; until the end of the pass
         self.reordered: dict[Queue, None] = {}
         #: (time at which a workload has waited long enough for a reservation, UID); stale ones are skipped
         self.patience: list[tuple[float, str]] = []
@@ -48,6 +48,7 @@ class Policy:
         #: has: what is written of these is not news
         self.kept_before: dict[str, None] = {}
         self.kept_here: dict[str, None] = {}
+        state.fair.on_reordered.append(lambda leaf: self.reordered.setdefault(leaf))
         state.on_waits.append(self._waits)
         state.on_waits_no_more.append(self._waits_no_more)
         state.on_dropped.append(self._dropped)

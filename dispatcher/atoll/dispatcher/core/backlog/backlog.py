@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -76,12 +76,15 @@ class _Heads:
 
     def push(self, group: ShapeClass) -> None:
         heapq.heappush(self.heap, _entry(group))
+        if len(self.heap) > 2 * len(self.classes) + 64:
+            self.heap = [_entry(each) for each in self.classes.values()]
+            heapq.heapify(self.heap)
 
     def first(self) -> ShapeClass:
         while True:
             entry = self.heap[0]
             group = self.classes.get(entry[3])
-            if group is not None and group.members[0] == entry[:3]:
+            if group is not None and first_key(group) == entry[:3]:
                 return group
             heapq.heappop(self.heap)
 
@@ -94,6 +97,8 @@ class ShapeClass:
     shape: Shape
     #: in order; never empty while the class is known
     members: list[Key] = field(default_factory=list)
+    #: in a queue ordered by fair share, the share before its age, by which it is filed; see `fair`
+    share: str = ""
     #: why its first member does not go; None = not looked at since something changed
     parked: Verdict | None = None
     #: where it is filed; None while it waits for an event or behind the head of a strict queue
@@ -151,7 +156,7 @@ class _Spot:
         """The first of these classes, if there is one."""
         while self.heap:
             group = self.classes.get(self.heap[0][3])
-            if group is not None and group.members[0] == self.heap[0][:3] and self._is_awake(group):
+            if group is not None and first_key(group) == self.heap[0][:3] and self._is_awake(group):
                 return group
             heapq.heappop(self.heap)
         return None
@@ -214,6 +219,16 @@ class Waiting:
         elif place == 0:
             self._new_head(group)
 
+    def share(self, groups: Iterable[ShapeClass], share: str) -> None:
+        """Classes of one queue, with this fair share from now on."""
+        moved = [group for group in groups if group.share != share]
+        for group in moved:
+            group.share = share
+            if group.lot is not None:
+                self._push(group, group.lot)
+        if moved and self._strict(moved[0].leaf):
+            self._choose_head(moved[0].leaf)
+
     def tell_again(self, leaf: Queue, shape: Shape, key: Key, told: Verdict | None) -> None:
         """A waiting workload knows this verdict; if that is not its class's, it is among those to be told."""
         group = self._spots[leaf].classes[shape.key]
@@ -258,7 +273,7 @@ class Waiting:
 
     def head(self, leaf: Queue) -> ShapeClass | None:
         """The class of the first workload in the queue's order."""
-        return min(self.classes(leaf).values(), key=_first_key, default=None)
+        return min(self.classes(leaf).values(), key=first_key, default=None)
 
     def is_behind(self, group: ShapeClass) -> bool:
         """Whether its queue is strict, and another class is the one that may be looked at there."""
@@ -429,7 +444,7 @@ class Waiting:
     def _choose_head(self, leaf: Queue) -> None:
         """In a strict queue only the class of its very first workload is filed."""
         spot = self._spot(leaf)
-        head = min(spot.classes.values(), key=_first_key, default=None)
+        head = min(spot.classes.values(), key=first_key, default=None)
         if head is spot.filed and (head is None or head.lot is not None or head.parked is not None):
             return
         if spot.filed is not None and spot.filed is not head and spot.filed.members:
@@ -571,12 +586,18 @@ def _first_in(spot: _Spot, lots: list[Lot]) -> ShapeClass | None:
     firsts = [heads.first() for lot in lots if lot.awake and (heads := lot.heads.get(spot.queue)) is not None]
     if own is not None:
         firsts.append(own)
-    return min(firsts, key=_first_key, default=None)
+    return min(firsts, key=first_key, default=None)
 
 
 def _entry(group: ShapeClass) -> _Entry:
-    return (*group.members[0], group.shape.key)
+    return (*first_key(group), group.shape.key)
 
 
-def _first_key(group: ShapeClass) -> Key:
-    return group.members[0]
+def first_key(group: ShapeClass) -> Key:
+    """By which a class is ordered among those of its queue."""
+    return shared(group.members[0], group.share) if group.share else group.members[0]
+
+
+def shared(key: Key, share: str) -> Key:
+    """The place of a workload of a class with this share among those of its queue."""
+    return key[0], share + key[1], key[2]

@@ -79,7 +79,7 @@ class Resizing:
         self._missed.clear()
         grew: dict[Queue, None] = {}
         begun = {command.uid: index for index, command in enumerate(commands) if isinstance(command, Dispatch)}
-        for binding in sorted((self.bindings[uid] for uid in hungry.awake), key=_turn):
+        for binding in sorted((self.bindings[uid] for uid in hungry.awake), key=self._turn):
             uid = binding.view.uid
             if not self.may_resize(binding, begun=uid in begun):
                 # It is filed again when something is seen of it.
@@ -219,6 +219,13 @@ class Resizing:
         gang = as_it_runs(binding.view, name, binding.gang)
         self.world.assume_more(self.world.members[name], uid, gang, placement)
 
+    def _turn(self, binding: Binding) -> tuple[bool, list[Rank], Key]:
+        """What runs below the minimum that its user has raised comes first."""
+        urgent = binding.pods < sum(binding.gang.floor())
+        above = [*path(binding.leaf)][-2::-1]
+        key = self._state.fair.key(binding.leaf, binding.view.namespace, binding.amount, binding.key)
+        return not urgent, [node.rank() for node in above], key
+
     # -- shrinking ---------------------------------------------------------------------------------------------------
 
     def shrink(self, binding: Binding, size: Counts, text: str) -> Command:
@@ -279,13 +286,6 @@ class Resizing:
         now = Allocation(binding.leaf, binding.amount, stay.start, stay.end, {name: (gang, pods)}, stay.settings)
         self.reservations.timeline.enter(binding.view.uid, now)
         self._state.sizes.file(binding)
-
-
-def _turn(binding: Binding) -> tuple[bool, list[Rank], Key]:
-    """What runs below the minimum that its user has raised comes first."""
-    urgent = binding.pods < sum(binding.gang.floor())
-    above = [*path(binding.leaf)][-2::-1]
-    return not urgent, [node.rank() for node in above], binding.key
 
 
 def _requests(gang: Gang, counts: Counts | list[int]) -> Vector:

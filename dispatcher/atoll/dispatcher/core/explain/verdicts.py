@@ -19,7 +19,7 @@ import numpy as np
 
 from atoll.dispatcher.core.admission import standing_verdict
 from atoll.dispatcher.core.backfill.rules import QueueRules
-from atoll.dispatcher.core.backlog.backlog import differs
+from atoll.dispatcher.core.backlog.backlog import Key, differs, first_key, shared
 from atoll.dispatcher.core.backlog.binding import Binding, order_key, withheld
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
@@ -214,7 +214,7 @@ class _Look:
         if self._leaf.view is None or self._leaf.view.strategy is not Strategy.FIFO:
             return False
         head = self.core.waiting.head(self._leaf)
-        return head is not None and head.members[0] < self.binding.key
+        return head is not None and first_key(head) < _place(self.core, self.binding)
 
     @cached_property
     def choice(self) -> Choice | Verdict:
@@ -634,17 +634,28 @@ def _by_itself(verdict: Verdict) -> list[Change]:
 def _position(core: Dispatcher, binding: Binding, *, waits: bool) -> Position:
     """Its place in the queue, by bisection in each class of it."""
     ahead, waiting = 0, 0 if waits else 1
-    near: list[tuple[int, str, str]] = []
+    near: list[Key] = []
     most = core.settings.reasons.ahead
+    place = _place(core, binding)
     for group in core.waiting.classes(binding.leaf).values():
-        before = bisect.bisect_left(group.members, binding.key)
+        before = bisect.bisect_left(group.members, place, key=lambda key, share=group.share: shared(key, share))
         ahead += before
         waiting += len(group.members)
-        near += group.members[max(before - most, 0) : before]
+        near += [shared(key, group.share) for key in group.members[max(before - most, 0) : before]]
     named = heapq.nlargest(most, near)[::-1]
     return Position(
-        binding.leaf.name, ahead + 1, waiting, _named(core, (key[2] for key in named)), ahead - len(named)
-    )  # fmt: skip
+        binding.leaf.name,
+        ahead + 1,
+        waiting,
+        _named(core, (key[2] for key in named)),
+        ahead - len(named),
+        core.state.fair.standing(binding.leaf, binding.view.namespace, binding.amount),
+    )
+
+
+def _place(core: Dispatcher, binding: Binding) -> Key:
+    """By which it is ordered among all that wait in its queue."""
+    return core.state.fair.key(binding.leaf, binding.view.namespace, binding.amount, binding.key)
 
 
 def _named(core: Dispatcher, uids: Iterable[str]) -> list[Named]:

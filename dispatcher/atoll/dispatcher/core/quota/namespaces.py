@@ -39,6 +39,8 @@ class Namespaces:
         self._quotas: dict[str, tuple[Quota, ...]] = {}
         #: namespace -> its labels; only those that have some
         self._labels: dict[str, Mapping[str, str]] = {}
+        #: namespace -> its weight in queues ordered by fair share; only of those that have another than 1
+        self._weights: dict[str, float] = {}
         #: namespace -> sum of the charges of its workloads
         self.used: dict[str, dict[Scopes, Vector]] = {}
 
@@ -49,6 +51,17 @@ class Namespaces:
             self._quotas[view.name] = quotas
         else:
             self._quotas.pop(view.name, None)
+
+    def weigh(self, name: str, weight: float) -> bool:
+        """The namespace has this weight; whether it had another one."""
+        before = self._weights.pop(name, 1.0)
+        if weight != 1.0:
+            self._weights[name] = weight
+        return before != weight
+
+    def weight(self, name: str) -> float:
+        """Its part of queues that are ordered by the shares of namespaces."""
+        return self._weights.get(name, 1.0)
 
     def is_limited(self, name: str) -> bool:
         """Whether the namespace has quotas."""
