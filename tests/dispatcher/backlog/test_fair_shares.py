@@ -33,7 +33,7 @@ def fair(order: Order = Order.FAIR_NAMESPACES, **view: Any) -> dict[str, Any]:
 
 def scene(view: dict[str, Any], *more: Event, gpus: int = 8, settings: CoreSettings = EXACT) -> Scene:
     # The queue is short, not the member.
-    nodes = [make_cluster("m"), make_capacity("m", [8] * 16)]
+    nodes: list[Event] = [make_cluster("m"), make_capacity("m", [8] * 16)]
     return Scene(make_queue("q", gpu=gpus, view=view), *nodes, *more, settings=settings)
 
 

@@ -356,7 +356,7 @@ def _annotation_problems(queue: Json) -> list[Problem]:
         except ValueError as error:
             problems.append(Problem(f"metadata.annotations[{key}]", str(error)))
     notes = _annotations(queue)
-    if keys.FAIR_HALF_LIFE in notes and notes.get(keys.ORDER) != "fair-namespaces":
+    if keys.FAIR_HALF_LIFE in notes and not problems and notes.get(keys.ORDER) != "fair-namespaces":
         text = f"has no effect unless {keys.ORDER} is fair-namespaces; set that, or remove this"
         problems.append(Problem(f"metadata.annotations[{keys.FAIR_HALF_LIFE}]", text))
     return problems

@@ -11,7 +11,7 @@ import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -638,7 +638,7 @@ def _position(core: Dispatcher, binding: Binding, *, waits: bool) -> Position:
     most = core.settings.reasons.ahead
     place = _place(core, binding)
     for group in core.waiting.classes(binding.leaf).values():
-        before = bisect.bisect_left(group.members, place, key=lambda key, share=group.share: shared(key, share))
+        before = bisect.bisect_left(group.members, place, key=partial(shared, share=group.share))
         ahead += before
         waiting += len(group.members)
         near += [shared(key, group.share) for key in group.members[max(before - most, 0) : before]]
