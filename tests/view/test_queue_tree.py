@@ -241,7 +241,7 @@ def test_a_queue_by_fair_share_shows_the_shares_and_who_goes_next() -> None:
     second["metadata"]["namespace"] = "other"
     odd = {"metadata": {"name": "other", "annotations": {keys.FAIR_WEIGHT: "many"}}}
     data = queue_description.describe(mine, [mine], [runs, first, second], NOW, namespaces=[odd])
-    assert [(each["namespace"], each["part"]) for each in data["shares"]] == [("other", 0.0), ("default", 0.25)]
+    assert [(each["namespace"], each["part"]) for each in data["shares"]] == [("other", 0.0), ("team", 0.25)]
     assert [each["binding"] for each in data["pending"]] == [second["metadata"]["name"], first["metadata"]["name"]]
     lines = queue_description.text(data).splitlines()
     assert "  order       fair-namespaces" in lines
