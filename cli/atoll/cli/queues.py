@@ -66,7 +66,7 @@ def describe(
     from atoll.cli.connection import call
     from atoll.cli.unseen import Unseen
     from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, NAMESPACES, QUEUES
-    from atoll.view import queue_description
+    from atoll.view import fair_shares, queue_description
 
     options = settings(ctx)
     one_way("queues", names, selector, all_queues)
@@ -81,7 +81,9 @@ def describe(
             bindings = await unseen.allowed(f"workloads of namespace {own}", host.list(BINDINGS, own))
         clusters = await unseen.allowed("which members serve it", host.list(CLUSTERS))
         capacities = await unseen.allowed("what its members have", host.list(CAPACITIES)) or ()
-        namespaces = await unseen.allowed("the weights of namespaces", host.list(NAMESPACES)) or ()
+        namespaces: Sequence[Json] = ()
+        if any(map(fair_shares.weighs, chosen)):
+            namespaces = await unseen.allowed("the weights of namespaces", host.list(NAMESPACES)) or ()
         return [
             queue_description.describe(
                 queue,

@@ -21,6 +21,11 @@ from atoll.view.tables import table
 Json = dict[str, Any]
 
 
+def weighs(queue: Json) -> bool:
+    """Whether the weights of namespaces matter to a queue."""
+    return (queue["metadata"].get("annotations") or {}).get(keys.ORDER) == Order.FAIR_NAMESPACES
+
+
 def of_queue(node: Queue, mine: Iterable[BindingView], namespaces: Sequence[Json]) -> dict[str, Json]:
     """Namespace -> its dominant share of the queue, the least first; nothing where the queue has another order.
 
