@@ -101,7 +101,8 @@ def test_one_version_is_served_and_stored(kind: str) -> None:
 def test_schema_uses_only_keywords_of_structural_schemas(kind: str) -> None:
     for path, node in nodes(schema(kind)):
         assert set(node) <= NODE_KEYWORDS, path
-        assert "type" in node or node.get("x-kubernetes-int-or-string") is True, path
+        anything = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
+        assert "type" in node or any(node.get(key) is True for key in anything), path
         assert node.get("default", 0) is not None, path
         if node.get("type") == "integer":
             assert node["format"] in ("int32", "int64"), path
@@ -116,7 +117,15 @@ def test_unknown_fields_are_kept_in_what_is_not_ours_to_describe_and_nowhere_els
     assert schema(kind)["properties"]["metadata"] == {"type": "object"}
 
 
+_RULES = (".spec.overrideRules[].overriders", ".spec.overriders")
+_VALUES = {
+    f"{rule}.{path}.value"
+    for rule in _RULES
+    for path in ("plaintext[]", "fieldOverrider[].json[]", "fieldOverrider[].yaml[]")
+}
 FREE = {
+    "OverridePolicy": _VALUES,
+    "ClusterOverridePolicy": _VALUES,
     "Job": {".spec.tasks[].template"},
     "Work": {".spec.workload.manifests[]", ".status.manifestStatuses[].status"},
     "ResourceBinding": {
@@ -127,7 +136,7 @@ FREE = {
         ".status.aggregatedStatus[].status",
     },
 }
-"""Pod templates and what is like them, whole objects of any kind, and their statuses."""
+"""Pod templates and what is like them, values of patches, whole objects of any kind, and their statuses."""
 
 
 @pytest.mark.parametrize("line", (Path(__file__).parent / "upstream_fields.txt").read_text("utf-8").splitlines())

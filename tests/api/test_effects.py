@@ -14,7 +14,16 @@ from tests.api.test_crds import nodes, schema
 
 ROOT = Path(__file__).parents[2]
 READERS = ("agent/atoll", "lib/atoll", "global/atoll", "dispatcher/atoll", "webhook/atoll")
-OF_USERS = ("Job", "Queue", "PodGroup", "PropagationPolicy", "ClusterPropagationPolicy", "HyperNode")
+OF_USERS = (
+    "Job",
+    "Queue",
+    "PodGroup",
+    "PropagationPolicy",
+    "ClusterPropagationPolicy",
+    "OverridePolicy",
+    "ClusterOverridePolicy",
+    "HyperNode",
+)
 MEANS_NOTHING_ALONE = {
     "partitionPolicy", "volumeClaim", "dataSource", "dataSourceRef", "guarantee", "queue", "minResources",
     "priorityClassName", "affinityName",

@@ -11,6 +11,7 @@ import pytest
 from atoll import install
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, BindingSpec, ClusterObject, Target, decode_binding
+from atoll.control.overrides import Overrides
 from atoll.control.status import Status, _waiting
 from atoll.delivery.work import Workload, WorkObject, WorkSpec
 from atoll.kinds import volcano_job
@@ -28,6 +29,12 @@ from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
 
+
+def status_of(host: ApiServer, caches: Caches) -> Status:
+    recorder = Recorder(host, "test")
+    return Status(host, caches, recorder, Overrides(caches, recorder))
+
+
 EVICTING = BindingObject(
     metadata=Meta(annotations={keys.DECISION: decision.encode(Decision(2, Phase.EVICTING, Reason.DEADLINE_EXCEEDED))})
 )
@@ -41,7 +48,7 @@ async def test_a_job_that_completed_while_it_was_evicted_stays_completed(site: S
     stale = decode_full(orjson.dumps(made))
     conditions = [{"type": "Finished", "status": "True"}] if finished else []
     binding = msgspec.structs.replace(EVICTING, status={"conditions": conditions})
-    status = Status(site.host, Caches(site.host), Recorder(site.host, "test"))
+    status = status_of(site.host, Caches(site.host))
     try:
         await status._workload_status(volcano_job.KIND, stale, binding, [])
     except errors.Invalid:
@@ -64,7 +71,7 @@ async def test_a_part_that_is_over_before_another_begins_counts_as_bound(site: S
         for name, said in (("alpha", over), ("beta", runs))
     ]
     binding = BindingObject(spec=BindingSpec(clusters=[Target("alpha", 1), Target("beta", 1)]))
-    status = Status(site.host, Caches(site.host), Recorder(site.host, "test"))
+    status = status_of(site.host, Caches(site.host))
     said = await status._binding_status(volcano_job.KIND, binding, works)
     assert "Bound" in [each["type"] for each in said["conditions"] if each["status"] == "True"]
 
@@ -74,7 +81,7 @@ async def reconcile(site: Site, cached: BindingObject, name: str) -> None:
     kubeconfig = install.kubeconfig_of(site.federation.atoll.credentials, "control")
     async with await ApiServer.from_kubeconfig(kubeconfig) as host:
         caches = Caches(host)
-        status = Status(host, caches, Recorder(host, "test"))
+        status = status_of(host, caches)
         caches.bindings.put(cached.metadata.key, cached)
         found = decode_full(orjson.dumps(await site.host.get(JOBS, name, site.namespace)))
         cast(Reflector[Full], caches.workloads[JOBS]).put(found.metadata.key, found)
@@ -144,7 +151,7 @@ async def test_what_runs_in_a_member_that_is_lost_says_so_until_it_is_back(site:
     )
     binding = BindingObject(spec=BindingSpec(clusters=[Target("alpha", 1)]))
     caches = Caches(site.host)
-    status = Status(site.host, caches, Recorder(site.host, "test"))
+    status = status_of(site.host, caches)
     said = []
     for state, since in (("True", "2026-01-01T10:00:00Z"), ("Unknown", "2026-01-01T10:04:00Z"), ("True", "")):
         caches.clusters.put("alpha", cluster("alpha", state, since), anyhow=True)
@@ -160,7 +167,7 @@ async def test_what_runs_in_a_member_that_is_lost_says_so_until_it_is_back(site:
 
 async def test_what_was_evicted_from_a_member_that_is_lost_says_what_it_waits_for(site: Site) -> None:
     caches = Caches(site.host)
-    status = Status(site.host, caches, Recorder(site.host, "test"))
+    status = status_of(site.host, caches)
     taken = msgspec.structs.replace(EVICTING, metadata=Meta(uid="u", annotations=EVICTING.metadata.annotations))
     annotations = {keys.BINDING_UID: "u", keys.EPOCH: "1"}
     name = execution_namespace("alpha")

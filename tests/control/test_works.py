@@ -9,6 +9,7 @@ from atoll import install
 from atoll.control import objects
 from atoll.control.caches import Caches
 from atoll.control.dependencies import Dependencies
+from atoll.control.overrides import Overrides
 from atoll.control.rules import Rules
 from atoll.control.works import Works
 from atoll.delivery.work import WorkObject
@@ -74,7 +75,9 @@ async def test_a_work_that_is_newer_than_the_cached_binding_is_left_alone(site: 
     async with await site.federation.host.connect() as host:
         caches = Caches(host)
         recorder = Recorder(host, "control")
-        works = Works(host, caches, Rules(caches, recorder), Dependencies(host, caches, recorder))
+        works = Works(
+            host, caches, Rules(caches, recorder), Dependencies(host, caches, recorder), Overrides(caches, recorder)
+        )
         notes = {keys.EPOCH: "1", keys.BINDING_UID: "uid-1", keys.BINDING_NAMESPACE: "ns", keys.BINDING_NAME: "a-job"}
         binding = Meta(name="a-job", namespace="ns", uid="uid-1", annotations=notes)
         work = Meta(name="a", namespace="karmada-es-alpha", uid="uid-2", annotations={**notes, keys.EPOCH: "2"})
@@ -98,7 +101,8 @@ async def test_a_binding_does_not_go_before_a_work_that_the_cache_has_not_seen(s
     assert names
     caches = Caches(site.host)
     recorder = Recorder(site.host, "control")
-    works = Works(site.host, caches, Rules(caches, recorder), Dependencies(site.host, caches, recorder))
+    dependencies, overrides = Dependencies(site.host, caches, recorder), Overrides(caches, recorder)
+    works = Works(site.host, caches, Rules(caches, recorder), dependencies, overrides)
     going = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     caches.bindings.put(binding.metadata.key, objects.decode_binding(orjson.dumps(going)))
     caches.expected_works[binding.metadata.uid].update(names)

@@ -35,7 +35,7 @@ def test_what_is_in_namespaces_depends_on_their_opting_in_and_only_of_workloads_
             opted = entry["namespaceSelector"] == {"matchLabels": {"atoll.sh/enabled": "true"}}
             [rule] = entry["rules"]
             assert opted == (rule["scope"] == "Namespaced")
-            runs = opted and rule["resources"] != ["propagationpolicies"]
+            runs = opted and rule["resources"] not in (["propagationpolicies"], ["overridepolicies"])
             assert entry["failurePolicy"] == ("Fail" if runs else "Ignore")
 
 

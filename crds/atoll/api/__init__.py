@@ -7,7 +7,7 @@ What leaves: pydantic models with their place in the API server (`KINDS`, `kind_
 
 from __future__ import annotations
 
-from atoll.api import atoll, batch, bus, cluster, policy, scheduling, topology, work
+from atoll.api import atoll, batch, bus, cluster, override, policy, scheduling, topology, work
 from atoll.api.base import KINDS, ApiModel, ApiObject, Resource, kind_of
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "bus",
     "cluster",
     "kind_of",
+    "override",
     "policy",
     "scheduling",
     "topology",

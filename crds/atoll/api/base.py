@@ -95,6 +95,8 @@ Count = Annotated[int, Field(ge=0), SchemaExtra((("format", "int32"),))]
 PositiveInt32 = Annotated[int, Field(ge=1), SchemaExtra((("format", "int32"),))]
 Time = Annotated[str, SchemaExtra((("format", "date-time"),))]
 
+AnyJson = Annotated[Any, SchemaExtra((("x-kubernetes-preserve-unknown-fields", True),))]
+"""Any value at all."""
 FreeForm = dict[str, Any]
 """An object whose fields are not ours to check: pod templates, affinities, raw manifests and
 statuses."""

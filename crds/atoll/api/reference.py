@@ -128,7 +128,7 @@ def _below(schema: Schema, path: str) -> Iterator[tuple[str, str, str, str, str]
 def _type(schema: Schema) -> str:
     if schema.get("x-kubernetes-int-or-string"):
         return "quantity" if schema.get("pattern") == QUANTITY_PATTERN else "integer or string"
-    kind = schema.get("type", "any")
+    kind = schema.get("type", "any value")
     if kind == "array":
         return f"list of {_type(schema['items'])}"
     if kind == "object":

@@ -13,6 +13,7 @@ from atoll.control.dependencies import Dependencies
 from atoll.control.detector import Detector
 from atoll.control.figures import MemberFigures, MemberMetrics
 from atoll.control.holds import Holds
+from atoll.control.overrides import Overrides
 from atoll.control.queues import Queues
 from atoll.control.rules import Rules
 from atoll.control.settings import ControlSettings
@@ -53,10 +54,11 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         recorder = Recorder(host, "control")
         actions = Actions(host, caches)
         detector = Detector(host, caches, recorder, settings=settings)
-        status = Status(host, caches, recorder, settings=settings.status)
         dependencies = Dependencies(host, caches, recorder, settings=settings.dependencies)
         rules = Rules(caches, recorder, settings=settings.rules)
-        works = Works(host, caches, rules, dependencies, settings=settings.works)
+        overrides = Overrides(caches, recorder)
+        works = Works(host, caches, rules, dependencies, overrides, settings=settings.works)
+        status = Status(host, caches, recorder, overrides, settings=settings.status)
         clusters = Clusters(host, caches, recorder, settings=settings.clusters)
         queues, holds = Queues(host, caches), Holds(host, caches, settings=settings.holds)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)

@@ -20,11 +20,13 @@ from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
+    CLUSTER_OVERRIDES,
     CLUSTER_POLICIES,
     CLUSTERS,
     COMMANDS,
     LEASES,
     NAMESPACES,
+    OVERRIDES,
     POLICIES,
     PRIORITY_CLASSES,
     QUEUES,
@@ -35,6 +37,7 @@ from atoll.model.binding_names import binding_names
 from atoll.model.lost import absence, lost_at
 from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Full, decode_full, decode_meta
+from atoll.model.overrides import decode_override
 from atoll.model.policies import decode_policy
 from atoll.model.priority import decode_priority_class
 from atoll.model.queues import most_grace
@@ -58,6 +61,8 @@ class Caches:
         }
         self.policies = Reflector(host, POLICIES, decode_policy)
         self.cluster_policies = Reflector(host, CLUSTER_POLICIES, decode_policy)
+        self.overrides = Reflector(host, OVERRIDES, decode_override)
+        self.cluster_overrides = Reflector(host, CLUSTER_OVERRIDES, decode_override)
         self.priority_classes = Reflector(host, PRIORITY_CLASSES, decode_priority_class)
         self.bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self.works = Reflector(host, WORKS, decode_reported)
@@ -66,14 +71,15 @@ class Caches:
         self.clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self.leases = Reflector(host, LEASES, objects.decode_lease, field_selector="metadata.name=atoll-agent")
         self._all: tuple[Reflector[Any] | Assembled, ...] = (
-            self.crds, self.namespaces, self.priority_classes, self.policies, self.cluster_policies, self.queues,
-            self.clusters, self.leases, self.works, self.bindings, self.commands, *self.workloads.values(),
-            *self.rules.values(),
+            self.crds, self.namespaces, self.priority_classes, self.policies, self.cluster_policies, self.overrides,
+            self.cluster_overrides, self.queues, self.clusters, self.leases, self.works, self.bindings, self.commands,
+            *self.workloads.values(), *self.rules.values(),
         )  # fmt: skip
         self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid] if binding.ours else [])
         self.bindings.add_index("queue", lambda binding: [g.queue] if (g := binding.gang) else [])
         self.bindings.add_index("cluster", lambda binding: [target.name for target in binding.spec.clusters])
         self.bindings.add_index("namespace", lambda binding: [binding.metadata.namespace])
+        self.overrides.add_index("namespace", lambda policy: [policy.metadata.namespace])
         for rules in self.rules.values():
             rules.add_index("namespace", lambda rule: [rule.metadata.namespace])
         self.works.add_index("namespace", lambda work: [work.metadata.namespace])

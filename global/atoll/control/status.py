@@ -14,6 +14,7 @@ import structlog
 
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, ClusterObject
+from atoll.control.overrides import Overrides
 from atoll.control.settings import StatusSettings
 from atoll.control.statuses import put_status
 from atoll.control.story import sizes, tell
@@ -53,9 +54,16 @@ class Status:
     """Keeps the status of bindings and workloads as members report."""
 
     def __init__(
-        self, host: ApiServer, caches: Caches, recorder: Recorder, *, settings: StatusSettings = StatusSettings()
+        self,
+        host: ApiServer,
+        caches: Caches,
+        recorder: Recorder,
+        overrides: Overrides,
+        *,
+        settings: StatusSettings = StatusSettings(),
     ) -> None:
-        self._settings = settings
+        self._settings, self._overrides = settings, overrides
+        overrides.on_failure(lambda key: self._queue.add(key))
         self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("status", caches.about)
         #: binding key -> resourceVersion of its status as this process wrote it last
@@ -156,6 +164,9 @@ class Status:
         old = binding.status
         status = {key: value for key, value in old.items() if key not in ("aggregatedStatus", "conditions")}
         status["aggregatedStatus"] = [_item(work) for work in works if work.applied is not None or work.reported]
+        status["aggregatedStatus"] += [
+            _not_sent(cluster, why, binding.epoch) for cluster, why in self._overrides.failures(binding).items()
+        ]
         now, generation = time.time(), binding.metadata.generation
         conditions = list(old.get("conditions") or ())
 
@@ -263,6 +274,12 @@ def _item(work: WorkObject) -> Json:
     if work.reported:
         item["status"] = work.reported
     return item
+
+
+def _not_sent(cluster: str, why: str, epoch: str) -> Json:
+    """The aggregatedStatus item of a part that can't be sent: it counts as refused there."""
+    refused = {"epoch": int(epoch), "message": why}
+    return {"clusterName": cluster, "applied": False, "appliedMessage": why, "status": {"refused": refused}}
 
 
 def _bound(work: WorkObject, kind: Kind) -> bool:

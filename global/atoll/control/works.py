@@ -24,6 +24,7 @@ from atoll.control.caches import Caches
 from atoll.control.dependencies import Dependencies, NotRead
 from atoll.control.needs import needs_of, said_of_pods
 from atoll.control.objects import BindingObject, ClusterObject
+from atoll.control.overrides import Overrides
 from atoll.control.rules import Rules
 from atoll.control.settings import WorksSettings
 from atoll.delivery import work_name
@@ -38,6 +39,7 @@ from atoll.model.decision import Question, encode_gone, encode_spots
 from atoll.model.gang import Gang, counts_in, divide, encode
 from atoll.model.lost import OnLost
 from atoll.model.objects import Full, Slim
+from atoll.model.overrides import OverrideObject
 
 Json = dict[str, Any]
 
@@ -53,11 +55,13 @@ class Works:
         caches: Caches,
         rules: Rules,
         dependencies: Dependencies,
+        overrides: Overrides,
         *,
         settings: WorksSettings = WorksSettings(),
     ) -> None:
         self._settings = settings
         self._host, self._caches, self._rules, self._dependencies = host, caches, rules, dependencies
+        self._overrides = overrides
         self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
         #: (binding UID, member) whose claims a Work took along; of bindings that are deleted
         self._cleared: set[tuple[str, str]] = set()
@@ -70,6 +74,8 @@ class Works:
         for reflector in caches.rules.values():
             reflector.on_change(self._rule_changed)
         dependencies.on_change(self._queue.add)
+        caches.overrides.on_change(lambda old, new: self._override_changed(new or old))
+        caches.cluster_overrides.on_change(lambda old, new: self._override_changed(new or old))
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -116,6 +122,14 @@ class Works:
         if old is None or new is None or old.body.get("spec") != new.body.get("spec"):
             either = new or old
             self._look_at_all(either.metadata.namespace if either is not None else "")
+
+    def _override_changed(self, policy: OverrideObject | None) -> None:
+        if policy is not None and policy.metadata.namespace:
+            self._look_at_all(policy.metadata.namespace)
+        elif policy is not None:
+            for binding in self._caches.bindings:
+                if not binding.suspended:
+                    self._queue.add(binding.metadata.key)
 
     def _look_at_all(self, namespace: str) -> None:
         for binding in self._caches.bindings.by_index("namespace", namespace):
@@ -165,11 +179,13 @@ class Works:
                 manifest["spec"]["workload"]["manifests"],
                 manifest["spec"]["suspendDispatching"],
             ):
+                said = manifest["metadata"]["annotations"]
+                follow = (keys.GANG, keys.APPLIED_OVERRIDES, keys.APPLIED_CLUSTER_OVERRIDES)
                 await self._host.merge_patch(
                     WORKS,
                     existing.metadata.name,
                     {
-                        "metadata": {"annotations": {keys.GANG: manifest["metadata"]["annotations"][keys.GANG]}},
+                        "metadata": {"annotations": {key: said.get(key) for key in follow}},
                         "spec": manifest["spec"],
                     },
                     namespace,
@@ -287,15 +303,11 @@ class Works:
                 name: tuple(tasks.get(task.name, 0) for task in gang.tasks) for name, tasks in question.parts.items()
             }
             parts = [] if binding.condition("Finished") else _parts_of(binding, gang, counts)
-            return {
-                keys.execution_namespace(part.cluster): _asking(
-                    self._work(
-                        binding, kind, obj, gang, replace(part, identity=identity, carried=carried, grace=grace)
-                    ),
-                    question,
-                )
+            asked = (
+                self._work(binding, kind, obj, gang, replace(part, identity=identity, carried=carried, grace=grace))
                 for part in parts
-            }
+            )
+            return {each["metadata"]["namespace"]: _asking(each, question) for each in asked if each is not None}
         parts = _parts(binding, gang)
         if binding.condition("Finished"):
             # One part that failed stops the others; what has ended stays, with its pods, until the workload is deleted.
@@ -305,14 +317,14 @@ class Works:
                 if kind.finished(work.reported) is not None
             }
             parts = [part for part in parts if keys.execution_namespace(part.cluster) in ended]
-        return {
-            keys.execution_namespace(part.cluster): self._work(
-                binding, kind, obj, gang, replace(part, identity=identity, carried=carried, grace=grace)
-            )
+        made = (
+            self._work(binding, kind, obj, gang, replace(part, identity=identity, carried=carried, grace=grace))
             for part in parts
-        }
+        )
+        return {each["metadata"]["namespace"]: each for each in made if each is not None}
 
-    def _work(self, binding: BindingObject, kind: Kind, obj: Full, gang: Gang, part: Part) -> Json:
+    def _work(self, binding: BindingObject, kind: Kind, obj: Full, gang: Gang, part: Part) -> Json | None:
+        """One Work; None where an override that applies there can't be carried out."""
         manifest = kind.rewrite(obj.body, part)
         annotations = manifest["metadata"]["annotations"]
         annotations.update(part.identity)
@@ -323,9 +335,17 @@ class Works:
         if action := binding.metadata.annotations.get(keys.ACTION):
             annotations[keys.ACTION] = action
         sent, group = manifest["metadata"], manifest["apiVersion"].rpartition("/")[0]
-        needs = needs_of(self._caches, self._rules, kind, obj)
+        needs, record = needs_of(self._caches, self._rules, kind, obj), dict[str, str]()
+        manifests = [*needs, manifest]
         if binding.question is None:
-            needs += self._dependencies.of(binding, kind, obj, manifest)
+            # No override changes whether the workload fits, so members are asked without.
+            manifests = [*needs, *self._dependencies.of(binding, kind, obj, manifest), manifest]
+            namespace = keys.execution_namespace(part.cluster)
+            there = next((w for w in self._caches.current_works(binding) if w.metadata.namespace == namespace), None)
+            overridden = self._overrides.of(binding, kind, obj, part.cluster, manifests, there)
+            if overridden is None:
+                return None
+            manifests, record = overridden
         return {
             "apiVersion": WORKS.api_version,
             "kind": WORKS.kind,
@@ -337,6 +357,7 @@ class Works:
                     **_carrying(part.carried),
                     **({keys.GRACE: str(part.grace)} if part.grace is not None else {}),
                     **_expecting(binding, part.cluster),
+                    **record,
                     keys.GANG: encode(part.gang(gang)),
                     keys.BINDING_NAME: binding.metadata.name,
                     keys.BINDING_NAMESPACE: binding.metadata.namespace,
@@ -344,7 +365,7 @@ class Works:
                 "finalizers": [keys.WORK_FINALIZER],
             },
             "spec": {
-                "workload": {"manifests": [*needs, manifest]},
+                "workload": {"manifests": manifests},
                 "suspendDispatching": binding.reserving,
             },
         }

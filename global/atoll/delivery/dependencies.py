@@ -131,10 +131,11 @@ class Dependencies:
 
 
 def _version(manifest: Json) -> str:
-    """Its resourceVersion on the host; empty where it comes without contents."""
+    """Its resourceVersion on the host, with a digest where it is overridden; empty where it comes without contents."""
     return str(manifest["metadata"].get("annotations", {}).get(keys.SOURCE_VERSION, ""))
 
 
 def _order(version: str) -> tuple[bool, int]:
     """Of versions: none first; decimal numbers, as all API servers have, by their value."""
-    return bool(version), int(version) if version.isdecimal() else 0
+    number = version.partition("-")[0]
+    return bool(version), int(number) if number.isdecimal() else 0

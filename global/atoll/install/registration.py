@@ -22,9 +22,11 @@ from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
+    CLUSTER_OVERRIDES,
     CLUSTER_POLICIES,
     HYPER_NODES,
     MUTATING_WEBHOOKS,
+    OVERRIDES,
     POLICIES,
     QUEUES,
     VALIDATING_WEBHOOKS,
@@ -90,7 +92,7 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
             "objectSelector": {},
             "matchConditions": [_NOT_LEAVING, *([_NOT_SYSTEM] if opt_in else []), *conditions],
             # Closed only where somebody opted in: there, a workload that slipped by would run unqueued.
-            "failurePolicy": "Fail" if opt_in and resource is not POLICIES else "Ignore",
+            "failurePolicy": "Fail" if opt_in and resource not in (POLICIES, OVERRIDES) else "Ignore",
             "matchPolicy": "Equivalent",
             "sideEffects": "None",
             "timeoutSeconds": _TIMEOUT,
@@ -109,6 +111,8 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
         webhook("validate", HYPER_NODES, ["CREATE"]),
         webhook("validate", POLICIES, both, NEW_SPEC),
         webhook("validate", CLUSTER_POLICIES, both, NEW_SPEC),
+        webhook("validate", OVERRIDES, both, NEW_SPEC),
+        webhook("validate", CLUSTER_OVERRIDES, both, NEW_SPEC),
     ]
     for entry in mutating:
         entry["reinvocationPolicy"] = "Never"
@@ -155,6 +159,8 @@ _ROUTES = {
     HYPER_NODES: "hypernodes",
     POLICIES: "policies",
     CLUSTER_POLICIES: "cluster-policies",
+    OVERRIDES: "overrides",
+    CLUSTER_OVERRIDES: "cluster-overrides",
 }
 
 

@@ -19,6 +19,7 @@ from atoll.model.apiresource import (
     CLUSTER_ROLE_BINDINGS,
     COMMANDS,
     JOBS,
+    OVERRIDES,
     POD_GROUPS,
     POLICIES,
     QUEUES,
@@ -48,7 +49,7 @@ def _on(resource: ApiResource, verbs: tuple[str, ...], sub: str = "") -> Rule:
 VIEW: Final = Grant(
     None,
     (
-        *(_on(resource, _READ) for resource in (JOBS, POD_GROUPS, COMMANDS, BINDINGS, POLICIES)),
+        *(_on(resource, _READ) for resource in (JOBS, POD_GROUPS, COMMANDS, BINDINGS, POLICIES, OVERRIDES)),
         *(_on(resource, ("get",), sub="status") for resource in (JOBS, BINDINGS)),
         _on(VERDICTS, ("get", "list")),
         # Whoever may not read logs of pods is refused all the same.
@@ -61,11 +62,11 @@ VIEW: Final = Grant(
 EDIT: Final = Grant(
     None,
     (
-        *(_on(resource, _WRITE) for resource in (JOBS, POD_GROUPS, COMMANDS, POLICIES)),
+        *(_on(resource, _WRITE) for resource in (JOBS, POD_GROUPS, COMMANDS, POLICIES, OVERRIDES)),
         _on(WHAT_IFS, ("create",)),
     ),
 )
-"""Added to `edit`: workloads, what is asked of them, and where they may run. Bindings are Atoll's own."""
+"""Added to `edit`: workloads, what is asked of them, and what members get. Bindings are Atoll's own."""
 
 QUEUES_READ: Final = Grant(None, (_on(QUEUES, _READ),))
 """Of every user."""

@@ -174,6 +174,8 @@ class Kind(Protocol):
     """Actions of Volcano's Commands that it obeys."""
     dedicated: bool
     """Nothing of the object keeps others from running it on the host: it is taken on hosts where nobody does."""
+    service: bool
+    """It runs until it is deleted, and its controller replaces pods whose template changes."""
     optional: bool
     """Its CRD is others', who may not have brought it: the kind is served where it is."""
 

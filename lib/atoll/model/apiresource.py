@@ -100,6 +100,10 @@ POLICIES: Final = ApiResource("policy.karmada.io", "v1alpha1", "propagationpolic
 CLUSTER_POLICIES: Final = ApiResource(
     "policy.karmada.io", "v1alpha1", "clusterpropagationpolicies", "ClusterPropagationPolicy", namespaced=False
 )
+OVERRIDES: Final = ApiResource("policy.karmada.io", "v1alpha1", "overridepolicies", "OverridePolicy")
+CLUSTER_OVERRIDES: Final = ApiResource(
+    "policy.karmada.io", "v1alpha1", "clusteroverridepolicies", "ClusterOverridePolicy", namespaced=False
+)
 CAPACITIES: Final = ApiResource("atoll.sh", "v1alpha1", "clustercapacities", "ClusterCapacity")
 VERDICTS: Final = ApiResource("query.atoll.sh", "v1alpha1", "verdicts", "Verdict")
 TUNNELS: Final = ApiResource("query.atoll.sh", "v1alpha1", "tunnels", "Tunnel", namespaced=False)

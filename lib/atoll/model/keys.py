@@ -184,6 +184,10 @@ WORK_FINALIZER: Final = "atoll.sh/delivery"
 
 # -- of the systems that Atoll is wire-compatible with -----------------------------------------------------------------
 MANAGED: Final = "karmada.io/managed"
+APPLIED_OVERRIDES: Final = "policy.karmada.io/applied-overrides"
+"""Work annotation: the overriders of OverridePolicies that its workload has, as JSON: [{policyName, overriders}]."""
+APPLIED_CLUSTER_OVERRIDES: Final = "policy.karmada.io/applied-cluster-overrides"
+"""The same of ClusterOverridePolicies."""
 QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
 GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 TOPOLOGY_MODE: Final = "volcano.sh/network-topology-mode"

@@ -9,7 +9,7 @@ import msgspec
 
 from atoll.model import selectors
 from atoll.model.apiresource import ApiResource
-from atoll.model.objects import Full, Slim
+from atoll.model.objects import Full, Meta, Slim
 
 Json = dict[str, Any]
 
@@ -66,20 +66,20 @@ def best(policies: Iterable[PolicyObject], resource: ApiResource, obj: Full) -> 
     """
     found = []
     for policy in policies:
-        exactness = max((_exactness(selector, resource, obj) for selector in policy.spec.resource_selectors), default=0)
-        if exactness:
-            found.append((-policy.spec.priority, -exactness, policy.metadata.name, policy))
+        exact = max((exactness(each, resource, obj.metadata) for each in policy.spec.resource_selectors), default=0)
+        if exact:
+            found.append((-policy.spec.priority, -exact, policy.metadata.name, policy))
     return min(found, key=lambda each: each[:3])[3] if found else None
 
 
-def _exactness(selector: Json, resource: ApiResource, obj: Full) -> int:
+def exactness(selector: Json, resource: ApiResource, metadata: Meta) -> int:
     """How exactly a resource selector matches: 3 by name, 2 by labels, 1 by kind, 0 not at all."""
     if (selector.get("apiVersion"), selector.get("kind")) != (resource.api_version, resource.kind):
         return 0
-    if (selector.get("namespace") or obj.metadata.namespace) != obj.metadata.namespace:
+    if (selector.get("namespace") or metadata.namespace) != metadata.namespace:
         return 0
     if selector.get("name"):
-        return 3 if selector["name"] == obj.metadata.name else 0
+        return 3 if selector["name"] == metadata.name else 0
     if selector.get("labelSelector"):
-        return 2 if selectors.label_selector_matches(selector["labelSelector"], obj.metadata.labels) else 0
+        return 2 if selectors.label_selector_matches(selector["labelSelector"], metadata.labels) else 0
     return 1

@@ -24,7 +24,7 @@ from atoll.model import keys
 from atoll.model.flavors import SIGN
 from atoll.model.objects import Slim
 from atoll.model.queues import most_grace
-from atoll.webhook import bindings, hyper_nodes, pod_security, queues, resources, sizes
+from atoll.webhook import bindings, hyper_nodes, overrides, placements, pod_security, queues, resources, sizes
 from atoll.webhook.settings import ReviewSettings
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -223,8 +223,10 @@ class Reviews:
         self.validations: dict[str, tuple[str, Callable[[Request], Awaitable[list[Problem]]]]] = {
             "/validate/queues": ("Queue", self._validate_queue),
             "/validate/hypernodes": ("HyperNode", self._validate_hyper_node),
-            "/validate/policies": ("PropagationPolicy", _nothing_wrong),
-            "/validate/cluster-policies": ("ClusterPropagationPolicy", _nothing_wrong),
+            "/validate/policies": ("PropagationPolicy", _added(placements.policy_problems)),
+            "/validate/cluster-policies": ("ClusterPropagationPolicy", _added(placements.policy_problems)),
+            "/validate/overrides": ("OverridePolicy", _added(overrides.override_problems)),
+            "/validate/cluster-overrides": ("ClusterOverridePolicy", _added(overrides.override_problems)),
         }
         #: path -> what is told of an object that is taken
         self.warnings: dict[str, Callable[[Request], list[Problem]]] = {
@@ -234,6 +236,8 @@ class Reviews:
             ],
             "/validate/policies": lambda request: idle("PropagationPolicy", request.object or {}),
             "/validate/cluster-policies": lambda request: idle("ClusterPropagationPolicy", request.object or {}),
+            "/validate/overrides": lambda request: overrides.override_warnings(request.object or {}),
+            "/validate/cluster-overrides": lambda request: overrides.override_warnings(request.object or {}),
         }
         #: path -> rules of a kind whose insecure pods the audit log is told of
         self._audited: dict[str, Rules] = {}
@@ -430,5 +434,11 @@ class Reviews:
 _READS_CACHE: Final = frozenset({"spec.parent", "metadata.name", queues.GUARANTEE})
 
 
-async def _nothing_wrong(_: Request) -> list[Problem]:
-    return []
+def _added(check: Callable[[Json, str], list[Problem]]) -> Callable[[Request], Awaitable[list[Problem]]]:
+    """What a policy brings that is wrong; one that was there before may stay as it is."""
+
+    async def problems(request: Request) -> list[Problem]:
+        now = check(request.object or {}, request.namespace)
+        return added(check(request.old_object, request.namespace), now) if request.old_object else now
+
+    return problems

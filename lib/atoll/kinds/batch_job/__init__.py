@@ -65,6 +65,7 @@ class BatchJob:
     assembly: Assembly | None = None
     commands: Collection[str] = ()
     dedicated = False
+    service = False
     optional = False
 
     def takes(self, obj: Mapping[str, Any]) -> bool:

@@ -72,6 +72,7 @@ class VolcanoJob:
     assembly: Assembly | None = None
     commands: Collection[str] = ("AbortJob", "RestartJob", "ResumeJob")
     dedicated = False
+    service = False
     optional = False
 
     def takes(self, obj: Mapping[str, Any]) -> bool:

@@ -1,0 +1,135 @@
+"""Policies end to end: what members get of a workload by override policies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from atoll.kube import errors
+from atoll.model import keys
+from atoll.model.apiresource import (
+    BATCH_JOBS,
+    CLUSTER_OVERRIDES,
+    CONFIGMAPS,
+    EVENTS,
+    OVERRIDES,
+    WORKS,
+    ApiResource,
+)
+from tests.integration.federation import Json, Site, batch_job, job, until
+
+pytestmark = pytest.mark.integration
+
+MEMBER = "topo"
+IMAGE = "/spec/template/spec/containers/0/image"
+
+
+def policy(resource: ApiResource, name: str, selector: Json, target: Json | None = None, **overriders: Any) -> Json:
+    rule = {"overriders": overriders, **({"targetCluster": target} if target else {})}
+    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
+    return {**head, "spec": {"resourceSelectors": [selector], "overrideRules": [rule]}}
+
+
+async def create(site: Site, resource: ApiResource, obj: Json) -> None:
+    metadata = {**obj["metadata"], **({"namespace": site.namespace} if resource.namespaced else {})}
+    await site.host.create(resource, {**obj, "metadata": metadata})
+
+
+async def told(site: Site, reason: str, *words: str) -> None:
+    async def look() -> bool:
+        events = await site.host.list(EVENTS, site.namespace)
+        return any(each["reason"] == reason and all(word in each["note"] for word in words) for each in events)
+
+    await until(look, what=f"Event {reason} with {words}")
+
+
+def image_of(obj: Json) -> str:
+    found: str = obj["spec"]["template"]["spec"]["containers"][0]["image"]
+    return found
+
+
+async def in_member(site: Site, name: str) -> Json:
+    async def look() -> Json | None:
+        return await site.find(BATCH_JOBS, name, MEMBER)
+
+    return await until(look, what=f"{name} is in the member")
+
+
+async def test_a_member_gets_what_override_policies_make_of_a_workload_and_its_config(site: Site) -> None:
+    """Those of the cluster first, then those of the namespace; a running Job follows in its metadata alone."""
+    await site.only(MEMBER)
+    one = {"apiVersion": "batch/v1", "kind": "Job", "namespace": site.namespace}
+    wide = f"wide-{site.namespace}"
+    mirror = [{"component": "Registry", "operator": "replace", "value": "mirror.local"}]
+    await create(
+        site, CLUSTER_OVERRIDES, policy(CLUSTER_OVERRIDES, wide, one, {"clusterNames": [MEMBER]}, imageOverrider=mirror)
+    )
+    try:
+        tag = [{"path": IMAGE, "operator": "replace", "value": "mirror.local/app:2"}]
+        label = [{"operator": "add", "value": {"site": "a"}}]
+        await create(site, OVERRIDES, policy(OVERRIDES, "own", one, plaintext=tag, labelsOverrider=label))
+        await create(site, OVERRIDES, policy(OVERRIDES, "elsewhere", one, {"exclude": [MEMBER]}, imageOverrider=mirror))
+        config = {"apiVersion": "v1", "kind": "ConfigMap"}
+        level = [{"fieldPath": "/data/conf", "yaml": [{"subPath": "/level", "operator": "replace", "value": "debug"}]}]
+        await create(site, OVERRIDES, policy(OVERRIDES, "config", {**config, "name": "conf"}, fieldOverrider=level))
+        await create(site, CONFIGMAPS, {**config, "metadata": {"name": "conf"}, "data": {"conf": "level: info\n"}})
+        wanted = batch_job("app", seconds=None)
+        wanted["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "conf"}}]
+        await site.submit(wanted)
+
+        found = await in_member(site, "app")
+        assert (image_of(found), found["metadata"]["labels"]["site"]) == ("mirror.local/app:2", "a")
+        copy = await site.find(CONFIGMAPS, "conf", MEMBER)
+        assert copy is not None
+        assert copy["data"] == {"conf": "level: debug\n"}
+        works = await site.host.list(WORKS, keys.execution_namespace(MEMBER))
+        [work] = [each for each in works if each["metadata"]["annotations"][keys.BINDING_NAMESPACE] == site.namespace]
+        records = [
+            [each["policyName"] for each in json.loads(work["metadata"]["annotations"][key])]
+            for key in (keys.APPLIED_CLUSTER_OVERRIDES, keys.APPLIED_OVERRIDES)
+        ]
+        assert records == [[wide], ["own"]]
+
+        # A label follows at once; the image of a Job that runs does not, and the Job goes on.
+        label[0]["value"] = {"site": "b"}
+        changed = policy(OVERRIDES, "own", one, plaintext=tag, labelsOverrider=label)
+        await site.host.merge_patch(OVERRIDES, "own", {"spec": changed["spec"]}, site.namespace)
+
+        async def relabelled() -> bool:
+            now = await site.find(BATCH_JOBS, "app", MEMBER)
+            return now is not None and now["metadata"]["labels"].get("site") == "b"
+
+        await until(relabelled, what="the label is the new one")
+        tag[0]["value"] = "mirror.local/app:3"
+        changed = policy(OVERRIDES, "own", one, plaintext=tag, labelsOverrider=label)
+        await site.host.merge_patch(OVERRIDES, "own", {"spec": changed["spec"]}, site.namespace)
+        await told(site, "OverrideWaits", "own", "next start")
+        now = await in_member(site, "app")
+        assert (image_of(now), now["metadata"]["uid"]) == ("mirror.local/app:2", found["metadata"]["uid"])
+        await site.submit(batch_job("next", seconds=None))
+        assert image_of(await in_member(site, "next")) == "mirror.local/app:3"
+    finally:
+        await site.host.delete(CLUSTER_OVERRIDES, wide)
+
+
+async def test_an_override_that_can_not_be_applied_has_the_workload_wait_and_say_so(site: Site) -> None:
+    await site.only(MEMBER)
+    selector = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
+    patch = [{"path": "/spec/tasks/7/maxRetry", "operator": "replace", "value": 1}]
+    await create(site, OVERRIDES, policy(OVERRIDES, "bad", selector, plaintext=patch))
+    await site.submit(job("late", seconds=0.2))
+    await told(site, "ApplyOverridePolicyFailed", "bad", "no item 7", MEMBER)
+    assert not await site.pods(MEMBER)
+    await site.host.delete(OVERRIDES, "bad", site.namespace)
+    await site.phase("late", "Completed")
+
+
+async def test_an_override_of_what_was_decided_is_refused_and_one_without_effect_warned_of(site: Site) -> None:
+    selector = {"apiVersion": "batch/v1", "kind": "Job"}
+    patch = [{"path": "/spec/parallelism", "operator": "replace", "value": 1}]
+    with pytest.raises(errors.Forbidden, match="the size of the gang"):
+        await create(site, OVERRIDES, policy(OVERRIDES, "size", selector, plaintext=patch))
+    with pytest.raises(errors.Forbidden, match="that namespace's objects only"):
+        await create(site, OVERRIDES, policy(OVERRIDES, "far", {**selector, "namespace": "default"}))
