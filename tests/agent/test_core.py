@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from atoll.agent.objects import Node, Pod
-from atoll.agent.scheduler.core import Answer, Bind, Changed, Command, Explain, MemberCore, Pass, Remake, gangs
+from atoll.agent.objects import Pod
+from atoll.agent.scheduler.core import Answer, Bind, Changed, Explain, Pass, Remake, gangs
 from atoll.agent.scheduler.core.events import (
     Again,
     HoldAsked,
@@ -16,7 +16,6 @@ from atoll.agent.scheduler.core.events import (
     NotBound,
     PodGone,
     PodGroupGone,
-    PodGroupSet,
     PodSet,
     Released,
     Whose,
@@ -25,39 +24,14 @@ from atoll.agent.scheduler.core.planner import NO_POD_GROUP, NOT_ENOUGH_TASKS
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.scheduler.notices import refusals
 from atoll.model import keys
-from tests.agent.builders import make_group, make_node, make_pod
+from tests.agent.builders import make_node, make_pod
 from tests.agent.holding import part
+from tests.agent.telling import core_of, gang, of, settle
 
 PATIENCE = MemberCoreSettings().lifted.patience
 MOST = MemberCoreSettings().gangs
 
-C = TypeVar("C")
 FEWER: dict[str, Any] = {"nvidia.com/gpu": "4"}
-
-
-def core_of(*nodes: Node) -> MemberCore:
-    core = MemberCore()
-    for node in nodes or (make_node("n"),):
-        core.handle(NodeSet(node))
-    return core
-
-
-def gang(core: MemberCore, name: str, *pods: Pod, minimum: int | None = None) -> None:
-    core.handle(PodGroupSet(make_group(name, len(pods) if minimum is None else minimum)))
-    for pod in pods:
-        core.handle(PodSet(pod, Whose.OURS))
-
-
-def settle(core: MemberCore, now: float = 0.0) -> list[Command]:
-    """All commands until nothing is due."""
-    commands: list[Command] = []
-    while core.due:
-        commands += core.handle(Pass(now))
-    return commands
-
-
-def of(kind: type[C], commands: list[Command]) -> list[C]:
-    return [each for each in commands if isinstance(each, kind)]
 
 
 def test_a_gang_is_bound_by_one_command_once_it_is_whole() -> None:

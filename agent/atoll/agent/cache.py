@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from atoll.agent.objects import (
+    Budget,
     HyperNode,
     Node,
     Pod,
     PodGroup,
+    decode_budget,
     decode_group,
     decode_hyper_node,
     decode_node,
@@ -23,6 +25,7 @@ from atoll.kube.crds import crds, wake
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import (
+    BUDGETS,
     CLAIMS,
     HYPER_NODES,
     JOBS,
@@ -53,6 +56,7 @@ class MemberCache:
         self.claims: Reflector[Claim] = Reflector(api, CLAIMS, decode_claim)
         self.volumes: Reflector[Volume] = Reflector(api, VOLUMES, decode_volume)
         self.storage_classes: Reflector[StorageClass] = Reflector(api, STORAGE_CLASSES, decode_class)
+        self.budgets: Reflector[Budget] = Reflector(api, BUDGETS, decode_budget)
         self.namespaces: Reflector[Slim] = Reflector(api, NAMESPACES, decode_meta)
         #: kinds that Works deliver, cached whole
         self.workloads: dict[ApiResource, Reflector[Full]] = {
@@ -74,7 +78,7 @@ class MemberCache:
     @property
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         storage = (self.claims, self.volumes, self.storage_classes)
-        shared = (self.crds, self.replica_sets, self.pods, self.nodes, self.pod_groups, self.hyper_nodes)
+        shared = (self.crds, self.replica_sets, self.pods, self.nodes, self.pod_groups, self.hyper_nodes, self.budgets)
         return (self.namespaces, *shared, *storage, *self.workloads.values())
 
     @property

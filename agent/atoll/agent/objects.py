@@ -52,6 +52,7 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
     scheduler_name: str = ""
     priority: int = 0
+    preemption_policy: str | None = None
     scheduling_gates: list[dict[str, Any]] = []
     containers: list[_Container] = []
     init_containers: list[_Container] = []
@@ -197,6 +198,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Whether its condition Ready holds."""
     stranger: bool = False
     """Whether it names a binding that it does not belong to (`atoll.agent.owners`)."""
+    preempts: bool = True
+    """Whether others may be evicted for it (`preemptionPolicy`)."""
 
     @property
     def finished(self) -> bool:
@@ -289,6 +292,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         ports=ports.of(plain),
         rules=_rules(pod.metadata, plain),
         preferences=pod_rules.node_preferences(plain) if spec.affinity else [],
+        preempts=spec.preemption_policy != "Never",
         claims=_claims(pod.metadata.name, spec.volumes) if spec.volumes else (),
         grace=30 if (grace := spec.termination_grace_period_seconds) is None else grace,
         disrupted=_holds(pod.status, "DisruptionTarget"),
@@ -498,8 +502,33 @@ class HyperNode(Slim, frozen=True):
         }
 
 
+class _BudgetSpec(msgspec.Struct, frozen=True):
+    selector: dict[str, Any] | None = None
+
+
+class _BudgetStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    disruptions_allowed: int = 0
+
+
+class Budget(Slim, frozen=True):
+    """A PodDisruptionBudget."""
+
+    spec: _BudgetSpec = _BudgetSpec()
+    status: _BudgetStatus = _BudgetStatus()
+
+    def covers(self, pod: Pod) -> bool:
+        """Whether the pod is one that it counts."""
+        selector = self.spec.selector
+        return (
+            selector is not None
+            and pod.metadata.namespace == self.metadata.namespace
+            and selectors.label_selector_matches(selector, pod.metadata.labels)
+        )
+
+
 _node_decoder = msgspec.json.Decoder(Node)
 decode_node = _node_decoder.decode
 """The node that this JSON describes."""
+decode_budget = msgspec.json.Decoder(Budget).decode
 decode_group = msgspec.json.Decoder(PodGroup).decode
 decode_hyper_node = msgspec.json.Decoder(HyperNode).decode

@@ -18,6 +18,7 @@ from atoll.model.apiresource import (
     ACCESS_REVIEWS,
     API_SERVICES,
     BINDINGS,
+    BUDGETS,
     CAPACITIES,
     CLAIMS,
     CLUSTER_OVERRIDES,
@@ -332,6 +333,9 @@ AGENT_IN_MEMBER: Final = (
             _on(PODS, "patch", rare="only pods that come without a PodGroup and are to get one"),
             _on(PODS, "patch", sub="status", rare="only pods that wait for a node"),
             _on(PODS, "create", sub="binding", rare=_DELIVERED),
+            _on(PODS, "create", sub="eviction", rare="only pods that came to the member without the host"),
+            # What it does not break when it evicts.
+            _on(BUDGETS, "list", "watch"),
             _on(NODES, "list", "watch"),
             # Which nodes the volumes of pods can be reached from.
             *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES)),

@@ -21,8 +21,10 @@ from atoll.agent.scheduler.core import (
     Changed,
     Command,
     Event,
+    Evict,
     Explain,
     MemberCore,
+    Nominate,
     Pass,
     Remake,
     gangs,
@@ -33,6 +35,7 @@ from atoll.agent.scheduler.core.events import Whose
 from atoll.agent.scheduler.core.log import MemberBegin
 from atoll.agent.scheduler.core.planner import Wait
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.scheduler.evictor import Evictor
 from atoll.agent.scheduler.notices import Notices
 from atoll.agent.scheduler.reservations import Reservations, is_plan
 from atoll.agent.scheduler.status import group_status
@@ -103,6 +106,8 @@ class Scheduler:
         #: binding UIDs whose placement or wait changed by the pass that runs
         self._changed: set[str] = set()
         self._notices = Notices(api, cache, self.room, self.waits, recorder, settings=settings.notices)
+        self._evictor = Evictor(api, cache, recorder, self._makes_room, settings=settings.scheduler)
+        cache.budgets.on_change(self._forward(told.BudgetSet, told.BudgetGone))
         cache.nodes.on_change(self._forward(told.NodeSet, told.NodeGone))
         cache.hyper_nodes.on_change(self._forward(told.HyperNodeSet, told.HyperNodeGone))
         cache.claims.on_change(self._forward(told.ClaimSet, told.ClaimGone))
@@ -243,6 +248,10 @@ class Scheduler:
                     self._remake(pod)
             case Answer():
                 self.reservations.answered(command)
+            case Evict():
+                self._evictor.evict(command)
+            case Nominate():
+                self._evictor.nominate(command)
             case Changed(bindings):
                 self._changed.update(bindings)
 
@@ -252,6 +261,10 @@ class Scheduler:
         if reworded:
             self._tell(wait)
         self._notices.waiting(wait)
+
+    def _makes_room(self, gang: str, uid: str) -> bool:
+        nomination = self.core.nominations.get(gang)
+        return nomination is not None and uid in nomination.victims.values()
 
     def _start(self, gang: str, pods: list[tuple[Pod, str]]) -> None:
         task = asyncio.create_task(self._bind(gang, pods), name=f"bind {gang}")

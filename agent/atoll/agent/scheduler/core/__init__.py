@@ -8,8 +8,20 @@ Shells read `room`, `holds`, `storage` and `waits`, and change nothing in them.
 
 from __future__ import annotations
 
-from atoll.agent.scheduler.core.commands import Answer, Bind, Changed, Command, Explain, Remake
+from atoll.agent.scheduler.core.commands import Answer, Bind, Changed, Command, Evict, Explain, Nominate, Remake
 from atoll.agent.scheduler.core.events import Event, Pass
 from atoll.agent.scheduler.core.member import MemberCore
 
-__all__ = ["Answer", "Bind", "Changed", "Command", "Event", "Explain", "MemberCore", "Pass", "Remake"]
+__all__ = [
+    "Answer",
+    "Bind",
+    "Changed",
+    "Command",
+    "Event",
+    "Evict",
+    "Explain",
+    "MemberCore",
+    "Nominate",
+    "Pass",
+    "Remake",
+]

@@ -47,10 +47,28 @@ class Answer(Struct, frozen=True, gc=False):
     """Another number stands for another choice of nodes."""
 
 
+class Evict(Struct, frozen=True, gc=False):
+    """Evict these pods, so that a gang fits."""
+
+    gang: str
+    pods: tuple[tuple[str, str], ...]
+    """(key, UID)."""
+    message: str
+    """What they are evicted for."""
+
+
+class Nominate(Struct, frozen=True, gc=False):
+    """Which node is kept for each of these pods while others leave it."""
+
+    gang: str
+    pods: tuple[tuple[str, str, str], ...]
+    """(key, UID, node); no node where none is kept any more."""
+
+
 class Changed(Struct, frozen=True, gc=False):
     """Bindings whose placement, or whose reason to wait, is another one."""
 
     bindings: tuple[str, ...]
 
 
-Command = Bind | Explain | Remake | Answer | Changed
+Command = Bind | Explain | Remake | Answer | Evict | Nominate | Changed

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from atoll.agent.objects import HyperNode, Node, Pod, PodGroup
+from atoll.agent.objects import Budget, HyperNode, Node, Pod, PodGroup
 from atoll.agent.scheduler.core.holds import Plan
 from atoll.agent.volumes import Claim, StorageClass, Volume
 from atoll.model.decision import Gone, Spots
@@ -106,6 +106,18 @@ class VolumeGone(Struct, frozen=True, gc=False):
     """A PersistentVolume went."""
 
     name: str
+
+
+class BudgetSet(Struct, frozen=True, gc=False):
+    """A PodDisruptionBudget came or changed."""
+
+    budget: Budget
+
+
+class BudgetGone(Struct, frozen=True, gc=False):
+    """A PodDisruptionBudget went."""
+
+    key: str
 
 
 class NamespaceSet(Struct, frozen=True, gc=False):
@@ -208,6 +220,8 @@ Event = (
     | VolumeGone
     | StorageClassSet
     | StorageClassGone
+    | BudgetSet
+    | BudgetGone
     | NamespaceSet
     | NamespaceGone
     | HoldAsked

@@ -116,7 +116,7 @@ def standing(
     # Pods that are being removed are no company for those that replace them; alone, they are a gang that ends.
     if not waiting:
         settled += leaving
-    waiting.sort(key=_order)
+    waiting = in_order(waiting)
     meta = group.metadata if group is not None else oldest.metadata if oldest is not None else None
     return Standing(
         key,
@@ -129,6 +129,11 @@ def standing(
         meta.uid if meta else "",
         oldest.binding_uid if oldest is not None else "",
     )
+
+
+def in_order(pods: Iterable[Pod]) -> list[Pod]:
+    """By task and index."""
+    return sorted(pods, key=_order)
 
 
 def _order(pod: Pod) -> tuple[str, int, str]:

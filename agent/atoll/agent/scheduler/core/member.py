@@ -5,16 +5,20 @@ A pass decides on a bounded number of gangs, so that the shell gets its turn; th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from atoll.agent.objects import Pod, PodGroup
-from atoll.agent.scheduler.core import gangs, planner
+import msgspec
+
+from atoll.agent.objects import Budget, Pod, PodGroup
+from atoll.agent.scheduler.core import gangs, planner, preemption
 from atoll.agent.scheduler.core.aside import Aside
-from atoll.agent.scheduler.core.commands import Answer, Bind, Changed, Command, Explain, Remake
+from atoll.agent.scheduler.core.commands import Answer, Bind, Changed, Command, Evict, Explain, Nominate, Remake
 from atoll.agent.scheduler.core.events import (
     Again,
+    BudgetGone,
+    BudgetSet,
     ClaimGone,
     ClaimSet,
     Event,
@@ -45,10 +49,12 @@ from atoll.agent.scheduler.core.expected import Expected
 from atoll.agent.scheduler.core.gangs import Standing
 from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.lifted import Lifted, refusal
+from atoll.agent.scheduler.core.nominations import Nomination, Nominations
 from atoll.agent.scheduler.core.planner import Parked, Plan, Wait
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.volumes import Claim, Storage, StorageClass, Volume, narrowed
+from atoll.model.gang import Task
 from atoll.model.placer import parse_selector
 from atoll.model.selectors import label_selector_matches
 
@@ -80,6 +86,13 @@ class MemberCore:
         self._expected = Expected()
         self._lifted = Lifted(settings.lifted)
         self._parked = Parked()
+        #: nodes that are kept for gangs while their victims leave
+        self.nominations = Nominations(self.room)
+        self._budgets: dict[str, Budget] = {}
+        #: UIDs of victims that did not leave in time: nothing is to be had from them
+        self._stuck: set[str] = set()
+        #: searches for victims in this pass
+        self._searches = 0
         #: gangs that must be looked at, in the order in which that was found; not planned before
         self._dirty: dict[str, None] = {}
         #: gang key -> its standing; those that had pods waiting when last looked at
@@ -97,7 +110,7 @@ class MemberCore:
     @property
     def deadline(self) -> float | None:
         """When a pass finds something to do though nothing happens before; None for never."""
-        found = (self.holds.deadline, self._lifted.deadline, self._aside.deadline)
+        found = (self.holds.deadline, self._lifted.deadline, self._aside.deadline, self.nominations.deadline)
         return min((each for each in found if each is not None), default=None)
 
     @property
@@ -126,6 +139,10 @@ class MemberCore:
                 self._nodes_changed(event)
             case ClaimSet() | ClaimGone() | VolumeSet() | VolumeGone() | StorageClassSet() | StorageClassGone():
                 self._storage_changed(event)
+            case BudgetSet(budget):
+                self._budget_changed(budget.metadata.key, budget)
+            case BudgetGone(key):
+                self._budget_changed(key, None)
             case NamespaceSet(name, labels):
                 self.room.namespace_changed(name, labels)
                 self.due = self.due or self.room.grew
@@ -170,11 +187,12 @@ class MemberCore:
 
     def _pod_changed(self, key: str, told: PodSet | None) -> None:
         before = self._pods.get(key)
-        old, new = before.pod if before is not None else None, told.pod if told is not None else None
+        old, new = _placed(before), _placed(told)
         if told is not None:
             self._pods[key] = told
         else:
             self._pods.pop(key, None)
+            self._stuck.discard(before.pod.metadata.uid if before is not None else "")
         self._lifted.pod_changed(old, new)
         # Most often the echo of what it was told.
         alike = old is not None and new is not None and new.placed_alike(old) and not new.planned_node
@@ -234,6 +252,18 @@ class MemberCore:
                 self._storage_classes.pop(name, None)
                 self._look_at_mounts(*self._mounts)
 
+    def _budget_changed(self, key: str, budget: Budget | None) -> None:
+        before = self._budgets.pop(key, None)
+        if budget is not None:
+            self._budgets[key] = budget
+        alike = before is not None and budget is not None and before.spec == budget.spec
+        if not (alike and before is not None and budget is not None and before.status == budget.status):
+            # More may be evicted now, of what other gangs wait for.
+            self._parked.hopeless.clear()
+            for gang, wait in self.waits.items():
+                if wait.shape is not None:
+                    self._mark(gang)
+
     def _look_at_mounts(self, *claims: str) -> None:
         """What pods wait for that mount one of these may be another thing now."""
         for claim in claims:
@@ -263,16 +293,24 @@ class MemberCore:
     # -- passes ------------------------------------------------------------------------------------------------------
 
     def _pass(self, commands: list[Command]) -> None:
-        self.due, self.looked_at = False, []
+        self.due, self.looked_at, self._searches = False, [], 0
         if self._outcomes is None:
             views = self._candidates(commands)
             self._outcomes = planner.plan(
-                self.room, views, self._parked, self.holds, self._expected, self._dirty.__contains__
+                self.room,
+                views,
+                self._parked,
+                self.holds,
+                self._expected,
+                self._dirty.__contains__,
+                self.nominations,
             )
-        some = list(islice(self._outcomes, self._settings.gangs))
-        for outcome in some:
+        some = 0
+        # One by one: the next gang is to see what is kept for this one.
+        for outcome in islice(self._outcomes, self._settings.gangs):
+            some += 1
             self._take(outcome, commands)
-        if len(some) < self._settings.gangs:
+        if some < self._settings.gangs:
             self._outcomes = None
         self.due = self.due or self._outcomes is not None or self.room.grew or self._lost
         if changed := self.room.touched | self._reworded:
@@ -292,6 +330,8 @@ class MemberCore:
             self.room.give_up(pod)
             self._mark(gangs.key_of(pod))
             commands.append(Remake(pod.metadata.key, pod.metadata.uid))
+        for gang in self.nominations.overdue(self._now):
+            self._mark(gang)
         # 3. Look again at gangs that events were about, and at those whose pause is over.
         dirty = self._dirty | dict.fromkeys(self._aside.over(self._now))
         self._dirty.clear()
@@ -310,6 +350,10 @@ class MemberCore:
         if isinstance(outcome, Wait):
             if outcome.error is None:
                 self._aside.forget(key)
+                try:
+                    outcome = self._preempt(outcome, commands)
+                except Exception as error:
+                    outcome = planner.failed(outcome.gang, error)
             self._wait(outcome, commands)
             return
         self._aside.forget(key)
@@ -332,8 +376,119 @@ class MemberCore:
         if reworded or wait.error is not None or before is None or _names(before) != _names(wait):
             commands.append(Explain(key, *told, reworded))
 
+    def _preempt(self, wait: Wait, commands: list[Command]) -> Wait:
+        """Evict others for a gang that does not fit, where that is allowed and helps; what it waits for."""
+        view, key = wait.gang, wait.gang.key
+        nomination = self.nominations.get(key)
+        if nomination is not None:
+            left = self.nominations.left(nomination, self.room.uid_on)
+            waiting = {pod.metadata.uid for pod in view.waiting}
+            if left and self._now < nomination.deadline and all(uid in waiting for _, uid, _ in nomination.spots):
+                return replace(wait, message=f"{wait.message}; {_leaving(nomination, left)}")
+            if left:
+                self._stuck.update(nomination.victims.values())
+            self._forget_nomination(key, commands)
+        settings = self._settings.preemption
+        allowed = settings.enabled and view.missing and not any(pod.held for pod in view.waiting)
+        if wait.shape is None or not allowed:
+            return wait
+        if not all(pod.preempts for pod in view.waiting):
+            return replace(wait, message=f"{wait.message}; preemption: not eligible due to preemptionPolicy=Never")
+        shape = (*wait.shape, view.priority)
+        if shape in self._parked.hopeless:
+            return wait
+        if self._searches >= settings.searches:
+            self._mark(key)
+            return wait
+        self._searches += 1
+        found = self._search(view)
+        if found is None:
+            self._parked.hopeless.add(shape)
+            return wait
+        self._evict(view, found, commands)
+        nomination = self.nominations.get(key)
+        assert nomination is not None
+        return replace(wait, message=f"{wait.message}; {_leaving(nomination, len(nomination.victims))}")
+
+    def _search(self, view: Standing) -> Nomination | None:
+        """What is to be kept for a gang, and who leaves for it; nodes of lower gangs are not in its way."""
+        victims = [
+            victim
+            for key, names in self._gangs.items()
+            if key != view.key and (victim := self._victim(key, names)) is not None and victim.priority < view.priority
+        ]
+        leaving = [key for key in self.room.leaving() if self.room.uid_on(key) not in self._stuck]
+        if not victims and not leaving:
+            return None
+        lifted = self.nominations.lift(view.key, view.priority)
+        try:
+            gang, pods, within = planner.asked(self.room, view)
+            settings = self._settings.preemption
+            way = preemption.find(self.room, gang, within, victims, self._budgets, leaving, settings)
+        finally:
+            self.nominations.put_back(lifted)
+        if way is None:
+            return None
+        spots = planner.spread(pods, way.nodes, way.placement)
+        slots = [(gang.tasks[task], way.nodes.names[node], count) for task, node, count in way.placement.pods]
+        again = any(pod.nominated for pod in view.waiting)
+        if not way.victims and not again and not any(self._meets(each, slots) for each in lifted):
+            # What leaves anyway is enough, and nothing else is to get it.
+            return None
+        goes = {pod.metadata.key: pod.metadata.uid for pod in way.victims}
+        waited = {key: uid for key in way.awaited if (uid := self.room.uid_on(key)) is not None}
+        graces = [self._pods[key].pod.grace for key in (*goes, *waited) if key in self._pods]
+        return Nomination(
+            view.key,
+            view.priority,
+            [(pod.metadata.key, pod.metadata.uid, node) for pod, node in spots],
+            slots,
+            {**waited, **goes},
+            self._now + max(graces, default=0) + settings.patience,
+        )
+
+    def _victim(self, key: str, names: Iterable[str]) -> preemption.Victim | None:
+        told = [self._pods[name] for name in names]
+        pods = [each.pod for each in told if each.whose in (Whose.OURS, Whose.JOINING)]
+        # One of which pods are on their way is not known yet.
+        if len(pods) < len(told) or any(pod.metadata.key in self.room.assumed for pod in pods):
+            return None
+        return preemption.victim(key, self._group(key), pods)
+
+    def _meets(self, lower: Nomination, slots: Sequence[tuple[Task, str, int]]) -> bool:
+        return not {node for _, node, _ in lower.slots}.isdisjoint(node for _, node, _ in slots)
+
+    def _evict(self, view: Standing, found: Nomination, commands: list[Command]) -> None:
+        for lower in self.nominations.below(view.priority):
+            if self._meets(lower, found.slots):
+                self._forget_nomination(lower.gang, commands)
+                self._mark(lower.gang)
+        self.nominations.add(found)
+        commands.append(Nominate(view.key, tuple(found.spots)))
+        goes = tuple((key, uid) for key, uid in found.victims.items() if self._stays(key))
+        if goes:
+            name = gangs.bare_pod(view.key) or view.key
+            kind = "pod" if gangs.bare_pod(view.key) else "PodGroup"
+            commands.append(Evict(view.key, goes, f"Preempted by {kind} {name} of priority {view.priority}"))
+
+    def _stays(self, key: str) -> bool:
+        known = self._pods.get(key)
+        return known is not None and not known.pod.terminating
+
+    def _forget_nomination(self, key: str, commands: list[Command]) -> None:
+        """Keep no nodes for the gang any more, and say so of its pods that still wait."""
+        found = self.nominations.drop(key)
+        told = [each for each in (found.spots if found is not None else ()) if self._is_unbound(*each[:2])]
+        if told:
+            commands.append(Nominate(key, tuple((name, uid, "") for name, uid, _ in told)))
+
+    def _is_unbound(self, key: str, uid: str) -> bool:
+        known = self._pods.get(key)
+        return known is not None and known.pod.metadata.uid == uid and not self.room.node_of(known.pod)
+
     def _settle(self, key: str, commands: list[Command]) -> None:
         """No pod of it waits, as far as is known."""
+        self._forget_nomination(key, commands)
         self._pending.pop(key, None)
         before = self.waits.pop(key, None)
         if before is not None:
@@ -352,6 +507,7 @@ class MemberCore:
             return
         self._pending.pop(key, None)
         if wait is not None:
+            self._forget_nomination(key, commands)
             self._wait(wait, commands)
         else:
             self._settle(key, commands)
@@ -412,6 +568,19 @@ class MemberCore:
             hold = self.holds.get(uid)
             commands.append(Answer(uid, -1, "Over") if hold is None else hold.answer())
         self.due = True
+
+
+def _placed(told: PodSet | None) -> Pod | None:
+    """The pod as the room sees it: for one that this core places, it knows itself which node is kept."""
+    if told is None:
+        return None
+    if told.pod.nominated and told.whose in (Whose.OURS, Whose.JOINING):
+        return msgspec.structs.replace(told.pod, nominated="")
+    return told.pod
+
+
+def _leaving(nomination: Nomination, left: int) -> str:
+    return f"preemption: {left} of {len(nomination.victims)} pods that make room are still leaving"
 
 
 def _is_delegated(told: PodSet) -> bool:

@@ -16,6 +16,7 @@ from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.expected import Expected
 from atoll.agent.scheduler.core.gangs import Standing, gang_of, labels_selected, rules_of, task_of, wish_of
 from atoll.agent.scheduler.core.holds import Holds
+from atoll.agent.scheduler.core.nominations import Nominations
 from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import gang as gangs
@@ -55,13 +56,18 @@ class Wait:
     message: str
     error: Exception | None = None
     """What broke while it was looked at or planned; only of a SchedulerError."""
+    shape: tuple[object, ...] | None = None
+    """What there is no room for, so that it may help if others go; None where it waits for something else."""
 
 
 @dataclass
 class Parked:
     """Shapes that are known not to fit; empty it when room grew."""
 
-    misses: dict[tuple[str, int | None], str] = field(default_factory=dict)
+    misses: dict[tuple[str, int | None, tuple[str, ...]], str] = field(default_factory=dict)
+    """(shape, domain to stay inside, gangs whose nominations were out of its way) -> what is missing."""
+    hopeless: set[tuple[object, ...]] = field(default_factory=set)
+    """Shapes for which no others may be evicted, or none that helps."""
 
 
 def plan(
@@ -71,6 +77,7 @@ def plan(
     holds: Holds | None = None,
     expected: Expected | None = None,
     stale: Callable[[str], bool] = lambda _: False,
+    nominations: Nominations | None = None,
 ) -> Iterator[Plan | Wait]:
     """Decide gang by gang, best rank first, and assume in `room` what each plan takes.
 
@@ -81,7 +88,9 @@ def plan(
         holds: nodes that are reserved in `room`; handed over to the gangs that they were kept for.
         expected: nodes that gangs get if they fit there, and others leave to them if they fit elsewhere.
         stale: whether a gang, by its key, is another one by now and must be looked at before it is planned.
+        nominations: nodes that are kept in `room` while others leave them; handed over likewise.
     """
+    nominations = nominations if nominations is not None else Nominations(room)
     holds = holds if holds is not None else Holds(room)
     parked = parked if parked is not None else Parked()
     expected = expected if expected is not None else Expected()
@@ -93,12 +102,18 @@ def plan(
             wishes.pop(view.key, None)
             continue
         outcome: Plan | Wait
+        kept = nominations.get(view.key)
+        lifted = nominations.lift(view.key, view.priority)
+        wanted = wishes.pop(view.key, None) or (kept.wanted() if kept is not None else None)
         try:
             room.select_by(labels_selected(view.waiting))
-            outcome = _decide(room, view, parked, holds, wishes.pop(view.key, None), wishes.values())
+            aside = tuple(sorted(each.gang for each in lifted))
+            outcome = _decide(room, view, parked, holds, wanted, wishes.values(), aside)
         except Exception as error:
             outcome = failed(view, error)
+        nominations.put_back(lifted)
         if isinstance(outcome, Plan):
+            nominations.drop(view.key, handed_over=True)
             for pod, node in outcome.nodes:
                 room.assume(pod, node)
             expected.placed(view, outcome.nodes)
@@ -119,6 +134,7 @@ def _decide(
     holds: Holds,
     wanted: dict[str, Vector] | None,
     others: Collection[dict[str, Vector]],
+    lifted: tuple[str, ...],
 ) -> Plan | Wait:
     existing = view.settled.total() + len(view.waiting)
     if existing < view.min_member:
@@ -131,26 +147,25 @@ def _decide(
         return Plan(view, kept)
     nodes = room.nodes()
     try:
-        gang, pods = gang_of(view, room.peers.read_keys() if room.peers.keep_others_away else None)
+        gang, pods, within = asked(room, view)
     except msgspec.ValidationError as error:
         return Wait(view, NOT_ENOUGH_RESOURCES, f"spec.networkTopology can't be read: {error}")
-    within = _allowed_ancestor(nodes, view)
     if wanted is not None:
         outcome = place(nodes.at_most(wanted), gang, within=within)
         if _is_whole(outcome, gang):
-            return _planned(view, pods, nodes, outcome)
-    shape = (gangs.encode(gang), within)
+            return Plan(view, spread(pods, nodes, outcome))
+    shape = (gangs.encode(gang), within, lifted)
     if (known := parked.misses.get(shape)) is not None:
-        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, known))
+        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, known), shape=shape)
     if others:
         outcome = place(nodes.without(others), gang, within=within)
         if _is_whole(outcome, gang):
-            return _planned(view, pods, nodes, outcome)
+            return Plan(view, spread(pods, nodes, outcome))
     outcome = place(nodes, gang, within=within)
     if isinstance(outcome, Miss):
         parked.misses[shape] = outcome.sentence()
-        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()))
-    return _planned(view, pods, nodes, outcome)
+        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()), shape=shape)
+    return Plan(view, spread(pods, nodes, outcome))
 
 
 def _reaches(room: Room, pod: Pod, name: str) -> bool:
@@ -186,12 +201,23 @@ def _is_whole(outcome: Placement | Miss, gang: Gang) -> TypeGuard[Placement]:
     return isinstance(outcome, Placement) and sum(outcome.counts) == gang.replicas
 
 
-def _planned(view: Standing, pods: list[list[Pod]], nodes: Nodes, placement: Placement) -> Plan:
-    # Neighbours in index order share nodes, which is what ring-shaped communication wants.
+def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None]:
+    """What must be placed now, the pods of each of its tasks, and the domain to stay inside.
+
+    Raises:
+        msgspec.ValidationError: its topology can't be read.
+    """
+    gang, pods = gang_of(view, room.peers.read_keys() if room.peers.keep_others_away else None)
+    return gang, pods, _allowed_ancestor(room.nodes(), view)
+
+
+def spread(pods: Sequence[Sequence[Pod]], nodes: Nodes, placement: Placement) -> list[tuple[Pod, str]]:
+    """Which pod of each task goes where. Neighbours in index order share nodes, which is what ring-shaped
+    communication wants.
+    """
     order = [iter(task) for task in pods]
     spots = sorted(placement.pods, key=lambda spot: (spot[0], nodes.names[spot[1]]))
-    chosen = [(next(order[task]), nodes.names[node]) for task, node, count in spots for _ in range(count)]
-    return Plan(view, chosen)
+    return [(next(order[task]), nodes.names[node]) for task, node, count in spots for _ in range(count)]
 
 
 def _message(view: Standing, sentence: str) -> str:
@@ -240,7 +266,9 @@ __all__ = [
     "Parked",
     "Plan",
     "Wait",
+    "asked",
     "failed",
     "plan",
     "smallest_domain",
+    "spread",
 ]

@@ -8,7 +8,7 @@ scheduler is to bind to a node: by our plan, or because that scheduler makes roo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
@@ -65,6 +65,8 @@ class Room:
         self._left_out: dict[str, Node] = {}
         #: node -> sum of its charges and of what is reserved there
         self._used: dict[str, Vector] = {}
+        #: node -> what of `_used` is kept for pods that go there once others have left; without zeros
+        self._awaited: dict[str, Vector] = {}
         #: node -> port -> how many took it, by charges and reservations; without zeros
         self._ports: dict[str, Counter[HostPort]] = {}
         #: binding UID -> node -> pods charged there that count; without zeros
@@ -228,6 +230,19 @@ class Room:
             self.peers.add((node, task.rules), node, task.rules, -count)
         self._changed(grew=not handed_over, node=node)
 
+    def nominate(self, node: str, task: Task, count: int) -> None:
+        """As `reserve`, though others are still there."""
+        vector.add(self._awaited.setdefault(node, {}), task.requests, count)
+        self.reserve(node, task, count)
+
+    def unnominate(self, node: str, task: Task, count: int, *, handed_over: bool = False) -> None:
+        """The inverse of `nominate`, with arguments as of `unreserve`."""
+        awaited = self._awaited[node]
+        vector.add(awaited, task.requests, -count)
+        if not awaited:
+            del self._awaited[node]
+        self.unreserve(node, task, count, handed_over=handed_over)
+
     def node_of(self, pod: Pod) -> str:
         """Where the pod is or is going to be; empty when it is nowhere or has ended."""
         charge = self._charges.get(pod.metadata.key)
@@ -383,9 +398,11 @@ class Room:
         return self._nodes.get(name)
 
     def overbooked(self, node: str, task: Task) -> bool:
-        """Whether more is taken than the node has of something that pods of the task, which are there, ask for."""
-        have, used = self._allocatable.get(node, {}), self._used.get(node, {})
-        if any(used.get(name, 0) > have.get(name, 0) for name in task.requests):
+        """Whether more is taken than the node has of something that pods of the task, which are there, ask for; what
+        waits for others to leave does not count.
+        """
+        have, used, awaited = (each.get(node, {}) for each in (self._allocatable, self._used, self._awaited))
+        if any(used.get(name, 0) - awaited.get(name, 0) > have.get(name, 0) for name in task.requests):
             return True
         others = Counter(self._ports.get(node, ()))
         others.subtract(task.ports)
@@ -432,10 +449,9 @@ class Room:
         Of a task that keeps some, those of the highest indices go, as where a workload shrinks; of pods without an
         index, the last by name.
         """
-        nodes = self.nodes().copy()
+        self.nodes()
         unnumbered: Counter[tuple[str, str]] = Counter()
-        left = {name: Counter(taken) for name, taken in self._ports.items()}
-        away: set[object] = set()
+        away: list[str] = []
         for key in sorted(self._charges):
             charge = self._charges[key]
             if charge.binding_uid not in gone or charge.node not in self._column:
@@ -447,13 +463,41 @@ class Room:
                     unnumbered[charge.binding_uid, charge.task] += 1
                 if index < stays.get(charge.task, 0):
                     continue
+            away.append(key)
+        return self.nodes_but(away)
+
+    def nodes_but(self, away: Collection[str]) -> Nodes:
+        """As `nodes`, with the room free that the pods of these keys take; a copy."""
+        nodes = self.nodes().copy()
+        left = {name: Counter(taken) for name, taken in self._ports.items()}
+        for key in away:
+            charge = self._charges.get(key)
+            if charge is None or charge.node not in self._column:
+                continue
             nodes.free[:, self._column[charge.node]] += nodes.column(charge.requests)
-            away.add(key)
             if charge.ports:
                 left[charge.node].subtract(charge.ports)
         nodes.exact = (HostPorts({self._column[name]: +taken for name, taken in left.items() if name in self._column}),)
-        nodes.company = Company(self.peers.without(away), nodes.names)
+        nodes.company = Company(self.peers.without(set(away)), nodes.names)
         return nodes
+
+    def column_of(self, node: str) -> int | None:
+        """Of a node in `nodes`; None where it does not count."""
+        return self._column.get(node)
+
+    def leaving(self) -> list[str]:
+        """Keys of the pods on nodes that were deleted."""
+        return [key for key, charge in self._charges.items() if charge.leaving]
+
+    def uid_on(self, key: str) -> str | None:
+        """UID of the pod of this key that takes something; None where none does."""
+        charge = self._charges.get(key)
+        return charge.uid if charge is not None else None
+
+    def requests_of(self, key: str) -> tuple[str, Vector]:
+        """(node, what the pod of this key takes there)."""
+        charge = self._charges[key]
+        return charge.node, charge.requests
 
     def _build(self) -> Nodes:
         nodes = self.ready_nodes()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from atoll.model.settings import Section, number, seconds
+from atoll.model.settings import Section, number, seconds, words
 
 
 class HoldSettings(Section, frozen=True):
@@ -41,6 +41,34 @@ class AsideSettings(Section, frozen=True):
     longest_pause: Annotated[float, seconds("The same at most.", above=0)] = 60.0
 
 
+class PreemptionSettings(Section, frozen=True):
+    """Pods of a lower priority that leave, so that a gang fits; see docs/members.md for which."""
+
+    enabled: Annotated[
+        bool,
+        words(
+            "Whether work that came to the member without the host is evicted for gangs of a higher priority; what the"
+            " host sent is evicted by the host alone."
+        ),
+    ] = True
+    patience: Annotated[
+        float,
+        seconds("After the end of the victims' grace periods, until other victims are looked for.", above=0),
+    ] = 30.0
+    searches: Annotated[int, number("Searches for victims in one pass.")] = 4
+    places: Annotated[int, number("Domains for which a set of victims is found; the best is taken.")] = 8
+    exhaustive: Annotated[
+        int, number("Sets of victims that may be tried one by one, to find the smallest.", least=0)
+    ] = 1024
+    exhaustive_by_rules: Annotated[
+        int,
+        number(
+            "The same for pods with host ports or rules about pods beside them, which cost a look at all nodes each.",
+            least=0,
+        ),
+    ] = 64
+
+
 class MemberCoreSettings(Section, frozen=True):
     """All of the core."""
 
@@ -48,3 +76,4 @@ class MemberCoreSettings(Section, frozen=True):
     holds: HoldSettings = HoldSettings()
     lifted: LiftedSettings = LiftedSettings()
     aside: AsideSettings = AsideSettings()
+    preemption: PreemptionSettings = PreemptionSettings()
