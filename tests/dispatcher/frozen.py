@@ -24,8 +24,8 @@ import pytest
 
 from atoll.cli.app import main as atollctl
 from atoll.dispatcher.core import Command, Dispatcher, Event, Pass
-from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.core.log import LOG, Begin
+from atoll.dispatcher.explain import verdicts
 from atoll.model.eventlog import Answer
 from tests.dispatcher.whole import test_histories, test_machine
 

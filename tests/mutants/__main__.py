@@ -19,7 +19,7 @@ from tests.mutants.mutations import Mutation, mutations
 from tests.mutants.trials import BUDGET, SECONDS, Bench, Fork, HarnessError, Trace, with_bench
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = [ROOT / "dispatcher/atoll/dispatcher" / name for name in ("core", "split")]
+FOLDERS = [ROOT / "dispatcher/atoll/dispatcher" / name for name in ("core", "explain", "split")]
 CHECKS = ("invariants.py",)
 """What only tests call."""
 TESTS = [

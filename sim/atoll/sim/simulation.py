@@ -31,9 +31,9 @@ from atoll.dispatcher.core import (
     Resize,
 )
 from atoll.dispatcher.core.backfill.reservation import Reservation
-from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.core.log import Begin
 from atoll.dispatcher.core.settings import CoreSettings
+from atoll.dispatcher.explain import verdicts
 from atoll.kube.recording import LogWriter
 from atoll.model import keys, timestamps
 from atoll.model.decision import Decision, Phase

@@ -10,8 +10,8 @@ import pytest
 
 from atoll.dispatcher.core import CapacitySet, Dispatch, NamespaceSet, NamespaceView, QueueGone, Strategy
 from atoll.dispatcher.core.events import Event, Order
-from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.core.settings import CoreSettings, FairSettings
+from atoll.dispatcher.explain import verdicts
 from tests.dispatcher.builders import (
     GPU,
     BindingBuilder,

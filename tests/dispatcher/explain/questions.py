@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atoll.dispatcher.core.explain import verdicts
+from atoll.dispatcher.explain import verdicts
 from atoll.model.query import Account
 from tests.dispatcher.builders import (
     BindingBuilder,

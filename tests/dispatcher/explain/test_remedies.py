@@ -8,7 +8,7 @@ import pytest
 
 from atoll.dispatcher.core import CapacitySet, ClusterSet, NamespaceSet, NamespaceView
 from atoll.dispatcher.core.events import Ceiling, Event
-from atoll.dispatcher.core.explain import verdicts
+from atoll.dispatcher.explain import verdicts
 from atoll.model.query import Account, ChangeKind
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, BindingBuilder, Scene, make_binding, make_capacity, make_cluster, make_queue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from atoll.dispatcher.core import CapacitySet
-from atoll.dispatcher.core.explain.verdicts import account
+from atoll.dispatcher.explain.verdicts import account
 from atoll.model.query import Account
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import GPU, Scene, make_binding, make_capacity, make_cluster, make_queue

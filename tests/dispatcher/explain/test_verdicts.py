@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from atoll.dispatcher.core import BindingSet, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.events import Ceiling
-from atoll.dispatcher.core.explain import verdicts
+from atoll.dispatcher.explain import verdicts
 from atoll.model.query import ChangeKind, Named, Place
 from tests.dispatcher.builders import (
     EARLY,

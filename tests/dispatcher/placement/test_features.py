@@ -10,7 +10,7 @@ import pytest
 
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import BindingView, ClusterSet
-from atoll.dispatcher.core.explain.verdicts import account
+from atoll.dispatcher.explain.verdicts import account
 from atoll.model import skew
 from atoll.model.apiresource import BATCH_JOBS, ApiResource
 from atoll.model.features import of

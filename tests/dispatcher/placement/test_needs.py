@@ -8,7 +8,7 @@ import msgspec
 
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import BindingView, ClusterSet, Dispatch
-from atoll.dispatcher.core.explain.verdicts import account
+from atoll.dispatcher.explain.verdicts import account
 from atoll.dispatcher.shell import patch_of
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason

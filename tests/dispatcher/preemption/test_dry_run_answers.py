@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Event, MemberAnswer, NamespaceSet, NamespaceView
-from atoll.dispatcher.core.explain.verdicts import account
 from atoll.dispatcher.core.settings import CoreSettings
+from atoll.dispatcher.explain.verdicts import account
 from atoll.model.verdict import Reason, blocker
 from tests.dispatcher.builders import (
     GPU,

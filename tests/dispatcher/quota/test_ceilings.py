@@ -6,7 +6,7 @@ import pytest
 
 from atoll.dispatcher.core import ClusterGone, Command, Dispatch, Resize, Strategy
 from atoll.dispatcher.core.events import Ceiling, Event
-from atoll.dispatcher.core.explain import verdicts
+from atoll.dispatcher.explain import verdicts
 from atoll.model.query import ChangeKind
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from atoll.dispatcher import flavoring
 from atoll.dispatcher.core import BindingView, CapacitySet, CapacityView, Dispatch, QueueSet
 from atoll.dispatcher.core.events import NodeClass
-from atoll.dispatcher.core.explain import verdicts
+from atoll.dispatcher.explain import verdicts
 from atoll.model import flavors
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from atoll.dispatcher.core.events import Ceiling, QueueView
-from atoll.dispatcher.core.explain.excess import exceeded
 from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.dispatcher.core.quota.shares import Claim, water_fill
 from atoll.dispatcher.core.quota.tree import Tree, validate
+from atoll.dispatcher.explain.excess import exceeded
 from atoll.model import vector
 from atoll.model.vector import Vector
 

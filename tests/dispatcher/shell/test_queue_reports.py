@@ -131,7 +131,7 @@ def test_the_core_names_the_queues_that_changed() -> None:
     )
     s.decide()
     s.decide()
-    assert (s.core.changes.queues, s.core.changes.waits) == ((), ())
+    assert (s.core.changes.queues, s.core.changes.waits) == ([], [])
     s.tell(QueueSet(replace(make_queue("q").queue, capability={GPU: 1})))
     s.decide()
     assert "q" in [node.name for node in s.core.changes.queues]

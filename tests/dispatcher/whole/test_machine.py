@@ -32,8 +32,8 @@ from atoll.dispatcher.core import (
     Resize,
     Strategy,
 )
-from atoll.dispatcher.core.explain import verdicts
 from atoll.dispatcher.core.settings import CoreSettings
+from atoll.dispatcher.explain import verdicts
 from atoll.fit import Placement, place
 from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds

@@ -9,12 +9,13 @@ The same object runs in the live dispatcher, the simulator, the property tests a
   the decision on; the watch says so later, and nothing has to be told of a write that succeeded.
 - A write that is refused is told as `Refused`; the core goes back to what it has seen last.
 - The rest of the program reads no more than `commands`, `changes` (of the last pass), `verdict`, `reasons`,
-  `next_deadline`, `explain`, and the public figures of `tree`, `bindings` and `breakers`; it changes and drains
-  nothing. `check` and `check_sums` verify what must always hold.
+  `next_deadline`, and the public figures of `tree`, `bindings` and `breakers`; it changes and drains nothing. Who
+  asks more, as `atoll.dispatcher.explain` does, asks the components. `check` and `check_sums` verify what must always
+  hold.
 
-Each folder is one subject: `quota`, `capacity`, `placement`, `backlog`, `backfill`, `elastic`, `preemption`, `explain`;
-what imports what is a contract in pyproject.toml. `state` is where each binding is filed; `surroundings` and
-`sightings` take events in; `dispatcher` is the steps of a pass.
+Each folder is one subject: `quota`, `capacity`, `placement`, `backlog`, `backfill`, `elastic`, `preemption`; what
+imports what is a contract in pyproject.toml. `state` is where each binding is filed; `surroundings` and `sightings`
+take events in; `dispatcher` is the steps of a pass.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ here reads a clock or does I/O, and every order is total, so the same events alw
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.admission import Admission
@@ -47,15 +48,14 @@ from atoll.dispatcher.core.surroundings import Surroundings
 from atoll.model.verdict import Reason, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(NamedTuple):
     """What may look different after a pass than after the one before."""
 
-    queues: tuple[Queue, ...] = ()
+    queues: Sequence[Queue] = ()
     """Of which use, demand or figures changed; the same holds for those above."""
-    waits: tuple[Queue, ...] = ()
+    waits: Sequence[Queue] = ()
     """In which others wait, or for other reasons."""
-    members: tuple[str, ...] = ()
+    members: Sequence[str] = ()
     """Of which the breaker changed."""
 
 
@@ -86,27 +86,13 @@ class Dispatcher:
 
     def handle(self, event: Event) -> list[Command]:
         """Take an event in; only `Pass` decides."""
-        if isinstance(event, Pass):
-            commands = self._pass(event.now)
-            queues, waits = self.tree.take_changed(), self.waiting.take_changed()
-            self.changes = Changes(tuple(queues), tuple(waits), tuple(self.breakers.take_changed()))
-            return commands
-        self._tell(event)
-        return []
-
-    @property
-    def next_deadline(self) -> float | None:
-        """When a `Pass` is due even if nothing happens."""
-        if self.dry_runs.unfinished:
-            return self.state.now
-        due = (
-            self.progress.next, self.explanations.next, self.nominations.next, self.policy.next, self.triggers.next,
-            self.dry_runs.next, self.retries.next, self.lost.next, self.state.fair.next,
-        )  # fmt: skip
-        return min((when for when in due if when is not None), default=None)
-
-    def _tell(self, event: Event) -> None:
         match event:
+            case Pass(now):
+                commands = self._pass(now)
+                self.changes = Changes(
+                    self.tree.take_changed(), self.waiting.take_changed(), self.breakers.take_changed()
+                )
+                return commands
             case BindingSet(binding):
                 self.sightings.set_binding(binding)
             case BindingGone(uid):
@@ -129,6 +115,18 @@ class Dispatcher:
                 self.surroundings.set_capacity(capacity.cluster, capacity.root, capacity)
             case CapacityGone(name, root):
                 self.surroundings.set_capacity(name, root, None)
+        return []
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When a `Pass` is due even if nothing happens."""
+        if self.dry_runs.unfinished:
+            return self.state.now
+        due = (
+            self.progress.next, self.explanations.next, self.nominations.next, self.policy.next, self.triggers.next,
+            self.dry_runs.next, self.retries.next, self.lost.next, self.state.fair.next,
+        )  # fmt: skip
+        return min((when for when in due if when is not None), default=None)
 
     def _pass(self, now: float) -> list[Command]:
         # 1. Time has passed: what may be tried again by now is awake.

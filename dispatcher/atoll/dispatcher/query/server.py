@@ -12,7 +12,7 @@ import orjson
 import structlog
 from aiohttp import web
 
-from atoll.dispatcher.core.explain import verdicts
+from atoll.dispatcher.explain import verdicts
 from atoll.dispatcher.query import documents
 from atoll.dispatcher.query.access import Access, Front, Unknown, User, identify
 from atoll.dispatcher.query.budget import Budget, Exhausted

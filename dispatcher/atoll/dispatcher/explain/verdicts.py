@@ -27,13 +27,14 @@ from atoll.dispatcher.core.capacity.pods import joined
 from atoll.dispatcher.core.capacity.shape import Shape, shape_key, shape_of
 from atoll.dispatcher.core.elastic.resizing import Stop
 from atoll.dispatcher.core.events import BindingView, Strategy
-from atoll.dispatcher.core.explain.excess import exceeded, higher, limit_of
-from atoll.dispatcher.core.placement import excluding, relaxing
+from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.placement.choice import Choice, alone
 from atoll.dispatcher.core.placement.choosing import choose
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim, departures, plan
 from atoll.dispatcher.core.quota.figures import figures
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
+from atoll.dispatcher.explain import relaxing
+from atoll.dispatcher.explain.excess import exceeded, higher, limit_of
 from atoll.fit import Miss, Placement, place
 from atoll.model import quantity, selectors
 from atoll.model.decision import Phase

@@ -1,1 +1,0 @@
-"""Why a workload waits and what would help, computed on demand; decides nothing."""
