@@ -10,11 +10,12 @@ from typing import Any
 
 import orjson
 
-from bench import core, dispatch, endtoend, kueue_shapes, neighbours, place, reclaim, reflector, restart, webhook
+from bench import core, dispatch, endtoend, kueue_shapes, neighbours, place, reclaim, reflector, restart, split, webhook
 from bench.report import RESULTS, Report, console, parser_of, progress
 
 BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], Report]]] = {
     place.NAME: (place.DESCRIPTION, place.options, place.measure),
+    split.NAME: (split.DESCRIPTION, split.options, split.measure),
     core.NAME: (core.DESCRIPTION, core.options, core.measure),
     reclaim.NAME: (reclaim.DESCRIPTION, reclaim.options, reclaim.measure),
     dispatch.NAME: (dispatch.DESCRIPTION, dispatch.options, dispatch.measure),

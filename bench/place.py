@@ -60,7 +60,7 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
             told(f"{case} on {count} nodes")
             _placements(report, f"{case}, {count} nodes", nodes, gang, params)
             if chosen.profile:
-                _profile(f"{case}, {count} nodes", lambda n=nodes, g=gang: place(n, g), params["seconds"])  # type: ignore[misc]
+                profile(f"{case}, {count} nodes", lambda n=nodes, g=gang: place(n, g), params["seconds"])  # type: ignore[misc]
         told(f"the agent's plan on {count} nodes")
         _plans(report, f"agent plans {params['gangs']} gangs, {count} nodes", count, nodes, params, chosen.profile)
     return report
@@ -197,7 +197,7 @@ def _pod(name: str, gpus: int, *, node: str = "", group: str = "") -> dict[str, 
     }  # fmt: skip
 
 
-def _plans(report: Report, case: str, count: int, nodes: Nodes, params: dict[str, Any], profile: bool) -> None:
+def _plans(report: Report, case: str, count: int, nodes: Nodes, params: dict[str, Any], profiled: bool) -> None:
     room, waiting = make_room(count), make_gangs(params["gangs"])
     began = time.perf_counter()
     room.nodes()
@@ -210,8 +210,8 @@ def _plans(report: Report, case: str, count: int, nodes: Nodes, params: dict[str
         outcomes = list(plan(room, waiting))
         seen.append(rate(len(outcomes), time.perf_counter() - began))
         _undo(room, case, outcomes)
-    if profile:
-        _profile(case, lambda: _undo(room, case, list(plan(room, waiting))), 0)
+    if profiled:
+        profile(case, lambda: _undo(room, case, list(plan(room, waiting))), 0)
     report.add(case, "placements_per_s", median(seen), "1/s", median(bounds))
     report.add(case, "first_view_built", built * 1000, "ms")
 
@@ -225,7 +225,8 @@ def _undo(room: Room, case: str, outcomes: list[Any]) -> None:
     room.nodes()
 
 
-def _profile(case: str, action: Callable[[], object], seconds: float) -> None:
+def profile(case: str, action: Callable[[], object], seconds: float) -> None:
+    """Print where the time goes on standard error."""
     profiler = cProfile.Profile()
     end = time.perf_counter() + min(seconds, 2.0)
     profiler.enable()

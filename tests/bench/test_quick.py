@@ -21,6 +21,7 @@ THROUGHPUTS = {
     "dispatch": {"decisions_per_s"},
     "kueue-shapes": {"admitted_per_s"},
     "reclaim": set(),
+    "split": set(),
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
     "webhook": {"creates_per_s"},
     "reflector": {"decoded_events_per_s", "synced"},

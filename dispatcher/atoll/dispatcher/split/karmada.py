@@ -139,9 +139,24 @@ def _duplicated(candidates: Sequence[Candidate], wanted: Wanted) -> dict[str, in
 def _by_static_weight(candidates: Sequence[Candidate], wanted: Wanted) -> dict[str, int]:
     preference = wanted.placement["replicaScheduling"].get("weightPreference")
     rules = preference.get("staticWeightList") or () if preference is not None else ()
-    weights = {each.name: _static_weight(each, rules) for each in candidates}
+    by_name, others = _weights_by_name(rules)
+    weights = {each.name: max(by_name.get(each.name, 0), _static_weight(each, others)) for each in candidates}
     weights = {name: weight for name, weight in weights.items() if weight > 0} or {each.name: 1 for each in candidates}
     return _divided(wanted.replicas, weights, wanted.uid)
+
+
+def _weights_by_name(rules: Sequence[Json]) -> tuple[dict[str, int], Sequence[Json]]:
+    """What rules say that name clusters and nothing else, and the other rules: users write one rule for each cluster."""
+    by_name: dict[str, int] = {}
+    others = []
+    for rule in rules:
+        target = rule.get("targetCluster") or {}
+        if target.get("clusterNames") and not any(target[key] for key in target if key != "clusterNames"):
+            for name in target["clusterNames"]:
+                by_name[name] = max(by_name.get(name, 0), int(rule.get("weight") or 0))
+        else:
+            others.append(rule)
+    return by_name, others
 
 
 def _static_weight(candidate: Candidate, rules: Sequence[Json]) -> int:

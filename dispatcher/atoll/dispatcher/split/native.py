@@ -105,21 +105,33 @@ class _Held:
         limits: Mapping[str, int],
     ) -> None:
         self._gang, self._unit, self._nodes, self._rooms = gang, unit, nodes, rooms
-        wish = gang.network_topology
-        #: the upper bound is the truth where one task may be anywhere
-        self._certain = len(unit) == 1 and (wish is None or not wish.limited)
+        #: the upper bound is the truth for one task: it may be anywhere, or in any one domain
+        self._certain = len(unit) == 1
         self._known: set[str] = set()
         #: cluster -> sets that it holds at most, in order of their names
         self.upper: dict[str, int] = {}
         for name, limit in limits.items():
-            pods = held[name] if held else [int(each.sum()) for each in self._room(name)]
+            pods = self._most_in_a_domain(name, held[name] if held else None)
             for there, count in zip(pods, unit, strict=True):
                 if count and there // count < limit:
                     limit = there // count
             self.upper[name] = limit if unit else 0
 
+    def _most_in_a_domain(self, name: str, known: Sequence[int] | None) -> Sequence[int]:
+        """Per task, the most pods that the cluster holds in one of the domains that the gang may have. `known`: what it
+        holds anywhere, where the caller knows that.
+        """
+        levels = self._nodes[name].tree.levels(self._gang.network_topology)
+        if levels is None:
+            return known if known is not None else [int(each.sum()) for each in self._room(name)]
+        if known is not None and not all(known):
+            return known
+        inside = [self._nodes[name].domain[level] for level in levels]
+        return [max((_most_inside(each, room) for each in inside), default=0) for room in self._room(name)]
+
     def exact(self, name: str) -> int:
-        if not self._certain and self.upper[name] and name not in self._known:
+        certain = self._certain and not self._nodes[name].in_turn(self._gang)
+        if not certain and self.upper[name] and name not in self._known:
             self._known.add(name)
             self.upper[name] = _most_sets(self._gang, self._unit, self._nodes[name], self._room(name), self.upper[name])
         return self.upper[name]
@@ -187,6 +199,12 @@ def _deal(sets: int, chosen: Sequence[str], held_by: _Held, at_least: int) -> di
         if not rest:
             break
     return taken
+
+
+def _most_inside(domains: Ints, room: Ints) -> int:
+    """The most that any of these domains (one for each node) holds."""
+    there = domains >= 0
+    return int(np.bincount(domains[there], room[there]).max(initial=0))
 
 
 def _most_sets(gang: Gang, unit: Sequence[int], nodes: Nodes, room: Sequence[Ints], ceiling: int) -> int:
