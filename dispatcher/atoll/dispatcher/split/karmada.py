@@ -146,7 +146,7 @@ def _by_static_weight(candidates: Sequence[Candidate], wanted: Wanted) -> dict[s
 
 
 def _weights_by_name(rules: Sequence[Json]) -> tuple[dict[str, int], Sequence[Json]]:
-    """What rules say that name clusters and nothing else, and the other rules: users write one rule for each cluster."""
+    """What rules say that name clusters and nothing else, as most do; and the other rules."""
     by_name: dict[str, int] = {}
     others = []
     for rule in rules:
