@@ -127,6 +127,9 @@ FREE = {
     "OverridePolicy": _VALUES,
     "ClusterOverridePolicy": _VALUES,
     "Job": {".spec.tasks[].template"},
+    "CronJob": {".spec.jobTemplate.metadata", ".spec.jobTemplate.spec.tasks[].template", ".status.active[]"},
+    "JobFlow": {".spec.flows[].patch.jobSpec"},
+    "JobTemplate": {".spec.tasks[].template", ".status"},
     "Work": {".spec.workload.manifests[]", ".status.manifestStatuses[].status"},
     "ResourceBinding": {
         ".spec.replicaRequirements.nodeClaim.hardNodeAffinity",

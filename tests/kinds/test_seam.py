@@ -14,6 +14,7 @@ SOURCES = ("global", "webhook", "dispatcher", "agent", "sim", "cli", "deploy")
 NAMES = re.compile(r"\bBATCH_JOBS\b|atoll\.kinds\.(\w+_job|pod_group)|from atoll\.kinds import .*(_job|pod_group)")
 KNOWN = {
     "agent/atoll/agent/jobs": "the controller of Volcano Jobs",
+    "global/atoll/control/makers": "makes Volcano Jobs",
     "global/atoll/install/versions.py": "tries out whether an API server keeps managedBy",
 }
 """Where a kind may be named, and why."""

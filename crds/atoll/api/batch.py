@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from atoll.api.base import (
+    AGE,
     ApiModel,
     ApiObject,
     Column,
@@ -316,4 +317,70 @@ class Job(ApiObject):
     spec: JobSpec = Field(default_factory=JobSpec)
     """What runs."""
     status: JobStatus | None = None
+    """Observed state."""
+
+
+class JobTemplateSpec(ApiModel):
+    """The Jobs that a CronJob makes."""
+
+    metadata: FreeForm = Field(default_factory=dict)
+    """Their labels and annotations."""
+    spec: JobSpec = Field(default_factory=JobSpec)
+    """What they run."""
+
+
+class CronJobSpec(ApiModel):
+    """When Jobs are made, and of what."""
+
+    schedule: str
+    """Five fields (minute, hour, day of the month, month, day of the week), or @hourly, @daily, @every 2h and such."""
+    time_zone: str | None = None
+    """Name in the IANA database, such as Europe/Berlin; UTC if absent."""
+    starting_deadline_seconds: Annotated[int, Field(ge=0)] | None = None
+    """How late a Job may be made; a run that is later is missed. Without it only the last missed run is made up."""
+    concurrency_policy: Literal["Allow", "Forbid", "Replace"] = "Allow"
+    """What becomes of a run while a Job of an earlier one has not ended: made too, not made, or made in its place."""
+    suspend: bool | None = None
+    """No Job is made while it is true; those that there are go on."""
+    job_template: JobTemplateSpec
+    """The Jobs."""
+    successful_jobs_history_limit: Count = 3
+    """Jobs that are Completed and stay."""
+    failed_jobs_history_limit: Count = 1
+    """Jobs that ended otherwise and stay."""
+
+
+class CronJobStatus(ApiModel):
+    """Observed state of a CronJob."""
+
+    active: list[FreeForm] = Field(default_factory=list)
+    """References to its Jobs that have not ended."""
+    last_schedule_time: Time | None = None
+    """For when the last Job was made."""
+    last_successful_time: Time | None = None
+    """When a Job of it was Completed last."""
+
+
+@served(
+    Resource(
+        group=GROUP,
+        version="v1alpha1",
+        kind="CronJob",
+        plural="cronjobs",
+        short_names=("cronvcjob", "cronvj"),
+        status=True,
+        columns=(
+            Column("Schedule", ".spec.schedule"),
+            Column("Suspend", ".spec.suspend", "boolean"),
+            Column("Last Schedule", ".status.lastScheduleTime", "date"),
+            AGE,
+        ),
+    )
+)
+class CronJob(ApiObject):
+    """Volcano Jobs that are made at times."""
+
+    spec: CronJobSpec
+    """When, and of what."""
+    status: CronJobStatus | None = None
     """Observed state."""

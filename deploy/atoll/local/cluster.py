@@ -36,6 +36,8 @@ HOST_CONTROLLERS = (
     "validatingadmissionpolicy-status-controller",
     # Roles such as view take up what others add to them.
     "clusterrole-aggregation-controller",
+    # Makes Jobs of namespaces that have opted in, which go through the webhook like any other.
+    "cronjob-controller",
 )
 MEMBER_CONTROLLERS = (
     # What every cluster has, so that nothing is true here alone; but no cloud, and kwok gives pods their addresses.

@@ -13,6 +13,7 @@ from atoll.control.dependencies import Dependencies
 from atoll.control.detector import Detector
 from atoll.control.figures import MemberFigures, MemberMetrics
 from atoll.control.holds import Holds
+from atoll.control.makers.controller import Makers
 from atoll.control.overrides import Overrides
 from atoll.control.queues import Queues
 from atoll.control.rules import Rules
@@ -63,6 +64,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         queues, holds = Queues(host, caches), Holds(host, caches, settings=settings.holds)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)
         unserved = Unserved(host, caches, recorder, settings=settings.unserved)
+        makers = Makers(host, caches, recorder, settings=settings.makers)
         figures = MemberFigures(caches, metrics, settings=settings.figures)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
@@ -70,7 +72,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
             await caches.wait()
             for controller in (
                 dependencies, detector, works, status, actions, holds, clusters, queues, ttl, commands, unserved,
-                figures,
+                figures, makers,
             ):  # fmt: skip
                 group.create_task(controller.run())
 

@@ -24,12 +24,16 @@ from atoll.model.apiresource import (
     CLUSTER_POLICIES,
     CLUSTERS,
     COMMANDS,
+    JOB_FLOWS,
+    JOB_TEMPLATES,
+    JOBS,
     LEASES,
     NAMESPACES,
     OVERRIDES,
     POLICIES,
     PRIORITY_CLASSES,
     QUEUES,
+    VOLCANO_CRON_JOBS,
     WORKS,
     ApiResource,
 )
@@ -54,7 +58,13 @@ class Caches:
             for kind in KINDS
         }
         self.crds = crds(host)
-        wake(self.crds, (each for each in self.workloads.values() if isinstance(each, Reflector)))
+        #: what makes Volcano Jobs, and of what; a host that an older `init` prepared has none
+        self.makers: dict[ApiResource, Reflector[Full]] = {
+            resource: Reflector(host, resource, decode_full, optional=True)
+            for resource in (VOLCANO_CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES)
+        }
+        optional = (each for each in self.workloads.values() if isinstance(each, Reflector))
+        wake(self.crds, (*optional, *self.makers.values()))
         self.namespaces = Reflector(host, NAMESPACES, decode_meta)
         self.rules: dict[ApiResource, Reflector[Full]] = {
             resource: Reflector(host, resource, decode_full) for resource in PROPAGATED.values()
@@ -73,7 +83,7 @@ class Caches:
         self._all: tuple[Reflector[Any] | Assembled, ...] = (
             self.crds, self.namespaces, self.priority_classes, self.policies, self.cluster_policies, self.overrides,
             self.cluster_overrides, self.queues, self.clusters, self.leases, self.works, self.bindings, self.commands,
-            *self.workloads.values(), *self.rules.values(),
+            *self.workloads.values(), *self.rules.values(), *self.makers.values(),
         )  # fmt: skip
         self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid] if binding.ours else [])
         self.bindings.add_index("queue", lambda binding: [g.queue] if (g := binding.gang) else [])
@@ -82,6 +92,10 @@ class Caches:
         self.overrides.add_index("namespace", lambda policy: [policy.metadata.namespace])
         for rules in self.rules.values():
             rules.add_index("namespace", lambda rule: [rule.metadata.namespace])
+        jobs = self.workloads[JOBS]
+        assert isinstance(jobs, Reflector), "each is one object"
+        self.jobs = jobs
+        self.jobs.add_index("owner", lambda job: [uid] if (uid := job.metadata.controller_uid) else [])
         self.works.add_index("namespace", lambda work: [work.metadata.namespace])
         self.queues.add_index("parent", lambda queue: [queue.spec.parent] if queue.spec.parent else [])
         self.works.add_index("binding", lambda work: [work.binding_uid])
@@ -203,6 +217,10 @@ class Caches:
             return ""
         since = f" since {ready['lastTransitionTime']}" if ready.get("lastTransitionTime") else ""
         return f"{cluster} not ready{since}, figures are of then"
+
+    def jobs_of(self, uid: str) -> list[Full]:
+        """The Volcano Jobs that the object of this UID made."""
+        return self.jobs.by_index("owner", uid)
 
     def default_queue(self, namespace: str) -> str:
         """The queue of workloads in this namespace that name none."""

@@ -93,6 +93,13 @@ class FigureSettings(Section, frozen=True):
     ] = 5.0
 
 
+class MakerSettings(Section, frozen=True):
+    """JobFlows and CronJobs, which make Volcano Jobs."""
+
+    workers: Annotated[int, number("Objects that are looked at at once.")] = 4
+    again: Annotated[float, seconds("Until a Job that the API server did not take is tried again.", above=0)] = 30.0
+
+
 class UnservedSettings(Section, frozen=True):
     """Fields of workloads and policies that have no effect."""
 
@@ -122,4 +129,5 @@ class ControlSettings(ProcessSettings, frozen=True):
     status: StatusSettings = StatusSettings()
     clusters: ClusterSettings = ClusterSettings()
     figures: FigureSettings = FigureSettings()
+    makers: MakerSettings = MakerSettings()
     unserved: UnservedSettings = UnservedSettings()

@@ -16,7 +16,7 @@ import orjson
 
 from atoll.admission.rules import NEW_SPEC
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
-from atoll.kinds import KINDS
+from atoll.kinds import KINDS, makers
 from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -107,6 +107,7 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
     ]
     validating = [
         *(webhook("validate", kind.resource, both, *kind.admission().conditions) for kind in KINDS),
+        *(webhook("validate", resource, both, NEW_SPEC) for resource in makers.ROUTES),
         webhook("validate", QUEUES, [*both, "DELETE"]),
         webhook("validate", HYPER_NODES, ["CREATE"]),
         webhook("validate", POLICIES, both, NEW_SPEC),
@@ -154,6 +155,7 @@ async def ensure_registration(host: ApiServer, client_config: Json, trusted: tup
 
 _ROUTES = {
     **{kind.resource: kind.admission().route for kind in KINDS},
+    **makers.ROUTES,
     QUEUES: "queues",
     BINDINGS: "bindings",
     HYPER_NODES: "hypernodes",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from atoll.kinds import BY_RESOURCE, DELIVERED, KINDS, Kind, unserved
+from atoll.kinds import BY_RESOURCE, DELIVERED, KINDS, Kind, makers, unserved
 from atoll.kube import authority
 from atoll.model import keys, tunnel
 from atoll.model.apiresource import (
@@ -30,6 +30,8 @@ from atoll.model.apiresource import (
     ENDPOINT_SLICES,
     EVENTS,
     HYPER_NODES,
+    JOB_TEMPLATES,
+    JOBS,
     LEASES,
     LIMIT_RANGES,
     MUTATING_WEBHOOKS,
@@ -129,6 +131,14 @@ def _workload(kind: Kind) -> Iterator[Rule]:
     yield _owner(resource)
 
 
+def _maker(resource: ApiResource) -> Iterator[Rule]:
+    """What control does to what makes Volcano Jobs."""
+    yield _on(resource, "list", "watch")
+    if resource != JOB_TEMPLATES:
+        yield _on(resource, "patch", sub="status", rare="only once one is there")
+        yield _owner(resource)
+
+
 _ROTATES: Final = "only when another CA is to be trusted"
 
 WEBHOOK: Final = (
@@ -170,6 +180,8 @@ CONTROL: Final = (
                 if resource not in BY_RESOURCE
             ),
             *(_on(resource, "list", "watch", rare=_BROUGHT) for resource in unserved.BY_CRD),
+            *(rule for resource in makers.ROUTES for rule in _maker(resource)),
+            _on(JOBS, "get", "create", rare="only once a JobFlow or a CronJob is there"),
             _on(CRDS, "list", "watch"),
             _on(NAMESPACES, "list", "watch"),
             # What namespaces may hand on to members.

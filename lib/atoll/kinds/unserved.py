@@ -9,13 +9,10 @@ from atoll.model.apiresource import PODS, ApiResource
 BUILT_IN: Final = (
     PODS,
     ApiResource("apps", "v1", "daemonsets", "DaemonSet"),
-    ApiResource("batch", "v1", "cronjobs", "CronJob"),
 )
 """Those that every API server has."""
 
 BY_CRD: Final = (
-    ApiResource("batch.volcano.sh", "v1alpha1", "cronjobs", "CronJob"),
-    ApiResource("flow.volcano.sh", "v1alpha1", "jobflows", "JobFlow"),
     ApiResource("training.volcano.sh", "v1alpha1", "hyperjobs", "HyperJob"),
     ApiResource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob"),
 )

@@ -18,7 +18,7 @@ import orjson
 from atoll.admission import jsonpatch, trust
 from atoll.admission.problems import Json, Problem, added, idle, report
 from atoll.admission.rules import Change, Rules
-from atoll.kinds import KINDS, Kind, metadata
+from atoll.kinds import KINDS, Kind, makers, metadata
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.flavors import SIGN
@@ -227,6 +227,9 @@ class Reviews:
             "/validate/cluster-policies": ("ClusterPropagationPolicy", _added(placements.policy_problems)),
             "/validate/overrides": ("OverridePolicy", _added(overrides.override_problems)),
             "/validate/cluster-overrides": ("ClusterOverridePolicy", _added(overrides.override_problems)),
+            "/validate/cronjobs": ("CronJob", _added(lambda obj, _: makers.validate_cron_job(obj))),
+            "/validate/jobflows": ("JobFlow", _added(lambda obj, _: makers.validate_job_flow(obj))),
+            "/validate/jobtemplates": ("JobTemplate", _added(lambda obj, _: makers.validate_job_template(obj))),
         }
         #: path -> what is told of an object that is taken
         self.warnings: dict[str, Callable[[Request], list[Problem]]] = {
@@ -234,6 +237,8 @@ class Reviews:
                 *idle("Queue", request.object or {}),
                 *self._unknown_resources(request, resources.of_queue, self._named_by_others),
             ],
+            "/validate/cronjobs": lambda request: makers.cron_job_warnings(request.object or {}),
+            "/validate/jobtemplates": lambda request: makers.job_template_warnings(request.object or {}),
             "/validate/policies": lambda request: idle("PropagationPolicy", request.object or {}),
             "/validate/cluster-policies": lambda request: idle("ClusterPropagationPolicy", request.object or {}),
             "/validate/overrides": lambda request: overrides.override_warnings(request.object or {}),
@@ -435,7 +440,7 @@ _READS_CACHE: Final = frozenset({"spec.parent", "metadata.name", queues.GUARANTE
 
 
 def _added(check: Callable[[Json, str], list[Problem]]) -> Callable[[Request], Awaitable[list[Problem]]]:
-    """What a policy brings that is wrong; one that was there before may stay as it is."""
+    """What an object brings that is wrong; what was there before may stay as it is."""
 
     async def problems(request: Request) -> list[Problem]:
         now = check(request.object or {}, request.namespace)

@@ -358,15 +358,14 @@ def _dependency_problems(tasks: Sequence[Json]) -> Iterator[Problem]:
                 yield Problem(path, f"there is no task {needed!r}; name tasks of this Job")
             elif isinstance(task.get("name"), str):
                 needs.setdefault(task["name"], []).append(needed)
-    circle = _circle(needs)
-    if circle:
+    if found := circle(needs):
         yield Problem(
             "spec.tasks",
-            f"dependsOn goes in a circle: {' -> '.join(circle)}; remove one of these dependencies",
+            f"dependsOn goes in a circle: {' -> '.join(found)}; remove one of these dependencies",
         )
 
 
-def _circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
+def circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
     """A cycle of the graph, its first node repeated at the end; empty if there is none."""
     done: set[str] = set()
     for start in needs:

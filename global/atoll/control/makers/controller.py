@@ -1,0 +1,150 @@
+"""Does what `flow` and `cron` decide, for objects of namespaces that have opted in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+
+from atoll.control.caches import Caches
+from atoll.control.makers import cron, flow
+from atoll.control.makers.making import Json, Plan
+from atoll.control.settings import MakerSettings
+from atoll.control.statuses import put_status
+from atoll.kube import errors
+from atoll.kube.events import Recorder
+from atoll.kube.transport import ApiServer
+from atoll.kube.workqueue import WorkQueue
+from atoll.model.apiresource import JOB_FLOWS, JOB_TEMPLATES, JOBS, VOLCANO_CRON_JOBS, ApiResource
+from atoll.model.objects import Full, Slim
+
+log = structlog.get_logger(__name__)
+
+Key = tuple[ApiResource, str]
+
+
+class Makers:
+    """Makes the Volcano Jobs of JobFlows and CronJobs."""
+
+    def __init__(
+        self, host: ApiServer, caches: Caches, recorder: Recorder, *, settings: MakerSettings = MakerSettings()
+    ) -> None:
+        """No I/O happens here; `run` does it."""
+        self._host, self._caches, self._recorder, self._settings = host, caches, recorder, settings
+        self._queue: WorkQueue[Key] = WorkQueue("makers", lambda key: {"kind": key[0].kind, "object": key[1]})
+        #: object -> Job -> why the API server did not take it last
+        self._refused: dict[Key, dict[str, str]] = {}
+        for resource in (JOB_FLOWS, VOLCANO_CRON_JOBS):
+            caches.makers[resource].on_change(partial(self._changed, resource))
+        caches.makers[JOB_TEMPLATES].on_change(self._template_changed)
+        caches.jobs.on_change(self._job_changed)
+        caches.namespaces.on_change(self._namespace_changed)
+
+    async def run(self) -> None:
+        """Make Jobs until cancelled."""
+        await self._queue.run(self._reconcile, workers=self._settings.workers)
+
+    # -- what is looked at ---------------------------------------------------------------------------------------------
+
+    def _changed(self, resource: ApiResource, old: Full | None, new: Full | None) -> None:
+        if new is not None:
+            self._queue.add((resource, new.metadata.key))
+        elif old is not None:
+            self._refused.pop((resource, old.metadata.key), None)
+
+    def _template_changed(self, old: Full | None, new: Full | None) -> None:
+        changed = new or old
+        assert changed is not None
+        self._all_of(changed.metadata.namespace, JOB_FLOWS)
+
+    def _job_changed(self, old: Full | None, new: Full | None) -> None:
+        job = new or old
+        assert job is not None
+        for owner in job.metadata.owner_references:
+            for resource in (JOB_FLOWS, VOLCANO_CRON_JOBS):
+                if owner.controller and owner.kind == resource.kind:
+                    self._queue.add((resource, f"{job.metadata.namespace}/{owner.name}"))
+        if new is None and not job.metadata.controller_uid:
+            # Its name is free again.
+            self._all_of(job.metadata.namespace, JOB_FLOWS)
+
+    def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
+        if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
+            self._all_of(new.metadata.name, JOB_FLOWS, VOLCANO_CRON_JOBS)
+
+    def _all_of(self, namespace: str, *resources: ApiResource) -> None:
+        for resource in resources:
+            for each in self._caches.makers[resource]:
+                if each.metadata.namespace == namespace:
+                    self._queue.add((resource, each.metadata.key))
+
+    # -- what is done --------------------------------------------------------------------------------------------------
+
+    async def _reconcile(self, key: Key) -> None:
+        resource, name = key
+        obj = self._caches.makers[resource].get(name)
+        if obj is None or not self._caches.enabled(obj.metadata.namespace):
+            return
+        plan = self._plan(key, obj)
+        namespace = obj.metadata.namespace
+        for each in plan.delete:
+            await self._host.delete(JOBS, each, namespace)
+        refused = await self._create(plan)
+        if resource == JOB_FLOWS and refused != self._refused.get(key, {}):
+            self._refused[key] = refused
+            # What it waits for is said at once.
+            plan = self._plan(key, obj)
+        elif refused:
+            # That run is still due.
+            plan.status.pop("lastScheduleTime", None)
+            if before := (obj.body.get("status") or {}).get("lastScheduleTime"):
+                plan.status["lastScheduleTime"] = before
+        about = {"apiVersion": resource.api_version, "kind": resource.kind}
+        about |= {"namespace": namespace, "name": obj.metadata.name, "uid": obj.metadata.uid}
+        for job, why in refused.items():
+            self._recorder.record(about, "FailedCreate", f"Job {job}: {why}", warning=True)
+        for news in () if refused else plan.news:
+            self._recorder.record(about, news.reason, news.note, warning=news.warning)
+        if plan.status != (obj.body.get("status") or {}):
+            await put_status(self._host, resource, obj.body, plan.status, seen=obj.metadata.resource_version)
+        if refused:
+            self._queue.add(key, after=self._settings.again)
+        elif plan.again is not None:
+            self._queue.add(key, after=max(0.0, plan.again - time.time()))
+
+    def _plan(self, key: Key, obj: Full) -> Plan:
+        namespace = obj.metadata.namespace
+        if key[0] == JOB_FLOWS:
+            templates, jobs = self._caches.makers[JOB_TEMPLATES], self._caches.jobs
+            return flow.plan(
+                obj.body, _by_name(templates.get, namespace), _by_name(jobs.get, namespace), self._refused.get(key, {})
+            )
+        return cron.plan(obj.body, [each.body for each in self._caches.jobs_of(obj.metadata.uid)], time.time())
+
+    async def _create(self, plan: Plan) -> dict[str, str]:
+        """Make Jobs; those that were not taken, and why."""
+        refused = {}
+        for job in plan.create:
+            name = job["metadata"]["name"]
+            try:
+                await self._host.create(JOBS, job, field_manager="atoll-control")
+                log.info("job made", job=f"{job['metadata']['namespace']}/{name}")
+            except errors.AlreadyExists as error:
+                uid = job["metadata"]["ownerReferences"][0]["uid"]
+                found = await self._host.get(JOBS, name, job["metadata"]["namespace"])
+                owners = found["metadata"].get("ownerReferences") or ()
+                if not any(each["uid"] == uid for each in owners):
+                    refused[name] = error.said
+            except (errors.Invalid, errors.Forbidden) as error:
+                refused[name] = error.said
+        return refused
+
+
+def _by_name(get: Callable[[str], Full | None], namespace: str) -> Callable[[str], Json | None]:
+    def find(name: str) -> Json | None:
+        found = get(f"{namespace}/{name}")
+        return None if found is None else found.body
+
+    return find

@@ -1,0 +1,188 @@
+"""JobFlows and CronJobs on the host: each of their Jobs goes through its queue to a member."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from atoll.kube import errors
+from atoll.model import keys
+from atoll.model.apiresource import (
+    BATCH_JOBS,
+    BINDINGS,
+    JOB_FLOWS,
+    JOB_TEMPLATES,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    VOLCANO_CRON_JOBS,
+    ApiResource,
+)
+from atoll.model.timestamps import rfc3339_seconds
+from tests.integration.federation import Json, Site, batch_job, job, until
+
+pytestmark = pytest.mark.integration
+
+BATCH_CRON_JOBS = ApiResource("batch", "v1", "cronjobs", "CronJob")
+
+
+async def make(site: Site, resource: ApiResource, name: str, spec: Json, namespace: str | None = None) -> Json:
+    metadata = {"name": name, "namespace": namespace or site.namespace}
+    about = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return await site.host.create(resource, {**about, "metadata": metadata, "spec": spec})
+
+
+async def flow_phase(site: Site, name: str, phase: str) -> Json:
+    async def look() -> Json | None:
+        found = await site.find(JOB_FLOWS, name) or {}
+        return found if ((found.get("status") or {}).get("state") or {}).get("phase") == phase else None
+
+    return await until(look, what=f"flow {name} is {phase}")
+
+
+def template(**fields: Any) -> Json:
+    spec: Json = job("x", **fields)["spec"]
+    return spec
+
+
+async def test_a_diamond_with_a_probe_and_a_patch_runs_in_its_order(site: Site) -> None:
+    queue = await site.queue()
+    for name, seconds in (("load", None), ("left", 0.3), ("right", 0.3), ("join", 0.3)):
+        await make(site, JOB_TEMPLATES, name, template(seconds=seconds, queue=queue))
+    runs = {"taskStatusList": [{"taskName": "worker", "phase": "Running"}]}
+    policy = {"policies": [{"event": "PodEvicted", "action": "CompleteJob"}]}
+    steps = [
+        {"name": "load", "patch": {"jobSpec": policy}},
+        {"name": "left", "dependsOn": {"targets": ["load"], "probe": runs}},
+        {"name": "right", "dependsOn": {"targets": ["load"], "probe": runs}},
+        {"name": "join", "dependsOn": {"targets": ["left", "right"]}, "patch": {"jobSpec": {"minSuccess": 1}}},
+    ]
+    await make(site, JOB_FLOWS, "pipe", {"flows": steps})
+    await site.phase("pipe-join", "Completed")
+    running = await flow_phase(site, "pipe", "Running")
+    assert running["status"]["completedJobs"] == ["pipe-left", "pipe-right", "pipe-join"]
+    jobs = {each["metadata"]["name"]: each for each in await site.host.list(JOBS, site.namespace)}
+    assert jobs["pipe-join"]["spec"]["minSuccess"] == 1
+    assert {each["spec"]["queue"] for each in jobs.values()} == {queue}
+    assert jobs["pipe-load"]["spec"]["schedulerName"] == "atoll", "it went through admission"
+    assert len(await site.host.list(BINDINGS, site.namespace)) == 4
+    made = {name: each["metadata"]["creationTimestamp"] for name, each in jobs.items()}
+    assert made["pipe-load"] <= min(made["pipe-left"], made["pipe-right"])
+    assert max(made["pipe-left"], made["pipe-right"]) <= made["pipe-join"]
+    # The load ends, and with it the flow.
+    member = await site.where("pipe-load")
+    await site.members[member].delete(PODS, "pipe-load-worker-0", site.namespace)
+    done = await flow_phase(site, "pipe", "Succeed")
+    assert "message" not in done["status"]["state"]
+
+
+async def test_a_flow_waits_for_its_template_and_goes_with_its_jobs(site: Site) -> None:
+    await make(site, JOB_FLOWS, "late", {"flows": [{"name": "a"}], "jobRetainPolicy": "delete"})
+    waiting = await flow_phase(site, "late", "Pending")
+    assert waiting["status"]["state"]["message"] == "a: there is no JobTemplate a"
+    await make(site, JOB_TEMPLATES, "a", template(seconds=0.3))
+    await flow_phase(site, "late", "Succeed")
+
+    async def gone() -> bool:
+        return not await site.host.list(JOBS, site.namespace)
+
+    await until(gone, what="its Jobs go with its success")
+
+
+async def test_what_admission_refuses_of_a_flow_is_said(site: Site) -> None:
+    steps = [{"name": "a", "dependsOn": {"targets": ["b"]}}, {"name": "b", "dependsOn": {"targets": ["a"]}}]
+    with pytest.raises(errors.Forbidden, match="circle"):
+        await make(site, JOB_FLOWS, "round", {"flows": steps})
+    await make(site, JOB_TEMPLATES, "a", template(queue="root"))
+    await make(site, JOB_FLOWS, "stuck", {"flows": [{"name": "a"}]})
+
+    async def said() -> str | None:
+        found = await site.find(JOB_FLOWS, "stuck") or {}
+        message = str(((found.get("status") or {}).get("state") or {}).get("message") or "")
+        return message if "root" in message else None
+
+    assert (await until(said, what="the refusal is its reason")).startswith("a: ")
+
+
+async def test_namespaces_that_have_not_opted_in_are_left_alone(site: Site) -> None:
+    other = f"{site.namespace}-out"
+    await site.host.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    try:
+        await make(site, JOB_TEMPLATES, "a", template(seconds=0.3), other)
+        await make(site, JOB_FLOWS, "f", {"flows": [{"name": "a"}]}, other)
+        await make(site, JOB_TEMPLATES, "a", template(seconds=0.3))
+        await make(site, JOB_FLOWS, "f", {"flows": [{"name": "a"}]})
+        await flow_phase(site, "f", "Succeed")
+        assert await site.host.list(JOBS, other) == []
+        assert "status" not in await site.host.get(JOB_FLOWS, "f", other)
+    finally:
+        await site.host.delete(NAMESPACES, other)
+
+
+async def test_a_cron_job_makes_its_missed_run_up_and_keeps_its_history(site: Site) -> None:
+    queue = await site.queue()
+    spec = {
+        "schedule": "@every 2s",
+        "successfulJobsHistoryLimit": 1,
+        "jobTemplate": {"metadata": {"labels": {"team": "a"}}, "spec": template(seconds=0.2, queue=queue)},
+    }
+    await make(site, VOLCANO_CRON_JOBS, "tick", spec)
+
+    async def ran() -> Json | None:
+        found = await site.find(VOLCANO_CRON_JOBS, "tick") or {}
+        return found if (found.get("status") or {}).get("lastSuccessfulTime") else None
+
+    first = await until(ran, what="a Job of it is Completed")
+    [made] = [each for each in await site.host.list(JOBS, site.namespace) if each["metadata"]["labels"].get("team")][:1]
+    assert made["metadata"]["ownerReferences"][0]["uid"] == first["metadata"]["uid"]
+    assert made["spec"]["queue"] == queue
+    assert keys.SCHEDULED_FOR in made["metadata"]["annotations"]
+    suspended = {"spec": {"suspend": True}}
+    await site.host.merge_patch(VOLCANO_CRON_JOBS, "tick", suspended, site.namespace)
+    # As if control had been away for ten minutes.
+    behind = {"status": {"lastScheduleTime": rfc3339_seconds(time.time() - 600)}}
+    await site.host.merge_patch(VOLCANO_CRON_JOBS, "tick", behind, site.namespace, subresource="status")
+    await site.host.merge_patch(VOLCANO_CRON_JOBS, "tick", {"spec": {"suspend": None}}, site.namespace)
+
+    async def caught_up() -> bool:
+        found = await site.host.get(VOLCANO_CRON_JOBS, "tick", site.namespace)
+        return str(found["status"]["lastScheduleTime"]) > rfc3339_seconds(time.time() - 60)
+
+    await until(caught_up, what="the last missed run is made up")
+
+    async def tidied() -> bool:
+        jobs = await site.host.list(JOBS, site.namespace)
+        done = [each for each in jobs if ((each.get("status") or {}).get("state") or {}).get("phase") == "Completed"]
+        return len(done) <= 1
+
+    await site.host.merge_patch(VOLCANO_CRON_JOBS, "tick", suspended, site.namespace)
+    await until(tidied, what="one Job that is Completed stays")
+    with pytest.raises(errors.Forbidden, match="schedule"):
+        await make(site, VOLCANO_CRON_JOBS, "bad", {**spec, "schedule": "* * *"})
+
+
+async def test_jobs_of_kubernetes_own_cron_jobs_go_through_their_queue(site: Site) -> None:
+    spec = batch_job("x", seconds=0.3)["spec"]
+    made = await make(
+        site,
+        BATCH_CRON_JOBS,
+        "k8s",
+        {"schedule": "0 0 1 1 *", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": spec}},
+    )
+    # As if control manager had been away since the last year began.
+    status = {"status": {"lastScheduleTime": "2024-01-02T00:00:00Z"}}
+    await site.host.merge_patch(BATCH_CRON_JOBS, "k8s", status, site.namespace, subresource="status")
+
+    async def done() -> Json | None:
+        for each in await site.host.list(BATCH_JOBS, site.namespace):
+            conditions = (each.get("status") or {}).get("conditions") or ()
+            if any(c["type"] == "Complete" and c["status"] == "True" for c in conditions):
+                return each
+        return None
+
+    found = await until(done, what="its Job is Complete")
+    assert found["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+    assert found["spec"]["managedBy"] == keys.CONTROLLER, "it went through admission"
+    assert len(await site.host.list(BINDINGS, site.namespace)) == 1

@@ -1,0 +1,106 @@
+"""CronJobs, JobFlows and JobTemplates: what is refused, and what is warned of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atoll.kinds import makers
+from tests.webhook.builders import Json, make_job, make_task
+
+
+def make_cron_job(name: str = "tick", *, job: Json | None = None, **spec: Any) -> Json:
+    template = {"spec": (job or make_job())["spec"]}
+    metadata = {"name": name, "namespace": "ns"}
+    return {"metadata": metadata, "spec": {"schedule": "@hourly", "jobTemplate": template, **spec}}
+
+
+def make_flow(*steps: Json) -> Json:
+    return {"metadata": {"name": "f", "namespace": "ns"}, "spec": {"flows": list(steps)}}
+
+
+def step(name: str, *targets: str, **probe: Any) -> Json:
+    depends = {"targets": list(targets), **({"probe": probe} if probe else {})}
+    return {"name": name, "dependsOn": depends} if targets or probe else {"name": name}
+
+
+BAD_CRON: dict[str, tuple[Json, str]] = {
+    "a schedule": (make_cron_job(schedule="* * *"), "spec.schedule"),
+    "a time zone in the schedule": (make_cron_job(schedule="TZ=UTC @hourly"), "spec.schedule"),
+    "a time zone": (make_cron_job(timeZone="Mars"), "spec.timeZone"),
+    "a negative deadline": (make_cron_job(startingDeadlineSeconds=-1), "spec.startingDeadlineSeconds"),
+    "a negative history": (make_cron_job(failedJobsHistoryLimit=-1), "spec.failedJobsHistoryLimit"),
+    "another negative history": (make_cron_job(successfulJobsHistoryLimit=-1), "spec.successfulJobsHistoryLimit"),
+    "too long a name": (make_cron_job("x" * 53), "metadata.name"),
+    "a Job without tasks": (make_cron_job(jobTemplate={"spec": {}}), "spec.jobTemplate.spec.tasks"),
+    "no Job": (make_cron_job(jobTemplate={}), "spec.jobTemplate.spec"),
+    "a gang larger than its tasks": (
+        make_cron_job(job=make_job(minAvailable=9)),
+        "spec.jobTemplate.spec.minAvailable",
+    ),
+}
+
+
+@pytest.mark.parametrize(("obj", "field"), BAD_CRON.values(), ids=BAD_CRON.keys())
+def test_cron_jobs_that_are_refused(obj: Json, field: str) -> None:
+    assert field in [problem.field for problem in makers.validate_cron_job(obj)]
+
+
+def test_a_cron_job_that_is_taken() -> None:
+    obj = make_cron_job("x" * 40, timeZone="Asia/Tokyo", job=make_job(make_task("w")), startingDeadlineSeconds=0)
+    assert makers.validate_cron_job(obj) == []
+
+
+BAD_FLOW: dict[str, tuple[Json, str, str]] = {
+    "no steps": (make_flow(), "spec.flows", "is empty"),
+    "a step without a name": (make_flow({}), "spec.flows[0].name", "can't name"),
+    "a step twice": (make_flow(step("a"), step("a")), "spec.flows[1].name", "twice"),
+    "an unknown target": (make_flow(step("a", "x")), "spec.flows[0].dependsOn.targets", "no step 'x'"),
+    "a circle": (make_flow(step("a", "b"), step("b", "a")), "spec.flows", "a -> b -> a"),
+    "a step after itself": (make_flow(step("a", "a")), "spec.flows", "a -> a"),
+    "a probe of nothing": (
+        make_flow(step("a", taskStatusList=[{"taskName": "w", "phase": "Running"}])),
+        "spec.flows[0].dependsOn.probe",
+        "no targets",
+    ),
+    "a phase that pods do not have": (
+        make_flow(step("a"), step("b", "a", taskStatusList=[{"taskName": "w", "phase": "Completed"}])),
+        "spec.flows[1].dependsOn.probe.taskStatusList[0].phase",
+        "Succeeded",
+    ),
+    "a request that the host can't make": (
+        make_flow(step("a"), step("b", "a", httpGetList=[{"taskName": "w", "port": 80}])),
+        "spec.flows[1].dependsOn.probe.httpGetList",
+        "no network path",
+    ),
+    "a port that the host can't reach": (
+        make_flow(step("a"), step("b", "a", tcpSocketList=[{"taskName": "w", "port": 80}])),
+        "spec.flows[1].dependsOn.probe.tcpSocketList",
+        "no network path",
+    ),
+}
+
+
+@pytest.mark.parametrize(("obj", "field", "words"), BAD_FLOW.values(), ids=BAD_FLOW.keys())
+def test_flows_that_are_refused(obj: Json, field: str, words: str) -> None:
+    assert [problem.field for problem in makers.validate_job_flow(obj) if words in problem.message] == [field]
+
+
+def test_a_flow_that_is_taken() -> None:
+    probe = {"taskStatusList": [{"taskName": "w", "phase": "Running"}]}
+    assert makers.validate_job_flow(make_flow(step("a"), step("b", "a", **probe), step("c", "a", "b"))) == []
+
+
+def test_templates_are_checked_as_jobs_are() -> None:
+    good = {"metadata": {"name": "t", "namespace": "ns"}, "spec": make_job()["spec"]}
+    assert makers.validate_job_template(good) == []
+    bad = good | {"spec": make_job(make_task("a"), make_task("a"))["spec"]}
+    assert [problem.field for problem in makers.validate_job_template(bad)] == ["spec.tasks[1].name"]
+
+
+def test_what_of_the_jobs_has_no_effect_is_told() -> None:
+    job = make_job(make_task("a", topologyPolicy="restricted"))
+    field = "spec.tasks[0].topologyPolicy"
+    assert field in [each.field for each in makers.job_template_warnings({"spec": job["spec"]})]
+    assert f"spec.jobTemplate.{field}" in [each.field for each in makers.cron_job_warnings(make_cron_job(job=job))]
