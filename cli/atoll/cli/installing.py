@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from atoll.kube.transport import ApiServer
+
+
+class HostKind(StrEnum):
+    """What a host is."""
+
+    HOST = "host"
+    KARMADA = "karmada"
+
 
 Out = Annotated[Path, typer.Option(help="Folder for the kubeconfigs.", file_okay=False)]
 _OUT = Path("atoll-credentials")
@@ -42,6 +51,13 @@ def init(
         list[str] | None,
         typer.Option(help="Opt this namespace in: workloads there go through queues. May be repeated; default: none."),
     ] = None,
+    on: Annotated[
+        HostKind,
+        typer.Option(
+            help="What the host is: a cluster of Atoll's own, or a Karmada's API server, whose bindings of policies"
+            " with schedulerName: atoll are then queued and placed by Atoll."
+        ),
+    ] = HostKind.HOST,
 ) -> None:
     """Make a cluster the host of a federation: CRDs, accounts, default queue. Starts no process; safe to repeat."""
     address = client_config(webhook_url, webhook_service)
@@ -59,13 +75,18 @@ def init(
             webhook_client_config=address,
             query_outside=query_outside,
             enable=enable_namespace or (),
+            on_karmada=on is HostKind.KARMADA,
             progress=print,
         )
 
     call(options, work)
     print("\nThe host is ready. Start on it:")
     for process in install.PROCESSES:
-        print(f"  atoll-{process} --kubeconfig={shlex.quote(str(install.kubeconfig_of(out, process)))}")
+        said = " --on=karmada" if on is HostKind.KARMADA and process == "control" else ""
+        print(f"  atoll-{process} --kubeconfig={shlex.quote(str(install.kubeconfig_of(out, process)))}{said}")
+    if on is HostKind.KARMADA:
+        print("Members are Karmada's. Policies with spec.schedulerName: atoll leave their workloads to Atoll.")
+        return
     print("and add members with: atollctl join NAME --member-kubeconfig FILE")
     print(f"Namespaces opt in with: kubectl label namespace NAME {keys.ENABLED}=true")
 

@@ -56,6 +56,7 @@ class Atoll:
         replicas: Mapping[str, int] | None = None,
         flags: Mapping[str, Sequence[str]] | None = None,
         through: Through = lambda _, kubeconfig: kubeconfig,
+        on_karmada: bool = False,
         progress: Progress = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
@@ -69,6 +70,7 @@ class Atoll:
                 of member `east`.
             through: called before the processes start, once per kubeconfig of each: twice for an agent, whose file
                 for the host ends in `.host.kubeconfig` and whose file for its member in `.member.kubeconfig`.
+            on_karmada: the host is a Karmada's API server: no member is joined, no agent runs.
             progress: gets a line per step.
             on_change: called whenever a process was started.
 
@@ -86,6 +88,7 @@ class Atoll:
         self._address = federation.config.address
         self._leave_out = frozenset(leave_out)
         self._through = through
+        self._on_karmada = on_karmada
         self._progress = progress
         self._on_change = on_change
         #: name -> process, in the order of their start; filled by start()
@@ -104,7 +107,7 @@ class Atoll:
             ProcessFailed: a process does not become ready; nothing of Atoll is left running.
         """
         processes = sum(self._replicas.get(name, 1) for name in install.PROCESSES)
-        processes += self._replicas.get("agent", 1) * len(self._federation.members)
+        processes += self._replicas.get("agent", 1) * len(self._members)
         dispatchers = self._replicas.get("dispatcher", 1)
         webhook_port, *ports = free_ports(1 + dispatchers + processes, self._address)
         query_ports, health_ports = ports[:dispatchers], ports[dispatchers:]
@@ -135,9 +138,10 @@ class Atoll:
                 out=self.credentials,
                 webhook_client_config={"url": webhook_url},
                 query_outside=self._query_host,
-                enable=_ENABLED,
+                enable=() if self._on_karmada else _ENABLED,
+                on_karmada=self._on_karmada,
             )
-            for layout in self._federation.config.members:
+            for layout in () if self._on_karmada else self._federation.config.members:
                 self._progress(f"joining {layout.name}")
                 await self._join(api, at, self._federation.members[layout.name], layout)
 
@@ -169,11 +173,12 @@ class Atoll:
                 flags = [
                     f"--kubeconfig={self._through(name, kubeconfig)}",
                     *_USUAL.get(process, ()),
+                    *(("--on=karmada",) if self._on_karmada and process == "control" else ()),
                     *(self._query_flags(query_ports.pop()) if process == "dispatcher" else ()),
                     *self._flags.get(process, ()),
                 ]
                 specs.append(_spec(name, f"atoll.{process}", flags, self._address, ports.pop()))
-        for member in self._federation.members:
+        for member in self._members:
             for number in range(1, self._replicas.get("agent", 1) + 1):
                 name = f"atoll-agent-{member}" if number == 1 else f"atoll-agent-{member}-{number}"
                 host, own = (self._through(name, path) for path in install.agent_kubeconfigs(self.credentials, member))
@@ -184,6 +189,11 @@ class Atoll:
 
     def _query_flags(self, port: int) -> tuple[str, ...]:
         return (f"--query-port={port}", f"--query-host={self._query_host}", f"--query-address={self._address}")
+
+    @property
+    def _members(self) -> Sequence[str]:
+        """Those that Atoll has agents for."""
+        return () if self._on_karmada else list(self._federation.members)
 
     @property
     def _query_host(self) -> str:

@@ -13,6 +13,10 @@ from atoll.control.dependencies import Dependencies
 from atoll.control.detector import Detector
 from atoll.control.figures import MemberFigures, MemberMetrics
 from atoll.control.holds import Holds
+from atoll.control.karmada.adoption import Adoption
+from atoll.control.karmada.caches import Caches as KarmadaCaches
+from atoll.control.karmada.progress import Progress
+from atoll.control.karmada.summaries import Summaries
 from atoll.control.makers.controller import Makers
 from atoll.control.overrides import Overrides
 from atoll.control.queues import Queues
@@ -46,8 +50,24 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
     )
     running.stack.push_async_callback(host.close)
     elector = election.elector(host, "atoll-control", running.identity, settings.election)
-    caches: Caches | None = None
+    caches: Caches | KarmadaCaches | None = None
     metrics = MemberMetrics(running.metrics)
+
+    async def lead_on_karmada() -> None:
+        nonlocal caches
+        caches = KarmadaCaches(host)
+        recorder = Recorder(host, "control")
+        controllers = (
+            Adoption(host, caches, recorder, settings=settings.detector),
+            Progress(host, caches, settings=settings.status),
+            Summaries(host, caches, settings=settings.karmada),
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(caches.run())
+            group.create_task(recorder.run())
+            await caches.wait()
+            for controller in controllers:
+                group.create_task(controller.run())
 
     async def lead() -> None:
         nonlocal caches
@@ -80,7 +100,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         return caches is not None and caches.synced if elector.leading.is_set() else elector.can_lead
 
     running.ready_when(ready)
-    running.add_task("election", elector.run(lead))
+    running.add_task("election", elector.run(lead_on_karmada if settings.on == "karmada" else lead))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from atoll.kube.settings import Election, Health, ProcessSettings
-from atoll.model.settings import Section, number, ratio, seconds
+from atoll.model.settings import Section, number, ratio, seconds, words
 
 
 class DetectorSettings(Section, frozen=True):
@@ -115,9 +115,25 @@ class PredecessorSettings(Section, frozen=True):
     again: Annotated[float, seconds("Until the next look at what is left of it.", above=0)] = 5.0
 
 
+class KarmadaSettings(Section, frozen=True):
+    """On a Karmada (`on: karmada`)."""
+
+    summary_age: Annotated[
+        float,
+        seconds(
+            "After which Karmada's summary of a member has what was started there: three times the period with which"
+            " Karmada asks members (--cluster-status-update-frequency, 10 s)."
+        ),
+    ] = 30.0
+
+
 class ControlSettings(ProcessSettings, frozen=True):
     """All of `atoll-control`."""
 
+    on: Annotated[
+        Literal["host", "karmada"],
+        words("Whose controllers make bindings and Works: ours on a host, or a Karmada's.", flag="--on"),
+    ] = "host"
     health: Health = Health(port=8082)
     election: Election = Election()
     detector: DetectorSettings = DetectorSettings()
@@ -131,3 +147,4 @@ class ControlSettings(ProcessSettings, frozen=True):
     figures: FigureSettings = FigureSettings()
     makers: MakerSettings = MakerSettings()
     unserved: UnservedSettings = UnservedSettings()
+    karmada: KarmadaSettings = KarmadaSettings()

@@ -12,7 +12,7 @@ from atoll.install.refusal import Refused
 from atoll.kinds import DELIVERED
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CRDS, HYPER_NODES, POD_GROUPS, QUEUES, ApiResource
+from atoll.model.apiresource import CAPACITIES, CRDS, HYPER_NODES, POD_GROUPS, QUEUES, ApiResource
 from atoll.model.release import VERSION
 from atoll.model.skew import is_newer
 
@@ -25,6 +25,12 @@ _POLL_S = 0.05
 def host_crds() -> list[Json]:
     """Every CRD, labelled as ours."""
     return [_labelled(crd) for crd in load_crds()]
+
+
+def karmada_crds() -> list[Json]:
+    """The CRDs that a Karmada lacks, labelled as ours."""
+    wanted = {_crd_name(resource) for resource in (QUEUES, CAPACITIES)}
+    return [crd for crd in host_crds() if crd["metadata"]["name"] in wanted]
 
 
 def member_crds() -> list[Json]:

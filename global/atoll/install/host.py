@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from atoll.install import flows, foreign, versions
-from atoll.install.crds import host_crds, install_crds
+from atoll.install import flows, foreign, policies, roles, versions
+from atoll.install.crds import host_crds, install_crds, karmada_crds
 from atoll.install.credentials import (
     FIELD_MANAGER,
     MANAGED_BY,
@@ -18,18 +18,25 @@ from atoll.install.credentials import (
     issue_token,
     write_kubeconfig,
 )
-from atoll.install.policies import POLICIES, ensure_policies
+from atoll.install.policies import ensure_policies
 from atoll.install.query import ensure_query
 from atoll.install.refusal import Refused
 from atoll.install.registration import ensure_registration
 from atoll.install.rights import ensure_rights
-from atoll.install.roles import HOST
 from atoll.install.users import ensure_user_roles
 from atoll.kinds import KINDS
 from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import DEPLOYMENTS, NAMESPACES, QUEUES, SECRETS
+from atoll.model.apiresource import (
+    BINDINGS,
+    CLUSTERS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    QUEUES,
+    SECRETS,
+    WORKS,
+)
 from atoll.model.namespaces import is_system
 
 PROCESSES: Final = ("webhook", "control", "dispatcher")
@@ -37,13 +44,19 @@ PROCESSES: Final = ("webhook", "control", "dispatcher")
 
 Json = dict[str, Any]
 
+KARMADA: Final = "karmada"
+"""Profile of a host that is a Karmada's API server."""
+
+_NOT_PROPAGATED: Final = "namespace.karmada.io/skip-auto-propagation"
+"""Label of namespaces that a Karmada does not make in its members."""
+
 _WHY: Final = {
     "Volcano": "which would act on the same workloads: remove it from the host, or choose another host; members may"
     " keep it",
     "Kueue": "which would act on the same workloads: remove it from the host, or choose another host; members may"
     " keep it",
-    "Karmada": "which would act on the same bindings, Works and Clusters: Atoll can't share a host with it; choose"
-    " another host",
+    "Karmada": "which would act on the same bindings, Works and Clusters: choose another host, or have Atoll queue"
+    " Karmada's own bindings (--on karmada)",
 }
 """Why a system can't be on a host, and what to do."""
 
@@ -56,6 +69,7 @@ async def init(
     webhook_client_config: Json,
     query_outside: str = "",
     enable: Sequence[str] = (),
+    on_karmada: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Prepare the host and write one kubeconfig per process into `out`. Safe to repeat; starts nothing.
@@ -68,11 +82,13 @@ async def init(
         query_outside: address at which the API server reaches a dispatcher that does not run in the host itself;
             empty where it does.
         enable: namespaces to opt in; they must exist. None is, unless it is said here.
+        on_karmada: the host is the API server of a Karmada, whose controllers make bindings and Works: Atoll decides
+            where and when those of policies with `schedulerName: atoll` run.
         progress: gets a line per step.
 
     Raises:
-        Refused: the host runs Volcano, Kueue or Karmada, is too old, or has CRDs that can't be used; or a namespace
-            can't be opted in.
+        Refused: the host runs Volcano, Kueue or, unless that is said, Karmada; is too old, or has CRDs that can't be
+            used; or a namespace can't be opted in.
         ApiError: the host said no.
     """
     if ":" in query_outside:
@@ -80,19 +96,25 @@ async def init(
             f"--query-outside {query_outside}: a Service of type ExternalName can't hold an IPv6 address; give a DNS"
             " name that leads to it"
         )
-    await _refuse_foreign(host)
+    if on_karmada:
+        await _check_karmada(host, enable)
+    await _refuse_foreign(host, allowed=("Karmada",) if on_karmada else ())
     progress(f"the host is {versions.said(await versions.check_host(host))}")
     await _check_namespaces(host, enable)
-    await install_crds(host, host_crds(), progress)
+    await install_crds(host, karmada_crds() if on_karmada else host_crds(), progress)
 
-    labels = {keys.HOST_PROFILE: "shared"} if await _runs_deployments(host) else {}
+    shared = not on_karmada and await _runs_deployments(host)
+    labels = {keys.HOST_PROFILE: KARMADA, _NOT_PROPAGATED: "true"} if on_karmada else {}
+    if shared:
+        labels = {keys.HOST_PROFILE: "shared"}
     await ensure_namespace(host, keys.SYSTEM_NAMESPACE, labels)
     alone = [kind.words.title for kind in KINDS if kind.dedicated]
-    if labels:
+    if shared:
         progress(f"this host runs Deployments itself: {', '.join(alone)} are refused in opted-in namespaces")
+    grants = roles.ON_KARMADA if on_karmada else roles.HOST
     for process in PROCESSES:
         await ensure_account(host, _account(process), keys.SYSTEM_NAMESPACE)
-        await ensure_rights(host, _account(process), (keys.SYSTEM_NAMESPACE, _account(process)), HOST[process])
+        await ensure_rights(host, _account(process), (keys.SYSTEM_NAMESPACE, _account(process)), grants[process])
     progress(
         f"namespace {keys.SYSTEM_NAMESPACE} has the accounts of {', '.join(PROCESSES)}, each with a role of its own"
     )
@@ -100,14 +122,15 @@ async def init(
     if await flows.ensure_flows(host, "atoll", [flows.HOST]):
         progress("FlowSchemas atoll-leases and atoll-controllers: other accounts' load does not hold Atoll up")
     trusted = await _ensure_authority(host, progress)
-    await ensure_policies(host)
-    progress(f"{len(POLICIES)} admission policies: decisions are written by Atoll's accounts alone")
+    wanted = policies.ON_KARMADA if on_karmada else policies.POLICIES
+    await ensure_policies(host, wanted)
+    progress(f"{len(wanted)} admission policies: decisions are written by Atoll's accounts alone")
     await ensure_user_roles(host)
     progress("roles view, edit and admin have Atoll's objects of their namespaces; every user reads queues")
     await ensure_query(host, query_outside)
     progress(f"Service {keys.SYSTEM_NAMESPACE}/{keys.QUERY_SERVICE}: ready for the dispatcher that leads")
     await _ensure_default_queue(host, progress)
-    for line in await ensure_registration(host, webhook_client_config, trusted):
+    for line in await ensure_registration(host, webhook_client_config, trusted, on_karmada=on_karmada):
         progress(line)
     for name in enable:
         await ensure_namespace(host, name, {keys.ENABLED: "true"})
@@ -138,9 +161,25 @@ def _account(process: str) -> str:
     return f"atoll-{process}"
 
 
-async def _refuse_foreign(host: ApiServer) -> None:
+async def _check_karmada(host: ApiServer, enable: Sequence[str]) -> None:
+    """What `--on karmada` is for is a Karmada's API server, and namespaces need not opt in there."""
+    if enable:
+        raise Refused("--enable-namespace: on a Karmada a policy opts its workloads in: give it schedulerName: atoll")
+    for resource in (BINDINGS, WORKS, CLUSTERS):
+        try:
+            await host.list(resource)
+        except errors.NotFound as error:
+            raise Refused(
+                f"this is no Karmada's API server: it has no {resource.plural}.{resource.group}; give the kubeconfig of"
+                " karmada-apiserver (karmada-apiserver.config)"
+            ) from error
+
+
+async def _refuse_foreign(host: ApiServer, allowed: Sequence[str]) -> None:
     """Two systems that admit the same jobs would start them twice."""
     for system, marks in (await foreign.running(host)).items():
+        if system in allowed:
+            continue
         raise Refused(f"the host runs {system} ({', '.join(marks)}), {_WHY[system]}")
 
 

@@ -154,6 +154,66 @@ _WHO_DECIDES: Final = (
     f" `atollctl unjoin` for a member; {_EMERGENCY}"
 )
 
+_LEFT_TO_US: Final = f'object.spec.?schedulerName.orValue("") == "{keys.SCHEDULER_NAME}"'
+_OUR_CONDITIONS: Final = 'each.type in ["Bound", "Running", "Finished", "Released"]'
+
+
+def _conditions(holder: str) -> str:
+    return f"{holder}.?status.?conditions.orValue([]).filter(each, {_OUR_CONDITIONS})"
+
+
+_BEGINS: Final = (
+    f'({_annotation("oldObject", keys.EPOCH)} == "" && {_annotation("object", keys.EPOCH)} == "0"'
+    " && object.spec.?clusters.orValue([]).size() == 0)"
+)
+"""CEL: the webhook suspends a binding that a Karmada leaves to Atoll."""
+
+DECISIONS_ON_KARMADA: Final = _policy(
+    "atoll-decisions",
+    BINDINGS,
+    ["CREATE", "UPDATE"],
+    {
+        "not-the-dispatcher": f"!({_BY_DISPATCHER})",
+        # Karmada writes the rest of it. A binding that was scheduled before it was left to Atoll is nobody's.
+        "ours": f"{_LEFT_TO_US} && ({_annotation('object', keys.EPOCH)} != ''"
+        f" || (!({_ON_CREATE}) && {_annotation('oldObject', keys.EPOCH)} != ''))",
+    },
+    [
+        _rule(
+            f'!({_ON_CREATE}) || ({_annotation("object", keys.DECISION)} == ""'
+            f' && {_annotation("object", keys.EPOCH)} == "0" && object.spec.?clusters.orValue([]).size() == 0'
+            " && object.spec.?suspension.?scheduling.orValue(false))",
+            f"a binding begins undecided, at epoch 0, without spec.clusters, suspended; {_WHO_DECIDES}",
+        ),
+        _rule(
+            f"{_ON_CREATE} || {_BEGINS} || ({_same_annotations((keys.DECISION, keys.EPOCH))})",
+            f"annotations {keys.DECISION} and {keys.EPOCH} can't be changed by hand: {_WHO_DECIDES}",
+        ),
+        _rule(
+            f"{_ON_CREATE} || object.spec.?clusters == oldObject.spec.?clusters",
+            f"spec.clusters can't be changed by others, Karmada's failover included (leave its feature gate Failover"
+            f" off): {_WHO_DECIDES}",
+        ),
+        _rule(
+            f"{_ON_CREATE} || {_BEGINS}"
+            " || object.spec.?suspension.?scheduling == oldObject.spec.?suspension.?scheduling",
+            f"spec.suspension.scheduling can't be changed by hand: {_WHO_DECIDES}",
+        ),
+        _rule(
+            f"{_ON_CREATE} || {_BY_CONTROL} || {_same_annotations((keys.GANG,))}",
+            f"annotation {keys.GANG} is written by atoll-control from the workload: change the workload instead;"
+            f" {_EMERGENCY}",
+        ),
+        _rule(
+            f'request.?subResource.orValue("") != "status" || {_BY_CONTROL}'
+            f" || {_conditions('object')} == {_conditions('oldObject')}",
+            "only atoll-control says that a workload is bound, runs, has ended or is gone: one that says it has ended"
+            " would give its quota back",
+        ),
+    ],
+    subresources=("status",),
+)
+
 DECISIONS: Final = _policy(
     "atoll-decisions",
     BINDINGS,
@@ -414,16 +474,27 @@ POLICIES: Final = (
 )  # fmt: skip
 """Each policy with its binding."""
 
+CAPACITY_ON_KARMADA: Final = _policy(
+    "atoll-capacity",
+    CAPACITIES,
+    ["CREATE", "UPDATE"],
+    {"not-control": f"!({_BY_CONTROL})"},
+    [_rule("false", f"atoll-control says what room a member has, by what Karmada summarises; {_EMERGENCY}")],
+)
 
-async def ensure_policies(host: ApiServer) -> None:
-    """Create or update all policies, then their bindings. Safe to repeat.
+ON_KARMADA: Final = (DECISIONS_ON_KARMADA, CAPACITY_ON_KARMADA, REGISTRATION, WEBHOOK_POLICY)
+"""Those on a Karmada: its Works, and the workloads themselves, are its own."""
+
+
+async def ensure_policies(host: ApiServer, wanted: tuple[tuple[Json, Json], ...] = POLICIES) -> None:
+    """Create or update policies, then their bindings. Safe to repeat.
 
     Raises:
         Refused: the host's API server has no such policies.
         ApiError: the host said no.
     """
     try:
-        for policy, binding in POLICIES:
+        for policy, binding in wanted:
             await host.apply(ADMISSION_POLICIES, policy, field_manager=FIELD_MANAGER)
             await host.apply(ADMISSION_POLICY_BINDINGS, binding, field_manager=FIELD_MANAGER)
     except errors.NotFound as error:

@@ -64,15 +64,30 @@ _OUR_BINDING = {
 }
 
 
-def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
+# Karmada's own controllers make the bindings; a policy with our scheduler's name is what opts in.
+_LEFT_TO_US = {
+    "name": "left-to-atoll",
+    "expression": (
+        f'object.spec.?schedulerName.orValue("") == "{keys.SCHEDULER_NAME}"'
+        f' && !(has(object.metadata.annotations) && "{keys.EPOCH}" in object.metadata.annotations)'
+        " && object.spec.?clusters.orValue([]).size() == 0"
+        " && (object.spec.?replicas.orValue(0) > 0 || object.spec.?components.orValue([]).size() > 0)"
+    ),
+}
+
+
+def configurations(client_config: Json, ca_bundle: str, *, on_karmada: bool = False) -> tuple[Json, Json]:
     """The mutating and the validating configuration, but for its labels.
 
     Args: client_config: `{"url": ...}` without a path, or `{"service": {"namespace", "name",
-        "port"}}`. ca_bundle: base64 of the PEM certificates to trust.
+        "port"}}`. ca_bundle: base64 of the PEM certificates to trust. on_karmada: the host is a Karmada's, whose
+        workloads and policies are its own.
     """
 
     def webhook(act: str, resource: ApiResource, operations: list[str], *conditions: Mapping[str, str]) -> Json:
-        opt_in = resource.namespaced
+        opt_in = resource.namespaced and not on_karmada
+        # Closed only where somebody opted in: there, a workload that slipped by would run unqueued.
+        closed = resource is BINDINGS or (opt_in and resource not in (POLICIES, OVERRIDES))
         return {
             "name": f"{act}.{_ROUTES[resource]}.atoll.sh",
             "clientConfig": {
@@ -91,8 +106,7 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
             "namespaceSelector": {"matchLabels": {keys.ENABLED: "true"}} if opt_in else {},
             "objectSelector": {},
             "matchConditions": [_NOT_LEAVING, *([_NOT_SYSTEM] if opt_in else []), *conditions],
-            # Closed only where somebody opted in: there, a workload that slipped by would run unqueued.
-            "failurePolicy": "Fail" if opt_in and resource not in (POLICIES, OVERRIDES) else "Ignore",
+            "failurePolicy": "Fail" if closed else "Ignore",
             "matchPolicy": "Equivalent",
             "sideEffects": "None",
             "timeoutSeconds": _TIMEOUT,
@@ -100,6 +114,10 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
         }
 
     both = ["CREATE", "UPDATE"]
+    if on_karmada:
+        mutating = [webhook("mutate", QUEUES, both), webhook("mutate", BINDINGS, both, _LEFT_TO_US)]
+        validating = [webhook("validate", QUEUES, [*both, "DELETE"])]
+        return _both(mutating, validating)
     mutating = [
         *(webhook("mutate", kind.resource, both, *kind.admission().conditions) for kind in KINDS),
         webhook("mutate", QUEUES, both),
@@ -115,12 +133,18 @@ def configurations(client_config: Json, ca_bundle: str) -> tuple[Json, Json]:
         webhook("validate", OVERRIDES, both, NEW_SPEC),
         webhook("validate", CLUSTER_OVERRIDES, both, NEW_SPEC),
     ]
+    return _both(mutating, validating)
+
+
+def _both(mutating: list[Json], validating: list[Json]) -> tuple[Json, Json]:
     for entry in mutating:
         entry["reinvocationPolicy"] = "Never"
     return _configuration(MUTATING_WEBHOOKS, mutating), _configuration(VALIDATING_WEBHOOKS, validating)
 
 
-async def ensure_registration(host: ApiServer, client_config: Json, trusted: tuple[bytes, ...]) -> list[str]:
+async def ensure_registration(
+    host: ApiServer, client_config: Json, trusted: tuple[bytes, ...], *, on_karmada: bool = False
+) -> list[str]:
     """Have the configurations say what this version asks about, at this address. CAs that they trust stay trusted: the
     webhook takes away what nobody serves any more.
 
@@ -128,6 +152,7 @@ async def ensure_registration(host: ApiServer, client_config: Json, trusted: tup
         host: with an administrator's credentials.
         client_config: see `configurations`.
         trusted: CA certificates (PEM) of the webhook.
+        on_karmada: see `configurations`.
 
     Returns a line for each of them.
 
@@ -137,7 +162,9 @@ async def ensure_registration(host: ApiServer, client_config: Json, trusted: tup
     about = {"labels": MANAGED_BY, "annotations": {keys.CLIENT_CONFIG: orjson.dumps(client_config).decode()}}
     said = []
     for resource, wanted in zip(
-        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), configurations(client_config, ""), strict=True
+        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS),
+        configurations(client_config, "", on_karmada=on_karmada),
+        strict=True,
     ):
         try:
             found = await host.get(resource, keys.WEBHOOKS)

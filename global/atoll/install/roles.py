@@ -269,6 +269,37 @@ DISPATCHER: Final = (
 HOST: Final[Mapping[str, tuple[Grant, ...]]] = {"webhook": WEBHOOK, "control": CONTROL, "dispatcher": DISPATCHER}
 """Process -> its grants on the host."""
 
+_BY_KARMADA: Final = "only once a workload was left to Atoll by its policy"
+
+CONTROL_ON_KARMADA: Final = (
+    _election("control"),
+    Grant(
+        None,
+        (
+            # The gang of a workload is read from its template.
+            *(_on(kind.resource, "list", "watch", rare=_BROUGHT) for kind in KINDS if kind.assembly is None),
+            _on(CRDS, "list", "watch"),
+            _on(NAMESPACES, "list", "watch"),
+            _on(PRIORITY_CLASSES, "list", "watch"),
+            _on(BINDINGS, "list", "watch"),
+            _on(BINDINGS, "patch", rare=_BY_KARMADA),
+            _on(BINDINGS, "patch", sub="status", rare=_BY_KARMADA),
+            # Their metadata: what is left of an evicted workload.
+            _on(WORKS, "list", "watch"),
+            _on(QUEUES, "list", "watch"),
+            _on(CLUSTERS, "list", "watch"),
+            _on(CLUSTERS, "patch", sub="status"),
+            # In the execution namespaces of Karmada, one for each member.
+            _on(CAPACITIES, "patch"),
+            _on(CAPACITIES, "create", rare="the apply that makes one is logged as a patch"),
+            _on(EVENTS, "create", "patch", rare="only of a binding that can't be queued"),
+        ),
+    ),
+)
+
+ON_KARMADA: Final[Mapping[str, tuple[Grant, ...]]] = {**HOST, "control": CONTROL_ON_KARMADA}
+"""Process -> its grants on a Karmada."""
+
 
 _RENEWED: Final = "only its own token, once four fifths of its life are over"
 

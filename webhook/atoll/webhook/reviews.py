@@ -266,6 +266,8 @@ class Reviews:
     @staticmethod
     def _suspend_binding(request: Request) -> list[jsonpatch.Operation]:
         binding = request.object or {}
+        if bindings.is_left_to_us(binding):
+            return bindings.begin_binding(binding)
         # The API server asks about no other; one that was told so by an older version of this server may.
         return bindings.suspend_binding(binding) if bindings.is_ours(binding, request.user_info.username) else []
 
