@@ -260,3 +260,12 @@ async def test_init_says_what_it_needs(host: ApiServer, tmp_path: Path) -> None:
             enable=["team"],
             on_karmada=True,
         )
+
+
+async def test_members_of_the_karmada_are_not_in_the_way_of_uninstall(host: ApiServer) -> None:
+    await host.create(CLUSTERS, _named(CLUSTERS, "pulled", spec={"syncMode": "Pull"}))
+    lines: list[str] = []
+    await install.uninstall(host, dry_run=True, progress=lines.append)
+    await host.delete(CLUSTERS, "pulled")
+    assert any("still run" in line for line in lines)
+    assert not any("unjoin" in line or "Cluster " in line for line in lines)
