@@ -23,7 +23,6 @@ from atoll.install.crds import incompatible, install_crds, is_foreign
 from atoll.install.credentials import Endpoint, write_kubeconfig
 from atoll.install.member import unread_policies
 from atoll.install.query import ensure_query
-from atoll.install.rights import CLUSTER_ROLES
 from atoll.kube import authority
 from atoll.kube.authority import make_signer
 from atoll.kube.errors import Forbidden, NotFound
@@ -36,6 +35,7 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     API_SERVICES,
     CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CLUSTERS,
     CONFIGMAPS,
     CRDS,

@@ -32,7 +32,9 @@ def test_nothing_is_granted_by_a_star() -> None:
 
 def test_no_process_may_change_rights_or_act_as_others() -> None:
     for who, _, rule in RULES:
-        assert rule.group != "rbac.authorization.k8s.io", who
+        if rule.group == "rbac.authorization.k8s.io":
+            # What they may do with declared kinds is read, in one role.
+            assert ({*rule.verbs}, rule.names) == ({"list", "watch"}, ("atoll-workload-kinds",)), who
         assert not {"bind", "escalate", "impersonate"} & {*rule.verbs}, who
         if rule.resource == "serviceaccounts/token":
             # An agent renews the token that it has, and gets none of another account.
@@ -60,6 +62,7 @@ def test_an_agent_beside_the_host_has_one_cluster_one_tunnel_and_one_secret_by_n
     rules = [(grant.namespace, rule) for grant in grants for rule in grant.rules]
     assert [(namespace, rule.resource, rule.verbs, rule.names) for namespace, rule in rules] == [
         (None, "clusters", ("list", "watch"), ("east",)),
+        (None, "workloadkinds", ("list", "watch"), ()),
         (None, "clusters", ("get",), ("east",)),
         (None, "tunnels/proxy", ("get",), ("east",)),
         ("creds", "secrets", ("get", "patch"), ("east-token",)),

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from atoll import install
 from atoll.install.removal import _LABEL
-from atoll.install.rights import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from atoll.install.rights import ROLE_BINDINGS, ROLES
 from atoll.kube.errors import Busy, NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
@@ -28,6 +28,7 @@ from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
     CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CLUSTERS,
     CRDS,
     ENDPOINT_SLICES,

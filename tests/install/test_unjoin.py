@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 
 from atoll import install
-from atoll.install.rights import CLUSTER_ROLES
 from atoll.kube.errors import NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation
@@ -17,6 +16,7 @@ from atoll.local.layout import default_config
 from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
+    CLUSTER_ROLES,
     CLUSTERS,
     CRDS,
     JOBS,

@@ -20,7 +20,7 @@ def test_addresses() -> None:
     routes = [kind.admission().route for kind in KINDS]
     assert routes[:3] == ["jobs", "batch-jobs", "grouped-pods"]
     assert [entry["clientConfig"]["url"] for entry in mutating["webhooks"]] == [
-        f"https://127.0.0.1:9443/mutate/{route}" for route in (*routes, "queues", "bindings")
+        f"https://127.0.0.1:9443/mutate/{route}" for route in (*routes, "declared", "queues", "bindings")
     ]
     _, validating = configurations(SERVICE, "Q0E=")
     assert validating["webhooks"][0]["clientConfig"] == {

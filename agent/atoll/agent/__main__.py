@@ -24,12 +24,13 @@ from atoll.agent.settings import AgentSettings
 from atoll.agent.tunnel import Tunnel
 from atoll.delivery import Delivery
 from atoll.kube import config, election, process, tokens
+from atoll.kube.declared import Declared
 from atoll.kube.process import Process
 from atoll.kube.recording import BestEffort, LogWriter
 from atoll.kube.settings import load
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
-from atoll.model.member import facts_annotation, figures_annotation
+from atoll.model import keys, rights
+from atoll.model.member import facts_annotation, figures_annotation, kind_feature
 
 LEASE = "atoll-agent"
 """In namespace `atoll-system` of the member."""
@@ -83,7 +84,15 @@ async def setup(running: Process, settings: AgentSettings) -> None:
     kept = LogWriter(Path(record), LOG, settings=settings.recording) if record else None
     recorder = running.stack.enter_context(kept) if kept is not None else None
 
+    declared = Declared(host, member, rights.IN_MEMBER)
+
     async def lead() -> None:
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(declared.run())
+            await declared.keep(serve)
+            watching.cancel()
+
+    async def serve() -> None:
         # Everything is read anew: what an earlier leader did is in the member.
         nonlocal works
         agent = MemberAgent(
@@ -128,11 +137,16 @@ async def setup(running: Process, settings: AgentSettings) -> None:
     )
     wrong.set_function(lambda: len(works[0].scheduler.room.topology_problems) if works is not None else 0)
 
+    def unserved() -> dict[str, str]:
+        lacking = ((kind_feature(kind.resource), declared.lacking(kind)) for kind in declared.all())
+        return {feature: "; ".join(found) for feature, found in lacking if found}
+
     def notes() -> dict[str, str]:
         if works is None:
             return facts_annotation(facts.said())
         fenced = {keys.FENCE: f"{settings.heartbeat.fence:g}"} if fence is not None else {}
-        return {**works[0].notes(), **facts_annotation(facts.said(works[0].cache.served)), **fenced}
+        said = facts.said(works[0].cache.served, unserved())
+        return {**works[0].notes(), **facts_annotation(said), **fenced}
 
     heartbeat = Heartbeat(
         host,

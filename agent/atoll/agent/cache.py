@@ -20,7 +20,7 @@ from atoll.agent.objects import (
 )
 from atoll.agent.owners import Owners
 from atoll.agent.volumes import Claim, StorageClass, Volume, decode_claim, decode_class, decode_volume
-from atoll.kinds import DELIVERED
+from atoll.kinds import known
 from atoll.kube.crds import crds, wake
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
@@ -60,7 +60,9 @@ class MemberCache:
         self.namespaces: Reflector[Slim] = Reflector(api, NAMESPACES, decode_meta)
         #: kinds that Works deliver, cached whole
         self.workloads: dict[ApiResource, Reflector[Full]] = {
-            kind.resource: Reflector(api, kind.resource, decode_full, optional=kind.optional) for kind in DELIVERED
+            kind.resource: Reflector(api, kind.resource, decode_full, optional=kind.optional)
+            for kind in known()
+            if kind.in_member is not None
         }
         self.crds = crds(api)
         wake(self.crds, self.workloads.values())

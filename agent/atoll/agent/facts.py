@@ -12,7 +12,7 @@ import structlog
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Node, Pod
 from atoll.agent.settings import FactSettings
-from atoll.kinds import DELIVERED
+from atoll.kinds import known
 from atoll.kube import errors
 from atoll.kube.tokens import Renewal
 from atoll.kube.transport import ApiServer
@@ -92,11 +92,12 @@ class Facts:
                 log.debug("the member does not tell its version", error=str(error))
             await asyncio.sleep(self._settings.every if self._version is not None else self._settings.again)
 
-    def said(self, served: Iterable[ApiResource] = ()) -> AgentFacts:
+    def said(self, served: Iterable[ApiResource] = (), unserved: Mapping[str, str] | None = None) -> AgentFacts:
         """As it is known now.
 
         Args:
             served: the kinds that the member has, of those whose CRDs are others'.
+            unserved: features of declared kinds that this agent has no rights to, and what it may not do.
         """
         there = set(served)
         found = self._version
@@ -104,12 +105,17 @@ class Facts:
             version=_own_version(),
             kubernetes=found.text if found is not None else "",
             behaves=f"{found.number[0]}.{found.number[1]}" if found is not None else "",
+            unserved=dict(unserved or {}),
             tokens={name: int(each.expires) for name, each in self.renewals.items() if each.expires},
             credentials="; ".join(
                 f"for the {name}: {each.problem}" for name, each in self.renewals.items() if each.problem
             ),
             kinds=tuple(
-                sorted(kind_feature(kind.resource) for kind in DELIVERED if not kind.optional or kind.resource in there)
+                sorted(
+                    kind_feature(kind.resource)
+                    for kind in known()
+                    if kind.in_member is not None and (not kind.optional or kind.resource in there)
+                )
             ),
         )
 

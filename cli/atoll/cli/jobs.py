@@ -79,7 +79,7 @@ def _show(
     sort_by: str | None = None,
 ) -> None:
     from atoll.cli.connection import call
-    from atoll.kinds import BY_RESOURCE, KINDS
+    from atoll.kinds import BY_RESOURCE, known
     from atoll.model.apiresource import BINDINGS
 
     options, wanted = settings(ctx), shape(output)
@@ -97,7 +97,7 @@ def _show(
         assert name is not None, "one job is asked for"
         resource, found = await find(host, name, options.one_namespace)
         if resource not in BY_RESOURCE:
-            *others, last = (kind.words.title for kind in KINDS)
+            *others, last = (kind.words.title for kind in known())
             raise CommandError(f"{name} is no {', '.join(others)} or {last}: `atollctl explain {name}` tells of it")
         return resource, found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -32,64 +33,98 @@ def kinds(ctx: typer.Context, no_headers: NoHeaders = False, output: DataOutput 
         [
             each["kind"],
             each["resource"],
-            each["host"]["reason"] or "served",
+            "served" if each["host"]["served"] else "-",
             ",".join(name for name, why in each["members"].items() if not why) or "-",
-            "; ".join(f"{name}: {why}" for name, why in each["members"].items() if why) or "-",
+            reasons(each) or "-",
         ]
         for each in found
     ]
-    show_table(("KIND", "RESOURCE", "HOST", "MEMBERS", "NOT IN"), rows, no_headers=no_headers)
+    show_table(("KIND", "RESOURCE", "HOST", "MEMBERS", "NOT SERVED"), rows, no_headers=no_headers)
+
+
+def reasons(kind: Json) -> str:
+    """Why a kind is not served on the host and in members: each reason once."""
+    where: dict[str, list[str]] = {}
+    for name, why in (("host", kind["host"]["reason"]), *kind["members"].items()):
+        if why:
+            where.setdefault(why, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in where.items())
 
 
 async def gather(host: ApiServer) -> list[Json]:
-    """Every kind, as the host and its Clusters say."""
-    from atoll.kinds import KINDS
+    """Every kind, as the host and its Clusters say; of declared ones what their WorkloadKinds say."""
+    from atoll.cli.lookup import read_declared
+    from atoll.kinds import known
     from atoll.kube.served import served
     from atoll.model.apiresource import CLUSTERS
 
-    there = await served(host, (kind.resource for kind in KINDS))
+    declared = await read_declared(host)
+    there = await served(host, (kind.resource for kind in known()))
     clusters = await host.list(CLUSTERS)
-    features = {
-        each["metadata"]["name"]: ((each.get("status") or {}).get("agent") or {}).get("features") for each in clusters
-    }
-    return described(KINDS, there, features)
+    agents = {each["metadata"]["name"]: (each.get("status") or {}).get("agent") or {} for each in clusters}
+    return described(known(), there, agents, {each["metadata"]["name"]: each for each in declared})
 
 
 def described(
-    kinds: Sequence[Kind], there: Collection[ApiResource], features: Mapping[str, Sequence[str] | None]
+    kinds: Sequence[Kind],
+    there: Collection[ApiResource],
+    agents: Mapping[str, Mapping[str, Any]],
+    declared: Mapping[str, Json] = MappingProxyType({}),
 ) -> list[Json]:
     """Every kind as data: its place on the host, and per member why it is not served, empty where it is.
 
     Args:
         kinds: all that Atoll knows.
         there: resources that the host has.
-        features: member -> what its agent says may be sent there; None where it says nothing.
+        agents: member -> what its Cluster's status says of its agent.
+        declared: WorkloadKinds by name; what can't be followed is in none of the kinds.
     """
     found = []
     for kind in kinds:
         resource = kind.resource
         crd = f"CRD {resource.plural}.{resource.group} with version {resource.version}"
-        found.append(
-            {
-                "kind": kind.words.title,
-                "resource": f"{resource.plural}.{resource.group}" if resource.group else resource.plural,
-                "version": resource.version,
-                "host": {
-                    "served": resource in there,
-                    "reason": "" if resource in there else f"{crd} is not there",
-                },
-                "members": {name: _why_not(kind, crd, said) for name, said in sorted(features.items())},
-            }
-        )
+        name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+        reason = "" if resource in there else f"{crd} is not there"
+        if name in declared:
+            reason = _said_of(declared[name])
+        members = {member: _why_not(kind, crd, agent) for member, agent in sorted(agents.items())}
+        found.append(_row(kind.words.title, name, resource.version, reason, members))
+    titles = {each["resource"] for each in found}
+    for name, each in sorted(declared.items()):
+        if name not in titles:
+            spec = each.get("spec") or {}
+            reason = _said_of(each) or "its WorkloadKind can't be followed"
+            found.append(_row(str(spec.get("kind")), name, str(spec.get("version")), reason, {}))
     return found
 
 
-def _why_not(kind: Kind, crd: str, features: Sequence[str] | None) -> str:
+def _row(title: str, resource: str, version: str, reason: str, members: Mapping[str, str]) -> Json:
+    host = {"served": not reason, "reason": reason}
+    return {"kind": title, "resource": resource, "version": version, "host": host, "members": dict(members)}
+
+
+def _said_of(workload_kind: Json) -> str:
+    """Why a declared kind is not served on the host; empty where it is."""
+    conditions = (workload_kind.get("status") or {}).get("conditions") or ()
+    found = next((each for each in conditions if each["type"] == "Served"), None)
+    if found is None:
+        return "atoll-control has not looked at its WorkloadKind"
+    return "" if found["status"] == "True" else str(found["message"])
+
+
+def _why_not(kind: Kind, crd: str, agent: Mapping[str, Any]) -> str:
     """Why a member does not run the kind; empty where it does."""
     from atoll.model.member import kind_feature
+    from atoll.model.release import VERSION
 
+    feature = kind_feature(kind.resource)
     if not kind.optional:
         return ""
-    if features is None:
+    if (features := agent.get("features")) is None:
         return "its agent has not said what it serves"
-    return "" if kind_feature(kind.resource) in features else f"{crd} is not there, or its agent is older"
+    if feature in features:
+        return ""
+    if lacking := (agent.get("unserved") or {}).get(feature):
+        return f"its agent may not {lacking}: create the labelled ClusterRole there"
+    older = "" if agent.get("version") == VERSION else f", or its agent ({agent.get('version')}) does not know it"
+    return f"{crd} is not there{older}"

@@ -86,11 +86,12 @@ async def find_resource(host: ApiServer, kind: str) -> ApiResource:
     Raises:
         CommandError: the host serves none.
     """
-    from atoll.kinds import KINDS
+    from atoll.kinds import known
 
-    for known in KINDS:
-        if kind in known.words.names:
-            return known.resource
+    await read_declared(host)
+    for each in known():
+        if kind in each.words.names:
+            return each.resource
     import orjson
 
     from atoll.kube.errors import ApiError
@@ -128,7 +129,7 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
         Forbidden: this user may not read that kind; without a kind, nothing of that name among those that it may read.
         CommandError: no such kind; without a kind, nothing of that name, or workloads of several kinds.
     """
-    from atoll.kinds import BY_RESOURCE, KINDS
+    from atoll.kinds import BY_RESOURCE, known
     from atoll.kube.errors import Forbidden
 
     word, name = parse(workload)
@@ -143,7 +144,7 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
             )
         return resource, one
     there = await served_kinds(host)
-    kinds = [kind for kind in KINDS if kind.resource in there]
+    kinds = [kind for kind in known() if kind.resource in there]
     found: list[tuple[Kind, Json]] = []
     denied: list[Forbidden] = []
     for kind in kinds:
@@ -185,19 +186,37 @@ async def _found(host: ApiServer, kind: Kind, name: str, namespace: str) -> Json
 
 def selectors(labels: str | None) -> dict[ApiResource, str]:
     """Resource of each kind -> the label selector of what workloads with these labels are made of."""
-    from atoll.kinds import KINDS
+    from atoll.kinds import known
 
-    wanted = [(kind, kind.assembly.selector if kind.assembly is not None else "") for kind in KINDS]
+    wanted = [(kind, kind.assembly.selector if kind.assembly is not None else "") for kind in known()]
     return {kind.resource: ",".join(filter(None, (own, labels))) for kind, own in wanted}
 
 
 async def served_kinds(host: ApiServer) -> list[ApiResource]:
     """The resources of the kinds that the host has."""
-    from atoll.kinds import KINDS
+    from atoll.kinds import known
     from atoll.kube.served import served
 
-    optional = [kind.resource for kind in KINDS if kind.optional]
-    return [kind.resource for kind in KINDS if not kind.optional] + (await served(host, optional) if optional else [])
+    await read_declared(host)
+    optional = [kind.resource for kind in known() if kind.optional]
+    return [kind.resource for kind in known() if not kind.optional] + (await served(host, optional) if optional else [])
+
+
+async def read_declared(host: ApiServer) -> list[Json]:
+    """Know from now on the kinds that users of this host declared; returns their WorkloadKinds, the faulty ones among
+    them; none where this user may not read them.
+    """
+    from atoll.kinds import declare
+    from atoll.kinds.declared import followed
+    from atoll.kube.errors import Forbidden, NotFound
+    from atoll.model.apiresource import WORKLOAD_KINDS
+
+    try:
+        found: list[Json] = await host.list(WORKLOAD_KINDS)
+    except (Forbidden, NotFound):
+        return []
+    declare(followed(found))
+    return found
 
 
 async def listed(host: ApiServer, namespace: str | None, selector: str | None = None) -> list[Json]:
@@ -206,12 +225,13 @@ async def listed(host: ApiServer, namespace: str | None, selector: str | None = 
     Raises:
         Forbidden: not even those of the first kind, Volcano Jobs, may be listed.
     """
-    from atoll.kinds import KINDS
+    from atoll.kinds import KINDS, known
     from atoll.kube import errors
 
     found: list[Json] = []
-    labels, there = selectors(selector), await served_kinds(host)
-    for kind in (each for each in KINDS if each.resource in there):
+    there = await served_kinds(host)
+    labels = selectors(selector)
+    for kind in (each for each in known() if each.resource in there):
         resource = kind.resource
         try:
             items = await host.list(resource, namespace, label_selector=labels[resource])
@@ -230,10 +250,10 @@ async def listed(host: ApiServer, namespace: str | None, selector: str | None = 
 
 def ours(jobs: Sequence[Json]) -> list[Json]:
     """The workloads that these objects are, without those that Atoll leaves alone."""
-    from atoll.kinds import KINDS, assembled, kind_of
+    from atoll.kinds import assembled, kind_of, known
 
     taken = [(kind, job) for job in jobs if (kind := kind_of(job)) is not None and kind.takes(job)]
-    return [job for kind in KINDS for job in assembled(kind, (job for each, job in taken if each is kind))]
+    return [job for kind in known() for job in assembled(kind, (job for each, job in taken if each is kind))]
 
 
 def parts_of(resource: ApiResource, workload: Json) -> list[Json]:

@@ -47,13 +47,13 @@ async def moved(host: ApiServer, resource: ApiResource, found: Json, queue: str)
         CommandError: it has ended, is dispatched, or is of a kind that can't be moved.
     """
     from atoll.cli import commands
-    from atoll.kinds import BY_RESOURCE, KINDS
+    from atoll.kinds import BY_RESOURCE, known
     from atoll.model.apiresource import BINDINGS
     from atoll.view.seen import seen
 
     meta, name = found["metadata"], title(resource, found["metadata"]["name"])
     if (kind := BY_RESOURCE.get(resource)) is None:
-        titles = " and ".join(f"{each.words.title}s" for each in KINDS)
+        titles = " and ".join(f"{each.words.title}s" for each in known())
         raise CommandError(f"{name}: only {titles} can be moved")
     found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     before = kind.queue_of(found)

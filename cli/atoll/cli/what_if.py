@@ -174,18 +174,20 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
     """
     import orjson
 
-    from atoll.kinds import KINDS, kind_of
+    from atoll.cli.lookup import read_declared
+    from atoll.kinds import kind_of, known
     from atoll.kube import errors
     from atoll.model.apiresource import WHAT_IFS
     from atoll.model.deschedulers import unread
 
+    await read_declared(host)
     kind = kind_of(manifest)
     if kind is None and (said := unread(manifest)):
         raise CommandError(said)
     if kind is None or kind.assembly is not None:
-        takes = [kind.resource for kind in KINDS if kind.assembly is None]
-        known = ", ".join(f"{each.kind} of {each.api_version}" for each in takes)
-        raise CommandError(f"{manifest.get('kind')} of {manifest.get('apiVersion')}: what-if takes {known}")
+        takes = [kind.resource for kind in known() if kind.assembly is None]
+        titles = ", ".join(f"{each.kind} of {each.api_version}" for each in takes)
+        raise CommandError(f"{manifest.get('kind')} of {manifest.get('apiVersion')}: what-if takes {titles}")
     metadata = {**manifest["metadata"], "namespace": manifest["metadata"].get("namespace") or default}
     where, name = metadata["namespace"], metadata.get("name")
 

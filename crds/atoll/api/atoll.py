@@ -1,4 +1,4 @@
-"""atoll.sh/v1alpha1: ClusterCapacity, what the dispatcher knows of a member's nodes.
+"""atoll.sh/v1alpha1: ClusterCapacity, what the dispatcher knows of a member's nodes; WorkloadKind, a declared kind.
 
 No existing API has the tree of domains together with what is free in each. Nodes are not listed but
 counted by class, so that an object stays small whatever the size of the member.
@@ -6,11 +6,23 @@ counted by class, so that an object stays small whatever the size of the member.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from atoll.api.base import AGE, ATOMIC, ApiModel, ApiObject, Column, Count, Resource, served
+from atoll.api.base import (
+    AGE,
+    ATOMIC,
+    ApiModel,
+    ApiObject,
+    Column,
+    Conditions,
+    Count,
+    Resource,
+    SchemaExtra,
+    keyed_by,
+    served,
+)
 
 GROUP = "atoll.sh"
 
@@ -133,3 +145,143 @@ class ClusterCapacity(ApiObject):
 
     spec: ClusterCapacitySpec
     """The domain and what is free in it."""
+
+
+Path = Annotated[str, Field(min_length=1, max_length=512)]
+Word = Annotated[str, Field(min_length=1, max_length=63)]
+JsonValue = Annotated[Any, SchemaExtra((("x-kubernetes-preserve-unknown-fields", True),))]
+
+
+class SuspendSwitch(ApiModel):
+    """The field by which the operator of a kind makes no pods yet."""
+
+    path: Path
+    """Of the field, such as spec.suspend."""
+    suspended: JsonValue = True
+    """Its value in a workload that waits."""
+    resumed: JsonValue = False
+    """Its value in one that runs."""
+
+
+class KindComponent(ApiModel):
+    """Equal pods of one role, or several such roles by one rule."""
+
+    name: Word
+    """Of the role: the task in bindings, in explain and in the agent."""
+    for_each: Path | None = None
+    """Of a list or a map whose items are roles of their own; the paths below are then of each item, and its task is
+    named after this component and the item's key or index."""
+    name_path: Path | None = None
+    """Within each item of forEach: its name, instead of this component's name and the index."""
+    template: Path
+    """Of the PodTemplateSpec."""
+    replicas: Path | None = None
+    """Of the number of its pods; without it, one pod."""
+    default_replicas: Count = 1
+    """Pods where nothing stands at replicas."""
+    min_replicas: Path | None = None
+    """Of the pods that must start together; without it, or where nothing stands there, all."""
+    optional: bool = False
+    """A workload may lack it; else a workload without the template is refused."""
+
+
+class StatusTest(ApiModel):
+    """What a status says when something is so; one that has both fields is met by either."""
+
+    condition: str | None = None
+    """Type of a condition that is True."""
+    path: Path | None = None
+    """Of a field, such as status.phase."""
+    values: Annotated[list[str], Field(max_length=32), ATOMIC] = Field(default_factory=list)
+    """Of the field at path."""
+
+
+class KindStatus(ApiModel):
+    """How the status that the operator writes is read; conditions are those of status.conditions."""
+
+    running: StatusTest | None = None
+    """It runs: for kinds that do not count ready pods."""
+    succeeded: StatusTest | None = None
+    """It has ended well."""
+    failed: StatusTest | None = None
+    """It has ended badly."""
+    suspended: StatusTest | None = None
+    """Its operator keeps it suspended."""
+    ready_replicas: Annotated[list[Path], Field(max_length=32), ATOMIC] = Field(default_factory=list)
+    """Of numbers of pods that run, added up; [*] stands for each item of a list or map."""
+    succeeded_replicas: Annotated[list[Path], Field(max_length=32), ATOMIC] = Field(default_factory=list)
+    """Of numbers of pods that have succeeded, added up."""
+    failed_replicas: Annotated[list[Path], Field(max_length=32), ATOMIC] = Field(default_factory=list)
+    """Of numbers of pods that have failed, added up."""
+    state: Path | None = None
+    """Of what lists show as its state."""
+    finished_at: Path | None = None
+    """Of the time at which it ended, for ttlSecondsAfterFinished; else the time of the condition that says so."""
+
+
+class WorkloadKindSpec(ApiModel):
+    """Where a custom resource has what Atoll needs to queue, place and follow it."""
+
+    group: Annotated[str, Field(min_length=1, max_length=253)]
+    """API group of the custom resource."""
+    version: Word
+    """Version in which Atoll reads and writes it; the host and each member that runs it must serve that."""
+    kind: Word
+    """Kind, as in manifests."""
+    plural: Word
+    """Plural, as in the name of its CRD."""
+    short_names: Annotated[list[Word], Field(max_length=16), ATOMIC] = Field(default_factory=list)
+    """What may stand before the slash of KIND/NAME in atollctl, besides singular and plural."""
+    operator: Annotated[str, Field(max_length=128)] | None = None
+    """What makes its pods in members, for messages."""
+    service: bool = False
+    """It runs until it is deleted, and never finishes."""
+    suspend: SuspendSwitch | None = None
+    """Its suspend switch; without one, nothing may run it on the host, which must be one for Atoll alone."""
+    managed_by: Path | None = None
+    """Of a field in which its operator accepts atoll.sh/control and leaves the workload alone; then the suspend switch
+    on the host follows the dispatch, else it stays set there."""
+    components: Annotated[list[KindComponent], Field(min_length=1, max_length=32), keyed_by("name")]
+    """All of its pods."""
+    host_only: Annotated[list[Path], Field(max_length=32), ATOMIC] = Field(default_factory=list)
+    """Fields that members do not get, such as a time to live after the end."""
+    pods_label: str | None = None
+    """Label of its pods in members whose value is the workload's name, for atollctl logs."""
+    status: KindStatus = Field(default_factory=KindStatus)
+    """How its status is read."""
+
+
+class WorkloadKindStatus(ApiModel):
+    """What became of the declaration."""
+
+    observed_generation: int | None = None
+    """The metadata.generation that this was computed from."""
+    conditions: Conditions = Field(default_factory=list)
+    """Served: whether workloads of the kind are taken over on this host, and if not why."""
+
+
+@served(
+    Resource(
+        group=GROUP,
+        version="v1alpha1",
+        kind="WorkloadKind",
+        plural="workloadkinds",
+        namespaced=False,
+        short_names=("wkind",),
+        status=True,
+        columns=(
+            Column("Kind", ".spec.kind"),
+            Column("Version", ".spec.version"),
+            Column("Served", '.status.conditions[?(@.type=="Served")].status'),
+            Column("Reason", '.status.conditions[?(@.type=="Served")].reason'),
+            AGE,
+        ),
+    )
+)
+class WorkloadKind(ApiObject):
+    """A custom resource that Atoll runs as a workload; its name is plural.group, as that of the CRD."""
+
+    spec: WorkloadKindSpec
+    """Where everything is."""
+    status: WorkloadKindStatus | None = None
+    """Whether it is served."""

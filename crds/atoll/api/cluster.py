@@ -155,6 +155,8 @@ class Agent(ApiModel):
     """Of the agent."""
     features: list[str] = Field(default_factory=list)
     """What may be sent to the member: kinds that the agent knows, and versions as which the member behaves."""
+    unserved: dict[str, str] = Field(default_factory=dict)
+    """Declared kinds that may not be sent there, and what the agent may not do with them."""
 
 
 class Lost(ApiModel):

@@ -25,11 +25,14 @@ from atoll.control.settings import ControlSettings
 from atoll.control.status import Status
 from atoll.control.ttl import Ttl
 from atoll.control.unserved import Unserved
+from atoll.control.workload_kinds import WorkloadKinds
 from atoll.control.works import Works
 from atoll.kube import election, process
+from atoll.kube.declared import Declared
 from atoll.kube.events import Recorder
 from atoll.kube.settings import load
 from atoll.kube.transport import ApiServer
+from atoll.model import rights
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -53,6 +56,8 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
     caches: Caches | KarmadaCaches | None = None
     metrics = MemberMetrics(running.metrics)
 
+    declared = Declared(host, host, rights.ON_HOST)
+
     async def lead_on_karmada() -> None:
         nonlocal caches
         caches = KarmadaCaches(host)
@@ -70,6 +75,12 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
                 group.create_task(controller.run())
 
     async def lead() -> None:
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(declared.run())
+            await declared.keep(control)
+            watching.cancel()
+
+    async def control() -> None:
         nonlocal caches
         caches = Caches(host)
         recorder = Recorder(host, "control")
@@ -85,6 +96,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)
         unserved = Unserved(host, caches, recorder, settings=settings.unserved)
         makers = Makers(host, caches, recorder, settings=settings.makers)
+        workload_kinds = WorkloadKinds(host, caches, declared, settings=settings.workload_kinds)
         figures = MemberFigures(caches, metrics, settings=settings.figures)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
@@ -92,7 +104,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
             await caches.wait()
             for controller in (
                 dependencies, detector, works, status, actions, holds, clusters, queues, ttl, commands, unserved,
-                figures, makers,
+                figures, makers, workload_kinds,
             ):  # fmt: skip
                 group.create_task(controller.run())
 

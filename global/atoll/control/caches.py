@@ -12,7 +12,7 @@ from atoll.control import objects
 from atoll.control.assembled import Assembled
 from atoll.delivery import decode_reported
 from atoll.delivery.work import WorkObject
-from atoll.kinds import KINDS, Kind
+from atoll.kinds import BY_GVK, Kind, known
 from atoll.kinds.metadata import default_queue
 from atoll.kube.crds import crds, wake
 from atoll.kube.reflector import Reflector
@@ -55,7 +55,7 @@ class Caches:
             kind.resource: Reflector(host, kind.resource, decode_full, optional=kind.optional)
             if kind.assembly is None
             else Assembled(host, kind, self._uid_of)
-            for kind in KINDS
+            for kind in known()
         }
         self.crds = crds(host)
         #: what makes Volcano Jobs, and of what; a host that an older `init` prepared has none
@@ -165,12 +165,10 @@ class Caches:
         if not binding.ours:
             return None
         reference = binding.spec.resource
-        for kind in KINDS:
-            if (kind.resource.api_version, kind.resource.kind) == (reference.api_version, reference.kind):
-                obj = self.workloads[kind.resource].get(f"{reference.namespace}/{reference.name}")
-                if obj is not None and obj.metadata.uid == reference.uid:
-                    return kind, obj
-        return None
+        if (kind := BY_GVK.get((reference.api_version, reference.kind))) is None:
+            return None
+        obj = self.workloads[kind.resource].get(f"{reference.namespace}/{reference.name}")
+        return (kind, obj) if obj is not None and obj.metadata.uid == reference.uid else None
 
     def current_works(self, binding: objects.BindingObject) -> list[WorkObject]:
         """The Works of a binding's present epoch, in order of their members."""

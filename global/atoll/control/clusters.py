@@ -17,7 +17,7 @@ from atoll.control.caches import Caches
 from atoll.control.objects import ClusterObject, LeaseObject
 from atoll.control.settings import ClusterSettings
 from atoll.delivery.work import WorkObject
-from atoll.kinds import DELIVERED
+from atoll.kinds import known
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -272,8 +272,13 @@ def _credentials(facts: AgentFacts) -> tuple[bool, str, str]:
 def _versions(facts: AgentFacts) -> Json:
     return {
         "kubernetesVersion": facts.kubernetes,
-        "apiEnablements": enablements(facts.kinds, [kind.resource for kind in DELIVERED]),
-        "agent": {"version": facts.version, "features": sorted(features_of(facts))},
+        "apiEnablements": enablements(facts.kinds, [kind.resource for kind in known() if kind.in_member is not None]),
+        "agent": {
+            "version": facts.version,
+            "features": sorted(features_of(facts)),
+            # A merge patch keeps what it does not name.
+            "unserved": {feature: readable(why) for feature, why in sorted(facts.unserved.items())} or None,
+        },
     }
 
 

@@ -20,7 +20,7 @@ from atoll.control.predecessors import Predecessors
 from atoll.control.settings import ControlSettings
 from atoll.control.statuses import put_status
 from atoll.delivery.work import WorkObject
-from atoll.kinds import KINDS, Kind, objects_of, statuses
+from atoll.kinds import BY_GVK, BY_RESOURCE, Kind, known, objects_of, statuses
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
@@ -51,7 +51,7 @@ class Detector:
         self._host, self._caches, self._recorder = host, caches, recorder
         self._predecessors = Predecessors(host, caches, recorder, settings=settings.predecessors)
         self._queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
-        for kind in KINDS:
+        for kind in known():
             self._follow(kind)
         caches.bindings.on_change(self._binding_changed)
         caches.namespaces.on_change(lambda old, new: self._namespace_changed(new.metadata.name) if new else None)
@@ -101,27 +101,26 @@ class Detector:
 
     def _look_at_workload_of(self, binding: BindingObject) -> None:
         reference = binding.spec.resource
-        for kind in KINDS:
-            if (kind.resource.api_version, kind.resource.kind) == (reference.api_version, reference.kind):
-                self._queue.add((kind.resource, f"{reference.namespace}/{reference.name}"))
+        if (kind := BY_GVK.get((reference.api_version, reference.kind))) is not None:
+            self._queue.add((kind.resource, f"{reference.namespace}/{reference.name}"))
 
     def _namespace_changed(self, namespace: str) -> None:
-        for kind in KINDS:
-            for obj in self._caches.workloads[kind.resource]:
+        for resource, cache in self._caches.workloads.items():
+            for obj in cache:
                 if obj.metadata.namespace == namespace:
-                    self._queue.add((kind.resource, obj.metadata.key))
+                    self._queue.add((resource, obj.metadata.key))
 
     def _all_changed(self) -> None:
-        for kind in KINDS:
-            for obj in self._caches.workloads[kind.resource]:
-                self._queue.add((kind.resource, obj.metadata.key))
+        for resource, cache in self._caches.workloads.items():
+            for obj in cache:
+                self._queue.add((resource, obj.metadata.key))
 
     # -- one workload ------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: Key) -> None:
         resource, name = key
         obj = self._caches.workloads[resource].get(name)
-        kind = next(each for each in KINDS if each.resource == resource)
+        kind = BY_RESOURCE[resource]
         mine = self._bindings_for(resource, name)
         gone = obj is None or obj.metadata.deletion_timestamp is not None
         for binding in mine:

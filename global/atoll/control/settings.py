@@ -108,6 +108,12 @@ class UnservedSettings(Section, frozen=True):
     ] = 600.0
 
 
+class WorkloadKindSettings(Section, frozen=True):
+    """Kinds that users declare."""
+
+    again: Annotated[float, seconds("Until the next look whether a CRD serves the declared version.", above=0)] = 2.0
+
+
 class PredecessorSettings(Section, frozen=True):
     """A workload whose name one had that is still being removed."""
 
@@ -148,3 +154,4 @@ class ControlSettings(ProcessSettings, frozen=True):
     makers: MakerSettings = MakerSettings()
     unserved: UnservedSettings = UnservedSettings()
     karmada: KarmadaSettings = KarmadaSettings()
+    workload_kinds: WorkloadKindSettings = WorkloadKindSettings()

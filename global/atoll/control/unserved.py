@@ -12,7 +12,7 @@ from functools import partial
 
 from atoll.control.caches import Caches
 from atoll.control.settings import UnservedSettings
-from atoll.kinds import BY_RESOURCE, KINDS, unserved
+from atoll.kinds import BY_RESOURCE, known, unserved
 from atoll.kube.crds import crd_name
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
@@ -74,7 +74,7 @@ class Unserved:
             return
         about = {"apiVersion": resource.api_version, "kind": resource.kind}
         about |= {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
-        titles = " or a ".join(each.words.title for each in KINDS)
+        titles = " or a ".join(each.words.title for each in known())
         text = (
             f"Atoll does not run {resource.kind} ({resource.api_version}) yet: nothing takes it to a member, though its"
             f" namespace has opted in ({keys.ENABLED}=true); use a {titles}"

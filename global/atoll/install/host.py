@@ -22,7 +22,7 @@ from atoll.install.policies import ensure_policies
 from atoll.install.query import ensure_query
 from atoll.install.refusal import Refused
 from atoll.install.registration import ensure_registration
-from atoll.install.rights import ensure_rights
+from atoll.install.rights import ensure_kind_rights, ensure_rights
 from atoll.install.users import ensure_user_roles
 from atoll.kinds import KINDS
 from atoll.kube import authority, errors
@@ -115,6 +115,8 @@ async def init(
     for process in PROCESSES:
         await ensure_account(host, _account(process), keys.SYSTEM_NAMESPACE)
         await ensure_rights(host, _account(process), (keys.SYSTEM_NAMESPACE, _account(process)), grants[process])
+    if not on_karmada:
+        await ensure_kind_rights(host, (keys.SYSTEM_NAMESPACE, _account("control")))
     progress(
         f"namespace {keys.SYSTEM_NAMESPACE} has the accounts of {', '.join(PROCESSES)}, each with a role of its own"
     )

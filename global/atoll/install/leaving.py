@@ -20,7 +20,7 @@ from atoll.install.flows import remove_flows
 from atoll.install.member import AGENT, agent_kubeconfigs, check_name, cluster_rights, secret_rights
 from atoll.install.placing import mark_nodes
 from atoll.install.refusal import Refused, some
-from atoll.install.rights import remove_rights
+from atoll.install.rights import remove_kind_rights, remove_rights
 from atoll.install.roles import AGENT_IN_MEMBER
 from atoll.kinds import DELIVERED
 from atoll.kube import errors
@@ -323,6 +323,7 @@ async def _clean(member: ApiServer, name: str, purge: bool, progress: Callable[[
         progress(f"member {name}: {' and '.join(told)} deleted")
     await mark_nodes(member, name, "", progress)
     await remove_rights(member, AGENT, AGENT_IN_MEMBER)
+    await remove_kind_rights(member)
     await remove_flows(member, AGENT)
     await member.delete(SERVICE_ACCOUNTS, AGENT, keys.SYSTEM_NAMESPACE)
     progress(f"member {name}: account {AGENT} and its role deleted")

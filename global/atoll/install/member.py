@@ -23,7 +23,7 @@ from atoll.install.credentials import (
 from atoll.install.placing import PlacingWish, mark_nodes, plan
 from atoll.install.quota import ensure_quota
 from atoll.install.refusal import Refused
-from atoll.install.rights import ensure_rights
+from atoll.install.rights import ensure_kind_rights, ensure_rights
 from atoll.install.roles import (
     AGENT_IN_MEMBER,
     Grant,
@@ -116,6 +116,7 @@ async def join(
     await ensure_namespace(member, keys.SYSTEM_NAMESPACE)
     await ensure_account(member, AGENT, keys.SYSTEM_NAMESPACE)
     await ensure_rights(member, AGENT, (keys.SYSTEM_NAMESPACE, AGENT), AGENT_IN_MEMBER)
+    await ensure_kind_rights(member, (keys.SYSTEM_NAMESPACE, AGENT))
     await flows.ensure_flows(member, AGENT, [(keys.SYSTEM_NAMESPACE, AGENT)])
     progress(f"member {name}: account {AGENT}")
 

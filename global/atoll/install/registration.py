@@ -14,8 +14,9 @@ from typing import Any
 
 import orjson
 
-from atoll.admission.rules import NEW_SPEC
+from atoll.admission.rules import NEW_SPEC, NOT_CONTROL
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.install.roles import CONTROL
 from atoll.kinds import KINDS, makers
 from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
@@ -30,6 +31,7 @@ from atoll.model.apiresource import (
     POLICIES,
     QUEUES,
     VALIDATING_WEBHOOKS,
+    WORKLOAD_KINDS,
     ApiResource,
 )
 from atoll.model.namespaces import system_rule
@@ -63,6 +65,23 @@ _OUR_BINDING = {
     ),
 }
 
+_DECLARED = ApiResource("*", "*", "*", "")
+"""All custom resources; the conditions leave those that control has rights to by `keys.KIND_RIGHTS`."""
+_OWN = sorted(
+    {f"{rule.group}/{rule.resource}" for grant in CONTROL for rule in grant.rules if "/" not in rule.resource}
+)
+_NOT_OUR_OWN = {
+    "name": "not-what-atoll-knows-by-itself",
+    "expression": 'request.resource.group.contains(".") && !((request.resource.group + "/" + request.resource.resource)'
+    f" in {orjson.dumps(_OWN).decode()})",
+}
+_NAMESPACE, _ACCOUNT = keys.CONTROL_ACCOUNT.split(":")[2:]
+_WITH_RIGHTS = {
+    "name": "a-resource-that-control-may-change",
+    "expression": f'authorizer.serviceAccount("{_NAMESPACE}", "{_ACCOUNT}").group(request.resource.group)'
+    '.resource(request.resource.resource).namespace(request.namespace).check("patch").allowed()',
+}
+
 
 # Karmada's own controllers make the bindings; a policy with our scheduler's name is what opts in.
 _LEFT_TO_US = {
@@ -83,6 +102,11 @@ def configurations(client_config: Json, ca_bundle: str, *, on_karmada: bool = Fa
         "port"}}`. ca_bundle: base64 of the PEM certificates to trust. on_karmada: the host is a Karmada's, whose
         workloads and policies are its own.
     """
+
+    def of_declared(act: str) -> Json:
+        made = webhook(act, _DECLARED, both, NOT_CONTROL, _NOT_OUR_OWN, _WITH_RIGHTS)
+        made["rules"][0]["apiVersions"] = ["*"]
+        return made
 
     def webhook(act: str, resource: ApiResource, operations: list[str], *conditions: Mapping[str, str]) -> Json:
         opt_in = resource.namespaced and not on_karmada
@@ -120,12 +144,15 @@ def configurations(client_config: Json, ca_bundle: str, *, on_karmada: bool = Fa
         return _both(mutating, validating)
     mutating = [
         *(webhook("mutate", kind.resource, both, *kind.admission().conditions) for kind in KINDS),
+        of_declared("mutate"),
         webhook("mutate", QUEUES, both),
         webhook("mutate", BINDINGS, ["CREATE"], _OUR_BINDING, _NOT_SUSPENDED),
     ]
     validating = [
         *(webhook("validate", kind.resource, both, *kind.admission().conditions) for kind in KINDS),
         *(webhook("validate", resource, both, NEW_SPEC) for resource in makers.ROUTES),
+        of_declared("validate"),
+        webhook("validate", WORKLOAD_KINDS, both, NEW_SPEC),
         webhook("validate", QUEUES, [*both, "DELETE"]),
         webhook("validate", HYPER_NODES, ["CREATE"]),
         webhook("validate", POLICIES, both, NEW_SPEC),
@@ -183,6 +210,8 @@ async def ensure_registration(
 _ROUTES = {
     **{kind.resource: kind.admission().route for kind in KINDS},
     **makers.ROUTES,
+    WORKLOAD_KINDS: "workload-kinds",
+    _DECLARED: "declared",
     QUEUES: "queues",
     BINDINGS: "bindings",
     HYPER_NODES: "hypernodes",

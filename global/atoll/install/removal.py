@@ -18,7 +18,7 @@ from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.host import KARMADA, PROCESSES, kubeconfig_of
 from atoll.install.leaving import unjoin
 from atoll.install.refusal import Refused, some
-from atoll.install.rights import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from atoll.install.rights import ROLE_BINDINGS, ROLES
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -28,6 +28,7 @@ from atoll.model.apiresource import (
     API_SERVICES,
     BINDINGS,
     CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CLUSTERS,
     CRDS,
     ENDPOINT_SLICES,
@@ -39,6 +40,7 @@ from atoll.model.apiresource import (
     SERVICE_ACCOUNTS,
     SERVICES,
     VALIDATING_WEBHOOKS,
+    WORKLOAD_KINDS,
     WORKS,
     ApiResource,
 )
@@ -128,6 +130,7 @@ async def uninstall(
         await _delete(host, resource, await _ours(host, resource), progress)
     if remains.bindings or remains.works:
         await _release(host, progress)
+    await _release_kinds(host)
     for resource in (API_SERVICES, *_RIGHTS, *_OTHERS):
         await _delete(host, resource, await _ours(host, resource), progress)
     # A process that ran on until now may have made these again; it can't any more.
@@ -273,6 +276,15 @@ async def _release(host: ApiServer, progress: Callable[[str], None]) -> None:
             except errors.NotFound:
                 continue
         await _delete(host, resource, items, progress)
+
+
+async def _release_kinds(host: ApiServer) -> None:
+    """Let WorkloadKinds be deleted without the process that would see them off."""
+    for item in await _all(host, WORKLOAD_KINDS):
+        if keys.KIND_FINALIZER in _finalizers(item):
+            rest = [each for each in _finalizers(item) if each != keys.KIND_FINALIZER]
+            patch = {"metadata": {"uid": item["metadata"]["uid"], "finalizers": rest}}
+            await host.merge_patch(WORKLOAD_KINDS, item["metadata"]["name"], patch, field_manager=FIELD_MANAGER)
 
 
 async def _opt_out(host: ApiServer, progress: Callable[[str], None]) -> None:

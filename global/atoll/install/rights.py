@@ -9,14 +9,14 @@ from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.roles import Grant, manifest_rules
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import CLUSTER_ROLE_BINDINGS, ApiResource
+from atoll.model import keys
+from atoll.model.apiresource import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ApiResource
 
 Json = dict[str, Any]
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 ROLES: Final = ApiResource(_GROUP, "v1", "roles", "Role")
 ROLE_BINDINGS: Final = ApiResource(_GROUP, "v1", "rolebindings", "RoleBinding")
-CLUSTER_ROLES: Final = ApiResource(_GROUP, "v1", "clusterroles", "ClusterRole", namespaced=False)
 
 
 async def ensure_rights(api: ApiServer, name: str, account: tuple[str, str], grants: Iterable[Grant]) -> None:
@@ -43,6 +43,28 @@ async def ensure_rights(api: ApiServer, name: str, account: tuple[str, str], gra
             # What a binding refers to can't be changed: it has to be made anew.
             await api.delete(binding, name, grant.namespace)
             await _apply(api, binding, content)
+
+
+async def ensure_kind_rights(api: ApiServer, account: tuple[str, str]) -> None:
+    """Give an account what labelled ClusterRoles say of declared kinds: nothing, as long as there are none.
+
+    Args:
+        api: with an administrator's credentials.
+        account: namespace and name of the ServiceAccount.
+    """
+    metadata: Json = {"name": keys.KIND_RIGHTS, "labels": MANAGED_BY}
+    selector = {"matchLabels": {keys.KIND_RIGHTS_LABEL: "true"}}
+    # Its rules are those of Kubernetes' own controller to write.
+    await _apply(api, CLUSTER_ROLES, {"metadata": metadata, "aggregationRule": {"clusterRoleSelectors": [selector]}})
+    reference = {"apiGroup": _GROUP, "kind": CLUSTER_ROLES.kind, "name": keys.KIND_RIGHTS}
+    subject = {"kind": "ServiceAccount", "namespace": account[0], "name": account[1]}
+    await _apply(api, CLUSTER_ROLE_BINDINGS, {"metadata": metadata, "roleRef": reference, "subjects": [subject]})
+
+
+async def remove_kind_rights(api: ApiServer) -> None:
+    """The inverse of `ensure_kind_rights`; the labelled roles are their authors'."""
+    for resource in (CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES):
+        await api.delete(resource, keys.KIND_RIGHTS)
 
 
 async def remove_rights(api: ApiServer, name: str, grants: Iterable[Grant]) -> None:

@@ -23,6 +23,7 @@ from atoll.model.apiresource import (
     CLAIMS,
     CLUSTER_OVERRIDES,
     CLUSTER_POLICIES,
+    CLUSTER_ROLES,
     CLUSTERS,
     COMMANDS,
     CONFIGMAPS,
@@ -53,6 +54,7 @@ from atoll.model.apiresource import (
     TUNNELS,
     VALIDATING_WEBHOOKS,
     VOLUMES,
+    WORKLOAD_KINDS,
     WORKS,
     ApiResource,
 )
@@ -139,6 +141,9 @@ def _maker(resource: ApiResource) -> Iterator[Rule]:
         yield _owner(resource)
 
 
+_DECLARES: Final = "only once a user has declared a kind"
+_KIND_RIGHTS: Final = _on(CLUSTER_ROLES, "list", "watch", names=(keys.KIND_RIGHTS,))
+
 _ROTATES: Final = "only when another CA is to be trusted"
 
 WEBHOOK: Final = (
@@ -163,6 +168,7 @@ WEBHOOK: Final = (
             _on(NAMESPACES, "list", "watch"),
             _on(PRIORITY_CLASSES, "list", "watch"),
             _on(CLUSTERS, "list", "watch"),
+            _on(WORKLOAD_KINDS, "list", "watch"),
         ),
     ),
 )
@@ -183,6 +189,11 @@ CONTROL: Final = (
             *(rule for resource in makers.ROUTES for rule in _maker(resource)),
             _on(JOBS, "get", "create", rare="only once a JobFlow or a CronJob is there"),
             _on(CRDS, "list", "watch"),
+            # What users declare; the rights to it are those of the role that this one reads.
+            _on(WORKLOAD_KINDS, "list", "watch"),
+            _on(WORKLOAD_KINDS, "patch", rare=_DECLARES),
+            _on(WORKLOAD_KINDS, "patch", sub="status", rare=_DECLARES),
+            _KIND_RIGHTS,
             _on(NAMESPACES, "list", "watch"),
             # What namespaces may hand on to members.
             *(_on(resource, "list", "watch", rare=_QUIET) for resource in PROPAGATED.values()),
@@ -254,6 +265,7 @@ DISPATCHER: Final = (
             _on(POLICIES, "list", rare=_ASKED),
             _on(CLUSTER_POLICIES, "list", rare=_ASKED),
             _on(PRIORITY_CLASSES, "list", rare=_ASKED),
+            _on(WORKLOAD_KINDS, "list", rare=_ASKED),
             _on(BINDINGS, "list", "watch", "patch"),
             _on(QUEUES, "list", "watch"),
             _on(QUEUES, "patch", sub="status"),
@@ -338,6 +350,7 @@ def reader_of_cluster(cluster: str) -> tuple[Grant, ...]:
             None,
             (
                 _on(CLUSTERS, "list", "watch", names=(cluster,)),
+                _on(WORKLOAD_KINDS, "list", "watch"),
                 _on(CLUSTERS, "get", names=(cluster,), rare=rare),
                 _on(
                     TUNNELS, "get", sub=tunnel.SUBRESOURCE, names=(cluster,), rare="only where the query API is served"
@@ -385,6 +398,7 @@ AGENT_IN_MEMBER: Final = (
             _on(CLAIMS, "patch", rare="only claims whose class waits for their first pod's node"),
             # Kinds that other systems bring, which may come and go; their controllers make what makes the pods.
             _on(CRDS, "list", "watch"),
+            _KIND_RIGHTS,
             _on(REPLICA_SETS, "list", "watch"),
             _on(HYPER_NODES, "list", "watch"),
             _on(HYPER_NODES, "patch", sub="status", rare="only HyperNodes that are wrong, or were"),

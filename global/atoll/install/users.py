@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
-from atoll.install.rights import CLUSTER_ROLES
 from atoll.install.roles import SECRETS_OF_NAMESPACES, Grant, Rule, manifest_rules
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
     CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     COMMANDS,
     JOBS,
     OVERRIDES,
@@ -25,6 +25,7 @@ from atoll.model.apiresource import (
     QUEUES,
     VERDICTS,
     WHAT_IFS,
+    WORKLOAD_KINDS,
     ApiResource,
 )
 
@@ -68,8 +69,8 @@ EDIT: Final = Grant(
 )
 """Added to `edit`: workloads, what is asked of them, and what members get. Bindings are Atoll's own."""
 
-QUEUES_READ: Final = Grant(None, (_on(QUEUES, _READ),))
-"""Of every user."""
+QUEUES_READ: Final = Grant(None, (_on(QUEUES, _READ), _on(WORKLOAD_KINDS, _READ)))
+"""Of every user: what has no namespace, and what atollctl names workloads by."""
 
 
 async def ensure_user_roles(host: ApiServer) -> None:

@@ -3,6 +3,9 @@
 A kind says what admission checks and fills in, what its pods need, how its object is rewritten for a member, what a
 member reports of it, and how the reports of all members become the status on the host. Nothing outside this package
 knows a workload's fields. It imports only `atoll.api`, `atoll.model` and `atoll.admission`.
+
+Users declare further kinds (`declared.py`). A process tells what it read of them by `declare`; `known` and the lookups
+have them from then on.
 """
 
 from __future__ import annotations
@@ -32,10 +35,31 @@ KINDS: tuple[Kind, ...] = (
 """Every workload kind that Atoll takes."""
 
 DELIVERED: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind.in_member is not None)
-"""Those that members run."""
+"""Those of Atoll's own that members run."""
 
 BY_RESOURCE: dict[ApiResource, Kind] = {kind.resource: kind for kind in KINDS}
 BY_GVK: dict[tuple[str, str], Kind] = {(kind.resource.api_version, kind.resource.kind): kind for kind in KINDS}
+_known: list[Kind] = list(KINDS)
+
+
+def declare(kinds: Iterable[Kind]) -> None:
+    """From now on users have declared these kinds, and no others."""
+    _known[:] = [*KINDS, *kinds]
+    for lookup in (BY_RESOURCE, BY_GVK):
+        lookup.clear()
+    BY_RESOURCE.update((kind.resource, kind) for kind in _known)
+    BY_GVK.update(((kind.resource.api_version, kind.resource.kind), kind) for kind in _known)
+
+
+def known() -> tuple[Kind, ...]:
+    """Atoll's own kinds, then those that users declared."""
+    return tuple(_known)
+
+
+def own_title(group: str, plural: str) -> str | None:
+    """How people name Atoll's own kind of this resource; None where it has none."""
+    found = (kind.words.title for kind in KINDS if (kind.resource.group, kind.resource.plural) == (group, plural))
+    return next(found, None)
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind | None:
@@ -68,5 +92,5 @@ def statuses(kind: Kind, workload: Json, status: Json) -> Sequence[tuple[Json, J
 
 __all__ = [
     "BY_GVK", "BY_RESOURCE", "DELIVERED", "KINDS", "Kind", "Outcome", "Part", "Report", "Standing", "assembled",
-    "kind_of", "objects_of", "statuses",
+    "declare", "kind_of", "known", "objects_of", "own_title", "statuses",
 ]  # fmt: skip

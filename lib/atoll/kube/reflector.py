@@ -120,6 +120,7 @@ class Reflector(Generic[T]):
         watch_list: bool = False,
         inactivity: float = 100.0,
         optional: bool = False,
+        withheld: bool = False,
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -137,6 +138,7 @@ class Reflector(Generic[T]):
                 are apart (a minute).
             optional: a server without this resource has no objects of it, instead of being broken; `look` says that it
                 may have it now.
+            withheld: the same of a server that does not let this account read it.
         """
         self._api = api
         self.resource = resource
@@ -173,7 +175,7 @@ class Reflector(Generic[T]):
         #: objects that were there when the garbage collector was last told to leave them alone
         self._frozen = 0
         self.synced = asyncio.Event()
-        self._optional = optional
+        self._optional, self._withheld = optional, withheld
         #: answers in a row that there is no such resource
         self._missed = 0
         self._may_be_there = asyncio.Event()
@@ -231,6 +233,10 @@ class Reflector(Generic[T]):
         """Call `handler(old, new)` on every change, in order."""
         self._handlers.append(handler)
 
+    def remove_handler(self, handler: Handler[T]) -> None:
+        """Call it no more."""
+        self._handlers.remove(handler)
+
     def add_index(self, name: str, indexer: Callable[[T], Iterable[str]]) -> None:
         """File objects under the values that the indexer gives."""
         self._indexers[name] = indexer
@@ -267,8 +273,8 @@ class Reflector(Generic[T]):
                 # Where not even the frame of an event can be read, nothing that follows in the stream can be trusted.
                 self._version = ""
                 log.warning("watch can't be trusted, listing again", resource=self.name, error=str(error))
-            except errors.NotFound as error:
-                if not self._optional:
+            except (errors.NotFound, errors.Forbidden) as error:
+                if not (self._optional if isinstance(error, errors.NotFound) else self._withheld):
                     log.warning("watch interrupted", resource=self.name, error=str(error))
                 elif await self._is_absent():
                     failures = 0

@@ -58,6 +58,7 @@ PRIORITY_CLASSES: Final = ApiResource("scheduling.k8s.io", "v1", "priorityclasse
 CLUSTER_ROLE_BINDINGS: Final = ApiResource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
+CLUSTER_ROLES: Final = ApiResource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 CRDS: Final = ApiResource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
@@ -109,6 +110,7 @@ CLUSTER_OVERRIDES: Final = ApiResource(
     "policy.karmada.io", "v1alpha1", "clusteroverridepolicies", "ClusterOverridePolicy", namespaced=False
 )
 CAPACITIES: Final = ApiResource("atoll.sh", "v1alpha1", "clustercapacities", "ClusterCapacity")
+WORKLOAD_KINDS: Final = ApiResource("atoll.sh", "v1alpha1", "workloadkinds", "WorkloadKind", namespaced=False)
 VERDICTS: Final = ApiResource("query.atoll.sh", "v1alpha1", "verdicts", "Verdict")
 TUNNELS: Final = ApiResource("query.atoll.sh", "v1alpha1", "tunnels", "Tunnel", namespaced=False)
 WHAT_IFS: Final = ApiResource("query.atoll.sh", "v1alpha1", "whatifs", "WhatIf")

@@ -40,6 +40,8 @@ class AgentFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """As which it behaves, such as `1.33`."""
     kinds: tuple[str, ...] = ()
     """What the agent can bring there and report on, see `kind_feature`."""
+    unserved: dict[str, str] = {}
+    """Declared kinds that it can't bring there -> what it may not do."""
     tokens: dict[str, int] = {}
     """When the agent's tokens end, seconds since the epoch: `host` and `member`."""
     credentials: str = ""
@@ -102,6 +104,7 @@ _facts = record(
     kubernetes=text(60),
     behaves=matching(_NUMBER),
     kinds=items(matching(_FEATURE), _MOST_FEATURES),
+    unserved=table(text(), matching(_FEATURE), _MOST_FEATURES),
     tokens=table(number(2**33), matching(re.compile("host|member")), 2),
     credentials=text(),
 )

@@ -22,8 +22,8 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CLUSTERS, MUTATING_WEBHOOKS, NAMESPACES, PRIORITY_CLASSES, QUEUES
-from atoll.model.objects import decode_meta
+from atoll.model.apiresource import CLUSTERS, MUTATING_WEBHOOKS, NAMESPACES, PRIORITY_CLASSES, QUEUES, WORKLOAD_KINDS
+from atoll.model.objects import decode_full, decode_meta
 from atoll.webhook import queues, registration, resources, reviews, server
 from atoll.webhook.rotation import Keeper
 from atoll.webhook.settings import ReviewSettings, WebhookSettings
@@ -62,8 +62,9 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
     namespaces = Reflector(api, NAMESPACES, decode_meta)
     priority_classes = Reflector(api, PRIORITY_CLASSES, decode_meta)
     clusters = Reflector(api, CLUSTERS, resources.decode_cluster)
+    declared = Reflector(api, WORKLOAD_KINDS, decode_full, optional=True, withheld=True)
     guard = Guard()
-    answers = reviews.Reviews(queue_cache, namespaces, priority_classes, clusters, settings=settings.reviews)
+    answers = reviews.Reviews(queue_cache, namespaces, priority_classes, clusters, declared, settings=settings.reviews)
     app = server.application(answers, process.metrics, guard)
     listener = _Listener(app, guard, _bound(*_address(client_config, settings)), settings.reviews)
     process.stack.push_async_callback(listener.close)
@@ -73,6 +74,7 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
         if not keeper.registered.is_set():
             await queue_cache.synced.wait()
             await namespaces.synced.wait()
+            await declared.synced.wait()
             await listener.check(keeper.names[-1], leaf)
             # What is there now stays: the collector would only find that out again, while a review waits for it.
             gc.collect()
@@ -84,11 +86,12 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
         )
     except ValueError as error:
         raise CannotStart(f"the address of the webhook: {error}; {_INIT}") from error
-    for condition in (queue_cache.synced, namespaces.synced, keeper.registered):
+    for condition in (queue_cache.synced, namespaces.synced, declared.synced, keeper.registered):
         process.ready_when(condition.is_set)
     process.before_end(lambda: listener.leave(settings.linger))
     process.add_task("queues", queue_cache.run())
     process.add_task("namespaces", namespaces.run())
+    process.add_task("declared kinds", declared.run())
     # Without them only warnings are missing, so nothing waits for them.
     process.add_task("priority classes", priority_classes.run())
     process.add_task("clusters", clusters.run())

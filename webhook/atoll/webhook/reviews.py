@@ -18,13 +18,24 @@ import orjson
 from atoll.admission import jsonpatch, trust
 from atoll.admission.problems import Json, Problem, added, idle, report
 from atoll.admission.rules import Change, Rules
-from atoll.kinds import KINDS, Kind, makers, metadata
+from atoll.kinds import KINDS, Kind, declare, known, makers, metadata
+from atoll.kinds.declared import followed
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.flavors import SIGN
-from atoll.model.objects import Slim
+from atoll.model.objects import Full, Slim
 from atoll.model.queues import most_grace
-from atoll.webhook import bindings, hyper_nodes, overrides, placements, pod_security, queues, resources, sizes
+from atoll.webhook import (
+    bindings,
+    declared,
+    hyper_nodes,
+    overrides,
+    placements,
+    pod_security,
+    queues,
+    resources,
+    sizes,
+)
 from atoll.webhook.settings import ReviewSettings
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -39,10 +50,19 @@ class User(msgspec.Struct, frozen=True):
     username: str = ""
 
 
+class Resource(msgspec.Struct, frozen=True):
+    """What resource type it asks about."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
 class Request(msgspec.Struct, frozen=True, rename="camel"):
     """What the API server asks about."""
 
     uid: str
+    resource: Resource = Resource()
     operation: str = ""
     name: str = ""
     namespace: str = ""
@@ -194,6 +214,7 @@ class Reviews:
         namespaces: Reflector[Slim],
         priority_classes: Reflector[Slim] | None = None,
         clusters: Reflector[resources.Cluster] | None = None,
+        workload_kinds: Reflector[Full] | None = None,
         *,
         settings: ReviewSettings = ReviewSettings(),
     ) -> None:
@@ -204,6 +225,7 @@ class Reviews:
             namespaces: of Namespaces.
             priority_classes: of PriorityClasses; without it none is called unknown.
             clusters: of Clusters; without it no resource is called unknown.
+            workload_kinds: of WorkloadKinds, whose kinds are served from the moment at which they are heard of.
             settings: its times and bounds.
         """
         self._settings = settings
@@ -248,6 +270,54 @@ class Reviews:
         self._audited: dict[str, Rules] = {}
         for kind in KINDS:
             self._serve(kind, kind.admission())
+        self._workload_kinds = workload_kinds
+        if workload_kinds is not None:
+            workload_kinds.on_change(self._declare)
+        self.validations["/validate/workload-kinds"] = ("WorkloadKind", self._validate_workload_kind)
+        self.mutations["/mutate/declared"] = self._mutate_declared
+        self.warnings["/mutate/declared"] = self._undone_of_declared
+        self.validations["/validate/declared"] = ("", self._validate_declared)
+        self.warnings["/validate/declared"] = self._warnings_of_declared
+
+    def _declare(self, *_: object) -> None:
+        declare(followed(each.body for each in self._workload_kinds or ()))
+
+    async def _validate_workload_kind(self, request: Request) -> list[Problem]:
+        return declared.problems(request.object or {}, request.old_object)
+
+    def _declared(self, request: Request) -> Kind | None:
+        """The declared kind of a request's object, in the version in which it is declared."""
+        of = request.resource
+        kind = declared.kind_of_resource(known(), of.group, of.resource)
+        return kind if kind is not None and kind.resource.version == of.version else None
+
+    def _mutate_declared(self, request: Request) -> list[jsonpatch.Operation]:
+        kind = self._declared(request)
+        return kind.admission().defaults(self._change(request)) if kind is not None else []
+
+    def _undone_of_declared(self, request: Request) -> list[Problem]:
+        kind = self._declared(request)
+        return kind.admission().of_defaults(self._change(request)) if kind is not None else []
+
+    async def _validate_declared(self, request: Request) -> list[Problem]:
+        of = request.resource
+        change = self._change(request)
+        any_version = declared.kind_of_resource(known(), of.group, of.resource)
+        if any_version is None:
+            return []
+        found = self._workload_kinds.get(f"{of.resource}.{of.group}") if self._workload_kinds is not None else None
+        if change.old is None and found is not None and found.metadata.deletion_timestamp is not None:
+            text = (
+                f"WorkloadKind {found.metadata.name} is being deleted, so nothing would run it: create it again first"
+            )
+            return [Problem("kind", text)]
+        if (kind := self._declared(request)) is None:
+            return declared.other_version(any_version, change)
+        return await self._validate_workload(kind, kind.admission(), request)
+
+    def _warnings_of_declared(self, request: Request) -> list[Problem]:
+        kind = self._declared(request)
+        return self._warnings_of_workload(kind, kind.admission(), request) if kind is not None else []
 
     def _serve(self, kind: Kind, rules: Rules) -> None:
         mutate, validate = f"/mutate/{rules.route}", f"/validate/{rules.route}"
@@ -260,7 +330,10 @@ class Reviews:
 
     def audit_of(self, path: str, request: Request) -> str:
         """What the audit log is to say of an object; PodSecurity itself says it of batch Jobs."""
-        found = self._insecure(rules, request, "audit") if (rules := self._audited.get(path)) is not None else []
+        rules = self._audited.get(path)
+        if path == "/validate/declared" and (kind := self._declared(request)) is not None:
+            rules = kind.admission()
+        found = self._insecure(rules, request, "audit") if rules is not None else []
         return "; ".join(map(str, found))[:_AUDITED]
 
     @staticmethod

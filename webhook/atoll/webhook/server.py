@@ -85,7 +85,7 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
             outcome = "patched" if patch else "allowed"
             return outcome, _json(reviews.encode(request.uid, patch=patch, warnings=told))
         kind, check = answers.validations[path]
-        refusal = reviews.refusal_of(request, kind, await check(request))
+        refusal = reviews.refusal_of(request, kind or (request.object or {}).get("kind") or "", await check(request))
         if refusal:
             return "refused", _json(reviews.encode(request.uid, refusal=refusal))
         warn = answers.warnings.get(path)

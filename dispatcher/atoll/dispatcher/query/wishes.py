@@ -10,12 +10,20 @@ import msgspec
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, BindingPlacement, BindingSpec, QueueObject, binding_view
 from atoll.dispatcher.query.documents import Refusal
-from atoll.kinds import KINDS, Kind, kind_of
+from atoll.kinds import Kind, declare, kind_of, known
+from atoll.kinds.declared import followed
 from atoll.kinds.metadata import default_queue
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import gang, keys
-from atoll.model.apiresource import CLUSTER_POLICIES, NAMESPACES, POLICIES, PRIORITY_CLASSES, ApiResource
+from atoll.model.apiresource import (
+    CLUSTER_POLICIES,
+    NAMESPACES,
+    POLICIES,
+    PRIORITY_CLASSES,
+    WORKLOAD_KINDS,
+    ApiResource,
+)
 from atoll.model.objects import MALFORMED, Full, Meta
 from atoll.model.policies import PolicyObject, choose
 from atoll.model.priority import PriorityClassObject, default_class, priority_of
@@ -62,6 +70,7 @@ class Wishes:
         return view
 
     async def _of_workload(self, manifest: Any, namespace: str) -> tuple[gang.Gang, Json | None]:
+        declare(followed(await self._host.list(WORKLOAD_KINDS)))
         kind = _kind(manifest)
         metadata = {**manifest["metadata"], "namespace": namespace}
         metadata.setdefault("name", UID)
@@ -124,10 +133,10 @@ def _kind(manifest: Any) -> Kind:
         raise Refusal(422, "Invalid", "spec.workload: a manifest with metadata is wanted")
     kind = kind_of(manifest)
     if kind is None or kind.assembly is not None:
-        takes = [each.resource for each in KINDS if each.assembly is None]
-        known = ", ".join(f"{each.kind} of {each.api_version}" for each in takes)
+        takes = [each.resource for each in known() if each.assembly is None]
+        titles = ", ".join(f"{each.kind} of {each.api_version}" for each in takes)
         raise Refusal(
-            422, "Invalid", f"spec.workload: {manifest.get('kind')} of {manifest.get('apiVersion')} is none of {known}"
+            422, "Invalid", f"spec.workload: {manifest.get('kind')} of {manifest.get('apiVersion')} is none of {titles}"
         )
     return kind
 

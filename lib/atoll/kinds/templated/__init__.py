@@ -46,7 +46,7 @@ DISPATCHED: Final = "Dispatched"
 """The condition by which a workload says on the host whether it is in a member, and if not why."""
 
 _MIN_RESOURCES = "scheduling.volcano.sh/group-min-resources"
-_ADDED = ("placement", "reservation", "refused", "suspended")
+ADDED = ("placement", "reservation", "refused", "suspended")
 """What the agent adds to a status."""
 
 
@@ -115,6 +115,10 @@ class Templated:
     """Label of its pods in members whose value is its name."""
     switch: Path = ()
     """Of its suspend switch; empty: it has none, and nobody may reconcile it on the host."""
+    switched_off: Any = True
+    """Value of the switch by which it is suspended."""
+    switched_on: Any = False
+    """Value of the switch by which it is not."""
     manager: Path = ()
     """Of the field that keeps its own controller away, where that accepts Atoll's name: then the switch is lifted on
     the host as well.
@@ -149,6 +153,7 @@ class Templated:
     def __post_init__(self) -> None:
         """What admission policies know of it follows."""
         self.dedicated = not self.switch
+        # Admission policies know the kinds of Atoll's own, whose switches are true and false.
         spec = f"dyn(oldObject){''.join(f'.?{step}' for step in self.switch)}.orValue(false) == true"
         label = f'"{keys.QUEUE_LABEL}" in dyn(oldObject).metadata.?labels.orValue({{}})'
         self.guard = Guard(
@@ -175,9 +180,15 @@ class Templated:
         if self.manager and (managed := value_at(obj, self.manager)) != keys.CONTROLLER:
             text = f"its {dotted(self.manager)} is {managed}: that controller runs it, and Atoll leaves it alone"
             return LeftAlone("ManagedByAnother", text, f"{again} without {dotted(self.manager)}")
-        if self.switch and not self.manager and value_at(obj, self.switch) is not True:
-            return LeftAlone("NotSuspended", f"its {dotted(self.switch)} is not true: others may run it", again)
+        if self.switch and not self.manager and not self.is_suspended(obj):
+            text = f"its {dotted(self.switch)} is not {said(self.switched_off)}: others may run it"
+            return LeftAlone("NotSuspended", text, again)
         return None
+
+    def is_suspended(self, obj: Mapping[str, Any]) -> bool:
+        """Whether its switch keeps others from running it."""
+        found = value_at(obj, self.switch)
+        return type(found) is type(self.switched_off) and bool(found == self.switched_off)
 
     def admission(self) -> Rules:
         """The rules of all such kinds."""
@@ -291,7 +302,7 @@ class Templated:
         for path in (*self.host_only, self.manager):
             remove_at(made, path)
         if self.switch:
-            set_at(made, self.switch, False)
+            set_at(made, self.switch, self.switched_on)
         self.made(made, part)
         return made
 
@@ -326,7 +337,7 @@ class Templated:
                 )
             labels[keys.KUEUE_QUEUE_LABEL] = how.queue
             if self.switch:
-                set_at(made, self.switch, True)
+                set_at(made, self.switch, self.switched_off)
         made["metadata"]["labels"] = labels
         return made
 
@@ -339,7 +350,7 @@ class Templated:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             pods = MOST_PODS
         names = status if isinstance(status, Mapping) else ()
-        own = {name: reports.plain for name in names if isinstance(name, str) and name not in _ADDED}
+        own = {name: reports.plain for name in names if isinstance(name, str) and name not in ADDED}
         return reports.part_of(status, pods, own, field)
 
     def _reading(self, status: Mapping[str, Any]) -> Reading:
@@ -404,9 +415,10 @@ class Templated:
 
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """Its switch, where its own controller keeps away by another field; else that stays set on the host."""
-        if not self.manager or not self.switch or bool(value_at(obj, self.switch)) == suspended:
+        if not self.manager or not self.switch or self.is_suspended(obj) == suspended:
             return ()
-        return ({"op": "add", "path": "/" + "/".join(map(str, self.switch)), "value": suspended},)
+        value = self.switched_off if suspended else self.switched_on
+        return ({"op": "add", "path": "/" + "/".join(map(str, self.switch)), "value": value},)
 
     def aggregate(
         self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
@@ -415,8 +427,8 @@ class Templated:
         old: Json = dict(obj.get("status") or {})
         if self.finished(old) is not None:
             return old
-        said = [{name: value for name, value in each.status.items() if name not in _ADDED} for each in reports]
-        status: Json = self.merged(obj, said) if said else {}
+        parts = [{name: value for name, value in each.status.items() if name not in ADDED} for each in reports]
+        status: Json = self.merged(obj, parts) if parts else {}
         reason, message = waiting
         if reports and not message:
             reason, message = DISPATCHED, f"in {', '.join(sorted(each.cluster for each in reports))}"
@@ -494,6 +506,11 @@ def remove_at(obj: Json, path: Path) -> None:
 def dotted(path: Path) -> str:
     """As messages name it: `spec.replicatedJobs[0].template`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def said(value: Any) -> str:
+    """A value of a field, as messages show it: `true`, `"Paused"`."""
+    return orjson.dumps(value).decode()
 
 
 def count_at(obj: Mapping[str, Any], *path: str | int, default: int = 1) -> int:

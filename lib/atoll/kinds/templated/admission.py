@@ -16,6 +16,7 @@ from atoll.kinds.templated import (
     condition_of,
     dotted,
     minimum_of,
+    said,
     value_at,
 )
 from atoll.model import keys
@@ -56,8 +57,8 @@ def _taken_over(kind: Templated, change: Change) -> list[jsonpatch.Operation]:
     ours_before = bool(kind.manager) and value_at(new, kind.manager) == keys.CONTROLLER
     if kind.manager and not ours_before:
         patch += _set(new, kind.manager, keys.CONTROLLER)
-    if kind.switch and value_at(new, kind.switch) is not True:
-        patch += _set(new, kind.switch, True)
+    if kind.switch and not kind.is_suspended(new):
+        patch += _set(new, kind.switch, kind.switched_off)
     elif kind.switch and not ours_before and not _as_with_kueue(new) and not held(new):
         # One that comes with our name was here before: it is Atoll that suspended it.
         patch += _set(new, ("metadata", "annotations", keys.HOLD), "true")
@@ -78,10 +79,10 @@ def _kept(kind: Templated, change: Change) -> list[jsonpatch.Operation]:
         return []
     patch = []
     if _lifted(kind, old, new):
-        patch += _set(new, kind.switch, True)
-    elif kind.manager and kind.switch and not _is_set(kind, old) and _is_set(kind, new):
+        patch += _set(new, kind.switch, kind.switched_off)
+    elif kind.manager and kind.switch and not kind.is_suspended(old) and kind.is_suspended(new):
         if _as_with_kueue(new):
-            patch += _set(new, kind.switch, False)
+            patch += _set(new, kind.switch, kind.switched_on)
         elif not held(new):
             patch += _set(new, ("metadata", "annotations", keys.HOLD), "true")
     if not mapping(new["metadata"].get("labels")).get(keys.QUEUE_LABEL):
@@ -95,7 +96,7 @@ def _undone(kind: Templated, change: Change) -> list[Problem]:
     old, new = change.old or {}, change.new
     if not kind.takes(old) or not _lifted(kind, old, new):
         return []
-    return [Problem(dotted(kind.switch), f"stays true: {_how_it_starts(kind, new)}")]
+    return [Problem(dotted(kind.switch), f"stays {said(kind.switched_off)}: {_how_it_starts(kind, new)}")]
 
 
 def _problems(kind: Templated, change: Change) -> list[Problem]:
@@ -111,7 +112,7 @@ def _problems(kind: Templated, change: Change) -> list[Problem]:
     problems = added(_wrong_with(kind, old), _wrong_with(kind, new))
     if _lifted(kind, old, new):
         # The mutating webhook has set it again, unless the API server did not ask it.
-        text = f"can't be set to false by hand: {_how_it_starts(kind, new)}"
+        text = f"can't be set to {said(kind.switched_on)} by hand: {_how_it_starts(kind, new)}"
         problems.append(Problem(dotted(kind.switch), text))
     return problems
 
@@ -169,12 +170,8 @@ def _how_it_starts(kind: Templated, obj: Json) -> str:
     return f"it starts by itself when its queue has room (`atollctl explain {name}` tells what it waits for)"
 
 
-def _is_set(kind: Templated, obj: Json) -> bool:
-    return value_at(obj, kind.switch) is True
-
-
 def _lifted(kind: Templated, old: Json, new: Json) -> bool:
-    return bool(kind.switch) and _is_set(kind, old) and not _is_set(kind, new)
+    return bool(kind.switch) and kind.is_suspended(old) and not kind.is_suspended(new)
 
 
 def _as_with_kueue(obj: Json) -> bool:
