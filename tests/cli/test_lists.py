@@ -165,6 +165,7 @@ async def test_labels_are_the_servers_to_compare() -> None:
     async with serving(answer) as host:
         assert await lookup.listed(host, "n", "team in (a,b)") == []
     assert asked == [
+        ("/apis/atoll.sh/v1alpha1/workloadkinds", None),
         ("/apis/batch.volcano.sh/v1alpha1/namespaces/n/jobs", "team in (a,b)"),
         ("/apis/batch/v1/namespaces/n/jobs", "team in (a,b)"),
         ("/api/v1/namespaces/n/pods", "kueue.x-k8s.io/pod-group-name,team in (a,b)"),

@@ -88,6 +88,9 @@ async def find_resource(host: ApiServer, kind: str) -> ApiResource:
     """
     from atoll.kinds import known
 
+    for each in known():
+        if kind in each.words.names:
+            return each.resource
     await read_declared(host)
     for each in known():
         if kind in each.words.names:

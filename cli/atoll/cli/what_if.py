@@ -180,8 +180,9 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
     from atoll.model.apiresource import WHAT_IFS
     from atoll.model.deschedulers import unread
 
-    await read_declared(host)
-    kind = kind_of(manifest)
+    if (kind := kind_of(manifest)) is None:
+        await read_declared(host)
+        kind = kind_of(manifest)
     if kind is None and (said := unread(manifest)):
         raise CommandError(said)
     if kind is None or kind.assembly is not None:
