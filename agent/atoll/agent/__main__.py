@@ -122,10 +122,15 @@ async def setup(running: Process, settings: AgentSettings) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(agent.run(), name="agent")
-                tasks.create_task(delivery.run(), name="delivery")
+                tasks.create_task(deliver(delivery), name="delivery")
                 tasks.create_task(reading.run(), name="tunnel")
         finally:
             works = None
+
+    async def deliver(delivery: Delivery) -> None:
+        # A Work of a kind that was not heard of yet would be called unknown.
+        await declared.settled()
+        await delivery.run()
 
     def ready() -> bool:
         if not elector.leading.is_set():

@@ -7,6 +7,7 @@ every part of Atoll may be started anew at any time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -35,6 +36,7 @@ class Declared:
         wanted: Iterable[tuple[str, tuple[str, ...]]],
         *,
         settle: float = 0.2,
+        patience: float = 3.0,
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -43,8 +45,11 @@ class Declared:
             cluster: where the kinds are used.
             wanted: what must be allowed there, see `atoll.model.rights`.
             settle: seconds for further changes, before what is built from them is built anew.
+            patience: seconds for the host to say what is declared, before `keep` begins without.
         """
-        self._wanted, self._settle = tuple(wanted), settle
+        self._wanted, self._settle, self._patience = tuple(wanted), settle, patience
+        #: (name, spec) of those that `keep` works with
+        self._now: list[tuple[str, bytes]] = []
         self.objects: Reflector[Full] = Reflector(host, WORKLOAD_KINDS, decode_full, optional=True, withheld=True)
         self.roles: Reflector[Full] = Reflector(
             cluster,
@@ -78,14 +83,18 @@ class Declared:
         return [kind for kind in self.all() if not self.lacking(kind)]
 
     async def keep(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do this with the kinds that are usable, anew whenever others are, until it ends or is cancelled."""
-        for each in (self.objects, self.roles):
-            await each.synced.wait()
+        """Do this with the kinds that are usable, anew whenever others are, until it ends or is cancelled.
+
+        A host that can't be reached holds up only what waits for `settled`.
+        """
+        await self.roles.synced.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.objects.synced.wait(), self._patience)
         while True:
             declare(self.usable())
-            before = self._said()
-            log.info("declared kinds", kinds=[name for name, _ in before])
-            tasks = (asyncio.ensure_future(work()), asyncio.ensure_future(self._other_than(before)))
+            self._now = self._said()
+            log.info("declared kinds", kinds=[name for name, _ in self._now])
+            tasks = (asyncio.ensure_future(work()), asyncio.ensure_future(self._others()))
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 if tasks[0].done():
@@ -95,8 +104,15 @@ class Declared:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _other_than(self, before: list[tuple[str, bytes]]) -> None:
-        while self._said() == before:
+    async def settled(self) -> None:
+        """Return once it is known that the kinds that `keep` works with are those that the host declares."""
+        await self.objects.synced.wait()
+        while self._said() != self._now:
+            await asyncio.sleep(self._settle)
+
+    async def _others(self) -> None:
+        """Return once other kinds are usable than those that `keep` works with."""
+        while self._said() == self._now:
             self._changed.clear()
             await self._changed.wait()
             await asyncio.sleep(self._settle)
