@@ -98,7 +98,8 @@ class Declared:
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 if tasks[0].done():
-                    return tasks[0].result()
+                    await tasks[0]
+                    return
             finally:
                 for task in tasks:
                     task.cancel()
@@ -107,8 +108,9 @@ class Declared:
     async def settled(self) -> None:
         """Return once it is known that the kinds that `keep` works with are those that the host declares."""
         await self.objects.synced.wait()
-        while self._said() != self._now:
-            await asyncio.sleep(self._settle)
+        if self._said() != self._now:
+            # Whoever waits is cancelled, and begun anew with the others.
+            await asyncio.Event().wait()
 
     async def _others(self) -> None:
         """Return once other kinds are usable than those that `keep` works with."""
