@@ -97,6 +97,8 @@ def test_a_queue_without_spec_gets_one() -> None:
         ),
         pytest.param(annotated("atoll.sh/cluster-affinity", '{"labels": {}}'), "selector", id="no cluster affinity"),
         pytest.param(annotated("atoll.sh/dequeue-strategy", "lifo"), "strategy", id="no strategy"),
+        pytest.param(annotated("atoll.sh/score-strategy", "gone"), "atoll.score", id="no such strategy for scores"),
+        pytest.param(annotated("atoll.sh/split-strategy", "gone"), "atoll.split", id="no such strategy for divisions"),
         pytest.param(annotated("atoll.sh/order", "fair"), "fair-namespaces", id="no order"),
         pytest.param(annotated("atoll.sh/order", "fair-jobs"), [], id="an order"),
         pytest.param(

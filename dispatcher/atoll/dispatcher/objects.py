@@ -556,6 +556,8 @@ def queue_view(obj: QueueObject) -> QueueView:
         ready_timeout=by_annotation(keys.READY_TIMEOUT, duration.parse, None),
         evict_timeout=by_annotation(keys.EVICT_TIMEOUT, duration.parse, None),
         protection=by_annotation(keys.PROTECTED_FOR, duration.parse, None),
+        score=annotations.get(keys.SCORE_STRATEGY, ""),
+        split=annotations.get(keys.SPLIT_STRATEGY, ""),
         order=by_annotation(keys.ORDER, Order, Order.PRIORITY),
         half_life=by_annotation(keys.FAIR_HALF_LIFE, fairness.half_life, None),
         namespaces=by_annotation(keys.NAMESPACE_SELECTOR, selectors.parse, None),

@@ -48,6 +48,7 @@ from atoll.dispatcher.intake import Intake
 from atoll.dispatcher.members import MemberMetrics, MemberReporter
 from atoll.dispatcher.reporting import QueueMetrics, Reporter
 from atoll.dispatcher.settings import DispatcherSettings
+from atoll.dispatcher.strategies import Watch, installed
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
@@ -99,7 +100,8 @@ class Shell:
         self._host = host
         self._log = BestEffort(recorder)
         self.metrics = metrics or Metrics(CollectorRegistry())
-        self.core = core or Dispatcher(settings.core)
+        self._strategies = Watch(settings.shell.strategy, self.metrics.strategies, events)
+        self.core = core or Dispatcher(settings.core, installed(settings.core, self._strategies.timed))
         if recorder is not None:
             assert core is None, "a log of a core that has a past can't be decided again"
             self._log.begin(Begin(settings.core))
@@ -336,6 +338,10 @@ class Shell:
         self._reporter.told(event, commands)
         if isinstance(event, Pass):
             self._members.decided()
+            for late in self._strategies.take_late():
+                self._tell(late)
+            if failures := self.core.state.strategies.take_failures():
+                self._strategies.tell(failures, list(self._queues))
         return commands
 
     def _take_in(self) -> None:
@@ -488,6 +494,10 @@ class Metrics:
         self.broken = Count(
             "atoll_dispatcher_invariants_broken", "Times that the core did not agree with itself", registry=registry
         )
+        self.strategies = Count(
+            "atoll_dispatcher_strategies_off", "Users' strategies that were turned off", ["group", "strategy"],
+            registry=registry,
+        )  # fmt: skip
         self.queues = QueueMetrics(registry)
         self.members = MemberMetrics(registry)
         self.queries = Histogram(

@@ -19,6 +19,7 @@ from atoll.agent.scheduler.core import MemberCore
 from atoll.agent.scheduler.core.log import LOG as MEMBER_LOG
 from atoll.dispatcher.core import Dispatcher
 from atoll.dispatcher.core.log import LOG as DISPATCHER_LOG
+from atoll.dispatcher.strategies import installed
 from atoll.model.eventlog import Answer, EventLog, LogError
 from atoll.model.words import counted
 from atoll.sim.inputs import InputError
@@ -27,7 +28,7 @@ Handle = Callable[[Any], list[Any]]
 """A fresh core: what it answers to an event."""
 
 _KINDS: tuple[tuple[EventLog[Any, Any, Any], Callable[[Any], Handle]], ...] = (
-    (DISPATCHER_LOG, lambda begin: Dispatcher(begin.settings).handle),
+    (DISPATCHER_LOG, lambda begin: Dispatcher(begin.settings, installed(begin.settings)[0]).handle),
     (MEMBER_LOG, lambda begin: MemberCore(begin.settings).handle),
 )
 

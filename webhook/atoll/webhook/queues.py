@@ -24,9 +24,11 @@ from atoll.admission.problems import (
     mapping,
     sequence,
 )
+from atoll.kube import strategies
 from atoll.model import duration, fairness, flavors, keys, quantity, selectors, vector
 from atoll.model import queues as tree
 from atoll.model.objects import Slim
+from atoll.model.strategies import SCORE, SPLIT
 from atoll.model.vector import Vector
 from atoll.model.words import counted
 from atoll.webhook import resources
@@ -409,6 +411,15 @@ def _strategy(text: str) -> None:
         raise ValueError(f"{text!r} is not a strategy; use {', '.join(_STRATEGIES[:-1])} or {_STRATEGIES[-1]}")
 
 
+def _installed(group: str, name: str) -> None:
+    known = strategies.found(group)
+    if name not in known:
+        there = f"there are {', '.join(known)}" if known else "there is none"
+        raise ValueError(
+            f"{name!r} is no strategy of group {group} ({there}); install its package beside Atoll's processes"
+        )
+
+
 _STRATEGIES = ("fifo", "traverse", "backfill")
 _READERS: dict[str, Callable[[str], object]] = {
     keys.NAMESPACE_SELECTOR: selectors.parse,
@@ -417,6 +428,8 @@ _READERS: dict[str, Callable[[str], object]] = {
     keys.FLAVORS: flavors.parse,
     keys.ORDER: fairness.order,
     keys.FAIR_HALF_LIFE: fairness.half_life,
+    keys.SCORE_STRATEGY: lambda text: _installed(SCORE, text),
+    keys.SPLIT_STRATEGY: lambda text: _installed(SPLIT, text),
     keys.RUNNING_ESTIMATE: duration.parse,
     keys.SLA_WAITING_TIME: duration.parse,
     keys.PROTECTED_FOR: duration.parse,

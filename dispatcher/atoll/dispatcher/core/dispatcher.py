@@ -32,10 +32,12 @@ from atoll.dispatcher.core.events import (
     QueueGone,
     QueueSet,
     Refused,
+    StrategyOff,
 )
 from atoll.dispatcher.core.explanations import Explanations
 from atoll.dispatcher.core.lost import Lost
 from atoll.dispatcher.core.nominations import Nominations
+from atoll.dispatcher.core.placement.strategies import Strategies
 from atoll.dispatcher.core.preemption.dry_run import DryRuns
 from atoll.dispatcher.core.preemption.triggers import Triggers
 from atoll.dispatcher.core.progress import Progress
@@ -62,12 +64,12 @@ class Changes(NamedTuple):
 class Dispatcher:
     """Orders, admits, places; see `handle`."""
 
-    def __init__(self, settings: CoreSettings = CoreSettings()) -> None:
-        """Begin empty."""
+    def __init__(self, settings: CoreSettings = CoreSettings(), strategies: Strategies | None = None) -> None:
+        """Begin empty; `strategies`: of users, none where they are not given."""
         self.settings = settings
         #: by the last pass
         self.changes = Changes()
-        self.state = state = State(settings)
+        self.state = state = State(settings, strategies)
         self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
         self.namespaces, self.reservations, self.wakeups = state.namespaces, state.reservations, state.wakeups
         self.breakers, self.refusals = state.breakers, state.refusals
@@ -99,6 +101,8 @@ class Dispatcher:
                 self.sightings.drop_binding(uid)
             case Refused(uid, epoch, generation):
                 self.sightings.refused(uid, epoch, generation)
+            case StrategyOff(group, name, why):
+                self.state.strategies.turn_off(group, name, why)
             case QueueSet(view):
                 self.surroundings.set_queue(view.name, view)
             case QueueGone(name):

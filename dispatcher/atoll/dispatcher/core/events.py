@@ -95,6 +95,10 @@ class QueueView:
     order: Order = Order.PRIORITY
     half_life: float | None = None
     """Seconds in which what a namespace used counts half as much for `order`; None for what it uses now alone."""
+    score: str = ""
+    """Strategy that orders members for its workloads; empty for the usual order."""
+    split: str = ""
+    """Strategy that divides its workloads; empty for the native division."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +334,15 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class StrategyOff:
+    """A user's strategy took too long."""
+
+    group: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pass:
     """Decide now: everything told before is taken into account."""
 
@@ -349,5 +362,6 @@ Event = (
     | BindingSet
     | BindingGone
     | Refused
+    | StrategyOff
     | Pass
 )

@@ -215,6 +215,17 @@ class FairSettings(Section, frozen=True):
     ] = 10.0
 
 
+class StrategySettings(Section, frozen=True):
+    """Users' strategies."""
+
+    lines: Annotated[
+        int,
+        number(
+            "Lines of Python that a strategy may run for one answer; it is off from the first time that it runs more."
+        ),
+    ] = 100_000
+
+
 class ReasonSettings(Section, frozen=True):
     """Why workloads wait, written on their bindings within a share of all writes, and said when it is asked for."""
 
@@ -258,5 +269,6 @@ class CoreSettings(Section, frozen=True):
     refused: RefusedSettings = RefusedSettings()
     backfill: BackfillSettings = BackfillSettings()
     preemption: PreemptionSettings = PreemptionSettings()
+    strategies: StrategySettings = StrategySettings()
     fair: FairSettings = FairSettings()
     reasons: ReasonSettings = ReasonSettings()

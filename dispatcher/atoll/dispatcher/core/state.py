@@ -37,6 +37,7 @@ from atoll.dispatcher.core.events import (
 )
 from atoll.dispatcher.core.exclusions import Exclusions
 from atoll.dispatcher.core.phases import follow
+from atoll.dispatcher.core.placement.strategies import Strategies
 from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.tree import Tree
@@ -52,8 +53,9 @@ from atoll.model.verdict import REFUSED, Blocker, Reason, Verdict
 class State:
     """What all components share, and where each binding is filed."""
 
-    def __init__(self, settings: CoreSettings = CoreSettings()) -> None:
+    def __init__(self, settings: CoreSettings = CoreSettings(), strategies: Strategies | None = None) -> None:
         self.settings = settings
+        self.strategies = strategies if strategies is not None else Strategies()
         self.tree = Tree()
         self.wakes = WakeIndex()
         self.waiting = Waiting(self.tree, self.wakes)

@@ -87,6 +87,25 @@ def divide_natively(
     return Division(clusters, tuple(gangs), tuple(placements))
 
 
+def divide_as(gang: Gang, shares: Mapping[str, int], nodes: Mapping[str, Nodes]) -> Division | None:
+    """The gang over these clusters with so many sets (`sets_of`) each; None where one does not hold its part.
+
+    Args:
+        gang: the whole.
+        shares: cluster -> sets, at least one; all of the gang's in sum.
+        nodes: free nodes of these clusters.
+    """
+    sets, clusters = sets_of(gang), tuple(sorted(shares))
+    gangs = divide(gang, [[task.replicas // sets * shares[name] for task in gang.tasks] for name in clusters])
+    placements = []
+    for name, part in zip(clusters, gangs, strict=True):
+        placement = place(nodes[name], _whole(part))
+        if isinstance(placement, Miss):
+            return None
+        placements.append(placement)
+    return Division(clusters, tuple(gangs), tuple(placements))
+
+
 def sets_of(gang: Gang) -> int:
     """Into how many equal bundles of tasks the gang can be taken apart."""
     return reduce(gcd, (task.replicas for task in gang.tasks), 0) or 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,11 @@ from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.rules import Rules
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.state import State
+from atoll.dispatcher.split import sets_of
+from atoll.fit.placement import Ints
+from atoll.model import strategies
+from atoll.model.gang import Gang
+from atoll.model.strategies import Pods, Workload
 from atoll.model.vector import Vector
 from atoll.model.verdict import Verdict
 
@@ -99,6 +105,39 @@ class QueueRules(Rules):
     def times(self, member: Member, request: Vector, most: int) -> int:
         return self._tree.times_in(self._leaf, member.name, request, most)
 
+    @property
+    def scoring(self) -> bool:
+        return self._leaf.view is not None and bool(self._leaf.view.score)
+
+    def scores(self, gang: Gang, members: Sequence[Member], counts: Ints) -> Mapping[str, float] | None:
+        if self._leaf.view is None or not self._leaf.view.score:
+            return None
+        facts = [_facts(member, column) for member, column in zip(members, counts.T.tolist(), strict=True)]
+        return self._state.strategies.scores(self._leaf.view.score, self._workload(gang), facts)
+
+    def shares(
+        self, gang: Gang, members: Sequence[Member], counts: Ints, ceilings: Mapping[str, int]
+    ) -> Mapping[str, int] | None:
+        if self._leaf.view is None or not self._leaf.view.split:
+            return None
+        sets = sets_of(gang)
+        unit = [task.replicas // sets for task in gang.tasks]
+        facts = []
+        for member, column in zip(members, counts.T.tolist(), strict=True):
+            most = min([pods // each for pods, each in zip(column, unit, strict=True) if each], default=0)
+            facts.append(_facts(member, column, min(most, ceilings.get(member.name, sets), sets)))
+        return self._state.strategies.shares(self._leaf.view.split, self._workload(gang), facts)
+
+    def _workload(self, gang: Gang) -> Workload:
+        """What a strategy is told of it: nothing in which workloads of one shape differ."""
+        view = self._binding.view
+        tasks = [
+            Pods(each.name, each.replicas, each.min_available, MappingProxyType(each.requests)) for each in gang.tasks
+        ]
+        most = view.most_clusters if view.divided else 1
+        sets = sets_of(gang) if view.divided else 1
+        return Workload(self._leaf.name, tuple(tasks), sets, view.least_clusters, most)
+
     def forbid_all(self) -> bool:
         """Whether limits that are reserved allow no choice at all, whoever has gone."""
         if any(queue.guarantee for queue in path(self._leaf)):
@@ -137,6 +176,17 @@ class QueueRules(Rules):
             return False
         victims = map(self._state.bindings.get, self._claims.losses(reservation.uid))
         return any(victim is not None and victim.leaf is self._leaf for victim in victims)
+
+
+def _facts(member: Member, pods: Sequence[int], sets: int = 0) -> strategies.Member:
+    """What a strategy is told of a member."""
+    view = member.view
+    assert view is not None, f"{member.name} is no member any more"
+    fields = view.fields
+    provider, region, zones = (tuple(fields.get(name, ())) for name in ("provider", "region", "zone"))
+    return strategies.Member(
+        member.name, MappingProxyType(dict(view.labels)), provider, region, zones, tuple(pods), sets
+    )
 
 
 def _below_guarantee(leaf: Queue) -> bool:

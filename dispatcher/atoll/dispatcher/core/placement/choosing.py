@@ -16,7 +16,7 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice, alone
 from atoll.dispatcher.core.placement.ranking import ranked
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
-from atoll.dispatcher.split import Division, Short, divide_natively, sets_of
+from atoll.dispatcher.split import Division, Short, divide_as, divide_natively, sets_of
 from atoll.fit import Placement, place
 from atoll.fit.placement import Ints
 from atoll.model.gang import Gang
@@ -69,7 +69,7 @@ def _choose(shape: Shape, gang: Gang, world: Members, matching: NDArray[np.bool_
     refused: list[Choice] = []
     kept, small = False, None
     if shape.least_clusters <= 1:
-        for member in ranked(shape, world, ready):
+        for member in ranked(shape, world, ready, rules):
             if not shape.divided and rules.bars(member):
                 kept = True
                 continue
@@ -103,7 +103,11 @@ def _choose(shape: Shape, gang: Gang, world: Members, matching: NDArray[np.bool_
                 ceilings=ceilings,
             )
 
-        division = divided(ceilings)
+        division: Division | Short | None
+        shares = rules.shares(gang, able, rows[:, columns], ceilings)
+        division = divide_as(gang, shares, {name: world.members[name].nodes for name in shares}) if shares else None
+        if division is None:
+            division = divided(ceilings)
         if isinstance(division, Short) and ceilings:
             # What stops it are the ceilings, if it would fit without.
             division = divided({})

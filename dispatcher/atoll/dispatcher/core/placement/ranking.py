@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.fit import Placement
 from atoll.fit.placement import MANY
 from atoll.model.gang import Gang
@@ -41,9 +42,10 @@ def rank(name: str, gang: Gang, placement: Placement, left: int) -> Rank:
     return Rank(sum(placement.counts) < gang.replicas, tier, 0, left, name)
 
 
-def ranked(shape: Shape, world: Members, ready: NDArray[np.bool_]) -> Iterator[Member]:
+def ranked(shape: Shape, world: Members, ready: NDArray[np.bool_], rules: Rules = ANYWHERE) -> Iterator[Member]:
     """Those of these members whose every task's minimum has room, the first rank first: from the world's figures, which
-    count each task by itself, for to place a gang in each member would cost too much.
+    count each task by itself, for to place a gang in each member would cost too much. Before all of that go the scores
+    of its user's strategy, where it has one.
     """
     fits = ready
     for row, wanted in zip(shape.rows, shape.floor, strict=True):
@@ -57,6 +59,10 @@ def ranked(shape: Shape, world: Members, ready: NDArray[np.bool_]) -> Iterator[M
         if shape.full != shape.floor:
             rows = world.counts[list(shape.rows)][:, columns]
             keys.append(~(rows >= np.array(shape.full)[:, None]).all(axis=0))
+        members = [world.order[column] for column in columns] if rules.scoring else []
+        scores = rules.scores(shape.gang, members, world.counts[list(shape.rows)][:, columns]) if members else None
+        if scores:
+            keys.append(np.array([-float(scores.get(member.name, 0.0)) for member in members]))
         columns = columns.take(np.lexsort(keys))
     for column in columns:
         yield world.order[column]

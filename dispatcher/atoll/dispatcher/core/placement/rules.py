@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.placement.choice import Choice
+from atoll.fit.placement import Ints
+from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 from atoll.model.verdict import Verdict
 
@@ -53,6 +55,24 @@ class Rules:
     def times(self, member: Member, request: Vector, most: int) -> int:
         """How often the ceilings in a member have room for a request, `most` at most."""
         return most
+
+    @property
+    def scoring(self) -> bool:
+        """Whether a strategy of its user orders members."""
+        return False
+
+    def scores(self, gang: Gang, members: Sequence[Member], counts: Ints) -> Mapping[str, float] | None:
+        """Member -> score by a strategy of its user, the highest first; None for the usual order.
+
+        `counts`: int64[tasks, members], how many pods of each task each holds.
+        """
+        return None
+
+    def shares(
+        self, gang: Gang, members: Sequence[Member], counts: Ints, ceilings: Mapping[str, int]
+    ) -> Mapping[str, int] | None:
+        """Member -> sets of the gang by a strategy of its user; None for the native division."""
+        return None
 
     def overtake(self) -> None:
         """The choice permitted last is carried out, before whatever it delays by a better rank."""

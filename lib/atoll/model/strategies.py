@@ -1,0 +1,64 @@
+"""What users' strategies are given and answer: functions that order members for a workload, or share it out over them.
+
+A package offers them as entry points of the groups below; a queue names the one that its workloads get. They must be
+pure: equal input, equal answer, nothing read or kept beside it. The dispatcher calls them as it decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+SPLIT: Final = "atoll.split"
+"""Group of entry points that are `Split` functions."""
+SCORE: Final = "atoll.score"
+"""Group of entry points that are `Score` functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Equal pods of a workload."""
+
+    name: str
+    replicas: int
+    minimum: int
+    """So many must start together."""
+    requests: Mapping[str, int]
+    """Of one pod: cpu in milli-CPU, memory in bytes, devices as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is to be placed. Workloads that ask for the same are asked about once, so it has no name."""
+
+    queue: str
+    tasks: tuple[Pods, ...]
+    sets: int = 1
+    """Into how many equal bundles of its pods it can be taken apart; one where it can't."""
+    least_members: int = 1
+    most_members: int | None = 1
+    """None for any number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member that is ready and may be used."""
+
+    name: str
+    labels: Mapping[str, str]
+    provider: tuple[str, ...]
+    region: tuple[str, ...]
+    zones: tuple[str, ...]
+    pods: tuple[int, ...]
+    """Of each task, how many pods there is room for, each task by itself."""
+    sets: int = 0
+    """Most sets that it may take, for `Split`; topology and tasks that share nodes may allow fewer."""
+
+
+Score = Callable[[Workload, Sequence[Member]], Mapping[str, float]]
+"""Member -> score; the highest is tried first, those that are not named have 0, equal ones are ordered as usual."""
+Split = Callable[[Workload, Sequence[Member]], Mapping[str, int]]
+"""Member -> sets, all of the workload's in sum; asked where no single member takes the whole. An empty answer leaves it
+to the native division.
+"""
