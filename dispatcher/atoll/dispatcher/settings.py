@@ -38,9 +38,7 @@ class ShellSettings(Section, frozen=True):
     outage: Annotated[float, seconds("Without a write that was answered after which the host counts as away.")] = 5.0
     strategy: Annotated[
         float,
-        seconds(
-            "That one answer of a user's strategy may take, while nothing else is decided; then it is off.", above=0
-        ),
+        seconds("That one answer of a user's strategy may take, lest others wait for it; then it is off.", above=0),
     ] = 0.05
     farewell: Annotated[float, seconds("In which an Event is written that says why the process ends.")] = 1.0
 

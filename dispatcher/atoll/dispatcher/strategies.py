@@ -86,7 +86,7 @@ class Watch:
         for group, name, why in failures:
             self._failures.labels(group, name).inc()
             log.error("a strategy is off", group=group, strategy=name, why=why)
-            note = f"strategy {name} of {group} is off until atoll-dispatcher starts anew: {why}. Decisions go on without it"
+            note = f"strategy {name} of {group} is off until atoll-dispatcher starts anew: {why}"
             for queue in queues:
                 if self._events is not None and queue.metadata.annotations.get(_NAMED_BY[group]) == name:
                     regarding = {

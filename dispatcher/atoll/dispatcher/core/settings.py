@@ -220,9 +220,7 @@ class StrategySettings(Section, frozen=True):
 
     lines: Annotated[
         int,
-        number(
-            "Lines of Python that a strategy may run for one answer; it is off from the first time that it runs more."
-        ),
+        number("Lines of Python that a strategy may run for one answer; the first time that it runs more it is off."),
     ] = 100_000
 
 
