@@ -28,7 +28,7 @@ Handle = Callable[[Any], list[Any]]
 """A fresh core: what it answers to an event."""
 
 _KINDS: tuple[tuple[EventLog[Any, Any, Any], Callable[[Any], Handle]], ...] = (
-    (DISPATCHER_LOG, lambda begin: Dispatcher(begin.settings, installed(begin.settings)[0]).handle),
+    (DISPATCHER_LOG, lambda begin: Dispatcher(begin.settings, installed(begin.settings)).handle),
     (MEMBER_LOG, lambda begin: MemberCore(begin.settings).handle),
 )
 

@@ -76,7 +76,7 @@ class Strategies:
             self.turn_off(group, name, "it is not installed beside the dispatcher")
             return None
         try:
-            answer = self._within(lambda: strategy(workload, members))
+            answer: Any = self._within(lambda: strategy(workload, members))
         except _Overrun:
             self.turn_off(group, name, f"it ran more than {self._lines} lines of Python for one answer")
             return None
@@ -84,13 +84,13 @@ class Strategies:
             self.turn_off(group, name, f"it raised {type(error).__name__}: {error}")
             return None
         if not isinstance(answer, Mapping):
-            why = f"it answered with a {type(answer).__name__}, not with a mapping"
-        else:
-            why = wrong(answer, workload, {member.name: member for member in members})
-        if why:
+            self.turn_off(group, name, f"it answered with a {type(answer).__name__}, not with a mapping")
+            return None
+        found: Mapping[str, Any] = answer
+        if why := wrong(found, workload, {member.name: member for member in members}):
             self.turn_off(group, name, why)
             return None
-        return answer
+        return found
 
     def _within(self, call: Callable[[], Any]) -> Any:
         left = self._lines
