@@ -10,7 +10,20 @@ from typing import Any
 
 import orjson
 
-from bench import core, dispatch, endtoend, kueue_shapes, neighbours, place, reclaim, reflector, restart, split, webhook
+from bench import (
+    core,
+    dispatch,
+    endtoend,
+    kueue_shapes,
+    neighbours,
+    place,
+    preempt,
+    reclaim,
+    reflector,
+    restart,
+    split,
+    webhook,
+)
 from bench.report import RESULTS, Report, console, parser_of, progress
 
 BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], Report]]] = {
@@ -18,6 +31,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Call
     split.NAME: (split.DESCRIPTION, split.options, split.measure),
     core.NAME: (core.DESCRIPTION, core.options, core.measure),
     reclaim.NAME: (reclaim.DESCRIPTION, reclaim.options, reclaim.measure),
+    preempt.NAME: (preempt.DESCRIPTION, preempt.options, preempt.measure),
     dispatch.NAME: (dispatch.DESCRIPTION, dispatch.options, dispatch.measure),
     kueue_shapes.NAME: (kueue_shapes.DESCRIPTION, kueue_shapes.options, kueue_shapes.measure),
     endtoend.NAME: (endtoend.DESCRIPTION, endtoend.options, endtoend.measure),

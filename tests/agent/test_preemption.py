@@ -95,7 +95,7 @@ def test_a_gang_gets_the_nodes_of_lower_ones_once_they_are_gone() -> None:
     assert evicted(commands) == ["low0", "low1"]
     [kept] = of(Nominate, commands)
     assert sorted(node for _, _, node in kept.pods) == ["n0", "n1"]
-    assert "2 of 2 pods that make room are still leaving" in core.waits["default/high"].message
+    assert "2 of 2 victims have not ended yet" in core.waits["default/high"].message
     leave(core, "low0", "low1")
     gone(core, "low0")
     commands = settle(core)

@@ -20,6 +20,7 @@ THROUGHPUTS = {
     "place": {"placements_per_s"},
     "dispatch": {"decisions_per_s"},
     "kueue-shapes": {"admitted_per_s"},
+    "preempt": set(),
     "reclaim": set(),
     "split": set(),
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},

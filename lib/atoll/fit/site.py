@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import ge
 
 import numpy as np
 
@@ -24,13 +25,14 @@ class Site:
     allowed tier.
     """
 
-    def __init__(self, nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> None:
+    def __init__(self, nodes: Nodes, gang: Gang, room: Sequence[Ints], wanted: Sequence[int]) -> None:
         """Both are changed from now on.
 
         Args:
             nodes: a copy.
             gang: what is to be placed.
             room: copies, per task int64[N] pods that each node holds.
+            wanted: pods of each task that a cell is to hold; see `enough`.
         """
         self.nodes = nodes
         tasks = gang.tasks
@@ -47,12 +49,16 @@ class Site:
         self.cells_of, self.cells = _cells(nodes, gang)
         #: [cell][task] -> pods
         self.held: list[list[int]] = [[0] * len(tasks) for _ in range(self.cells)]
+        self._wanted = tuple(wanted)
+        #: cells that hold what is wanted, each task by itself
+        self.enough: set[int] = set()
         self.recount()
 
     def recount(self) -> None:
         """Sum up again what each cell holds."""
         sums = [cell_sums(self.cells_of, self.cells, each) for each in self.room]
         self.held = [[int(each[cell]) for each in sums] for cell in range(self.cells)]
+        self.enough = {cell for cell in range(self.cells) if self._holds(cell)}
 
     def refill(self) -> None:
         """Count what all nodes hold again, after their free amounts were changed in bulk."""
@@ -87,10 +93,13 @@ class Site:
                     for row in self.cells_of:
                         if (cell := int(row[node])) >= 0:
                             self.held[cell][task] += more
+                            if self._holds(cell):
+                                self.enough.add(cell)
+                            else:
+                                self.enough.discard(cell)
 
-    def holds(self, wanted: Sequence[int]) -> bool:
-        """Whether some cell holds so many pods of each task, each task by itself."""
-        return any(all(has >= wants for has, wants in zip(held, wanted, strict=True)) for held in self.held)
+    def _holds(self, cell: int) -> bool:
+        return all(map(ge, self.held[cell], self._wanted))
 
 
 @contextmanager

@@ -154,7 +154,12 @@ def test_what_nodes_hold_after_much_was_freed_is_counted_as_after_each(freed: in
     claimant = stage.claimant("a", 1, gpu=2, tasks=[(1, 3)])
     member = stage.world.members["m"]
     at_once, one_by_one = (
-        Site(member.nodes.copy(), claimant.gang, [each.copy() for each in stage.world.room(member, claimant.shape)])
+        Site(
+            member.nodes.copy(),
+            claimant.gang,
+            [each.copy() for each in stage.world.room(member, claimant.shape)],
+            claimant.shape.floor,
+        )
         for _ in range(2)
     )
     at_once.nodes.free[at_once.nodes.resources.index(GPU)] += freed

@@ -580,7 +580,7 @@ def _placed(told: PodSet | None) -> Pod | None:
 
 
 def _leaving(nomination: Nomination, left: int) -> str:
-    return f"preemption: {left} of {len(nomination.victims)} pods that make room are still leaving"
+    return f"preemption: {left} of {len(nomination.victims)} victims have not ended yet"
 
 
 def _is_delegated(told: PodSet) -> bool:

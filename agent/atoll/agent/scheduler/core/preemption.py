@@ -146,7 +146,7 @@ class _Trial:
         self.by_rules = nodes.in_turn(gang) or any(task.ports for task in gang.tasks)
         accepting = [nodes.accepting(task) & inside for task in gang.tasks]
         held = [np.where(ok, nodes.room(task.requests), 0) for ok, task in zip(accepting, gang.tasks, strict=True)]
-        site = Site(nodes, gang, held)
+        site = Site(nodes, gang, held, gang.floor())
         site.accepts = accepting
         self.sites: Mapping[str, Site] = {_HERE: site}
         self.wanted = Wanted(gang.tasks, gang.floor(), None)
@@ -187,7 +187,7 @@ class _Trial:
 
     def may_fit(self) -> bool:
         """A necessary condition: each task by itself, by amounts."""
-        return self.site.holds(self.wanted.whole or ())
+        return bool(self.site.enough)
 
     def fits(self) -> bool:
         return self.may_fit() and (self._alone or self.placement() is not None)

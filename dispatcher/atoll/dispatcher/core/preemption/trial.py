@@ -90,7 +90,9 @@ class Trial:
         self._members = {member.name: member for member in members}
         #: by the names of the members that may take it
         self.sites = {
-            name: Site(member.nodes.copy(), claimant.gang, [each.copy() for each in world.room(member, shape)])
+            name: Site(
+                member.nodes.copy(), claimant.gang, [each.copy() for each in world.room(member, shape)], shape.floor
+            )
             for name, member in self._members.items()
         }
         single = shape.least_clusters <= 1
@@ -294,7 +296,7 @@ class Trial:
     def _roomy(self, name: str) -> bool:
         if self.capped and self.tree.shortage_in(self.claimant.leaf, name, self.request) is not None:
             return False
-        return self.sites[name].holds(self.claimant.shape.floor)
+        return bool(self.sites[name].enough)
 
     def _enough_together(self) -> bool:
         full = self.claimant.shape.full
