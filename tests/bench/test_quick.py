@@ -165,6 +165,11 @@ async def test_plans_of_reclaim_are_irreducible(tmp_path):
     assert all(found[case, "victims"] == 32 for case in plans)
 
 
+async def test_victims_for_a_gang_with_a_hard_topology_are_as_many_as_its_nodes(tmp_path):
+    found = await run("preempt", tmp_path)
+    assert found["a rack", "victims"] == 16
+
+
 def test_the_bound_of_placing_finds_room_where_there_is_some():
     nodes = make_nodes(64)
     assert naive(nodes, gangs()["1-pod job"]) >= 0
