@@ -32,6 +32,7 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.events import NodeClass
+from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang, Task, TopologyWish
@@ -375,3 +376,10 @@ def with_amounts(event: CapacitySet, **amounts: int) -> CapacitySet:
     """The same nodes, which have more resources."""
     classes = [dataclasses.replace(each, free={**each.free, **amounts}) for each in event.capacity.classes]
     return CapacitySet(dataclasses.replace(event.capacity, classes=tuple(classes)))
+
+
+def problems_of(views: Iterable[QueueView]) -> dict[str, str]:
+    """What is wrong with a set of queues: queue -> why it would admit nothing, those below a wrong one included."""
+    tree = Tree()
+    tree.set_queues(views)
+    return {name: queue.problem for name, queue in sorted(tree.queues.items()) if queue.problem}

@@ -28,7 +28,7 @@ TESTS = [
     "tests/dispatcher/quota/test_entitlements_follow.py",
     "tests/dispatcher/quota/test_tree_machine.py",
     "tests/dispatcher/capacity/test_member_arrays.py",
-    "tests/dispatcher/backfill/test_ends_needed.py",
+    "tests/fit/test_freed.py",
     "tests/dispatcher/whole/test_dispatch.py",
     "tests/dispatcher/whole/test_races.py",
     "tests/dispatcher/backfill/test_backfill.py",

@@ -13,9 +13,9 @@ import msgspec
 from atoll.dispatcher import flavoring, objects
 from atoll.dispatcher.capacity import believed
 from atoll.dispatcher.core.events import BindingView, QueueView
-from atoll.dispatcher.core.quota.figures import figures
 from atoll.dispatcher.core.quota.queue import Queue, path, subtree
 from atoll.dispatcher.core.quota.tree import Tree
+from atoll.dispatcher.explain.figures import figures
 from atoll.model import keys, quantity, selectors, vector
 from atoll.model.flavors import NONE, Flavors
 from atoll.model.vector import Vector

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.capacity.requests import Requests
 from atoll.dispatcher.core.capacity.shape import Shape, Shapes
 from atoll.dispatcher.core.events import CapacitySet, CapacityView, ClusterView, NodeClass
 from atoll.fit import Placement, place
 from atoll.fit.placement import MANY
+from atoll.fit.requests import Requests
 from tests.dispatcher.builders import (
     GPU,
     BindingBuilder,

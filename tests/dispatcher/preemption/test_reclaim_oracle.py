@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim
+from atoll.dispatcher.core.quota.queue import path
 from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.fit import Placement, place
 from atoll.model.verdict import Verdict
@@ -166,7 +167,7 @@ def test_what_elastic_workloads_lose_is_room_and_no_guarantee_is_touched(case):
         for bundle in (victim,) if loss.surplus is None else loss.surplus:
             for name, node, request, count in _pods(bundle):
                 nodes[name].free[:, node] += nodes[name].column(request) * count
-                for each in stage.tree.path(victim.leaf):
+                for each in path(victim.leaf):
                     used[each.name] -= request[GPU] * count
     for member, gang, placement in zip(
         *(getattr(outcome.choice, n) for n in ("members", "gangs", "placements")), strict=True

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.core.events import Ceiling, QueueView
-from atoll.dispatcher.core.quota.queue import Queue, Standing
-from atoll.dispatcher.core.quota.tree import Shortage, Tree, validate
+from atoll.dispatcher.core.quota.queue import Queue, Standing, path
+from atoll.dispatcher.core.quota.tree import Shortage, Tree
 from atoll.model.vector import Vector
+from tests.dispatcher.builders import problems_of
 from tests.dispatcher.quota.trees import pend, queue, tree_of, use
 
 
@@ -206,14 +207,14 @@ def test_deserved_follows_demand_and_does_not_change_when_waiting_work_starts() 
     assert a.deserved == {"gpu": 8}
     pend(tree, "b", gpu=3)
     assert (a.deserved, b.deserved) == ({"gpu": 5}, {"gpu": 3})
-    assert tree.rank(a)[2] == 1.2
+    assert a.rank()[2] == 1.2
 
 
 # -- order -------------------------------------------------------------------------------------------------------------
 
 
 def order(tree: Tree, parent: str = "root") -> str:
-    return " ".join(names(sorted(tree.queue(parent).children.values(), key=tree.rank)))
+    return " ".join(names(sorted(tree.queue(parent).children.values(), key=Queue.rank)))
 
 
 @pytest.mark.parametrize(
@@ -263,20 +264,20 @@ def test_with_unknown_capacity_the_own_limit_is_the_measure_then_the_use_per_wei
     for name in ("big", "small", "x", "y"):
         use(tree, name, gpu=1, cpu=1000)
     assert order(tree) == "y x big small"
-    assert tree.rank(tree.queue("big"))[2:4] == (1 / 8, 1.0)
+    assert tree.queue("big").rank()[2:4] == (1 / 8, 1.0)
 
 
 def test_the_rank_is_computed_again_only_when_something_changed() -> None:
     tree = tree_of(queue("a"), queue("b"), total={"gpu": 8})
     a = tree.queue("a")
     use(tree, "a", gpu=2)
-    assert tree.rank(a) is tree.rank(a)
-    before = tree.rank(a)
+    assert a.rank() is a.rank()
+    before = a.rank()
     use(tree, "a", gpu=1)
-    assert tree.rank(a) is not before
-    before = tree.rank(a)
+    assert a.rank() is not before
+    before = a.rank()
     tree.set_queue(queue("b", guarantee={"gpu": 8}))
-    assert tree.rank(a)[2] > before[2] or tree.rank(a) is not before
+    assert a.rank()[2] > before[2] or a.rank() is not before
 
 
 # -- reclaim -----------------------------------------------------------------------------------------------------------
@@ -452,7 +453,7 @@ def test_what_is_not_reclaimable_stays_and_so_does_what_is_below() -> None:
 )  # fmt: skip
 def test_a_wrong_subtree_is_isolated_in_any_order_of_arrival(views: list[QueueView], expected: dict[str, str]) -> None:
     for ordered in (views, views[::-1]):
-        assert validate(ordered) == expected
+        assert problems_of(ordered) == expected
         tree = Tree()
         for view in ordered:
             tree.set_queue(view)
@@ -541,7 +542,7 @@ def test_a_queue_that_moves_takes_its_charges_along() -> None:
     p, q, leaf = (tree.queue(name) for name in "pql")
     assert (p.used, p.wanted, p.used_in) == ({}, {}, {})
     assert (q.used, q.wanted) == ({"gpu": 2}, {"gpu": 5})
-    assert names(list(tree.path(leaf))) == ["l", "x", "q", "root"]
+    assert names(list(path(leaf))) == ["l", "x", "q", "root"]
     tree.set_queue(queue("x", "p"))
     assert (p.used, p.used_in, q.wanted, leaf.depth) == ({"gpu": 2}, {"m1": {"gpu": 2}}, {}, 3)
     tree.check()

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from atoll.dispatcher.core.events import Ceiling, QueueView
-from atoll.dispatcher.core.quota.queue import Queue, Standing
+from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.dispatcher.core.quota.shares import Claim, water_fill
-from atoll.dispatcher.core.quota.tree import Tree, validate
+from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.explain.excess import exceeded
 from atoll.model import vector
 from atoll.model.vector import Vector
+from tests.dispatcher.builders import problems_of
 
 NAMES = ("a", "b", "c", "d", "e")
 RESOURCES = ("cpu", "gpu")
@@ -217,7 +218,7 @@ class Reference:
 def figures(tree: Tree, name: str) -> dict[str, Any]:
     node = tree.queue(name)
     return {
-        "path": [each.name for each in tree.path(node)],
+        "path": [each.name for each in path(node)],
         "used": node.used,
         "wanted": node.wanted,
         "limit": node.limit,
@@ -227,7 +228,7 @@ def figures(tree: Tree, name: str) -> dict[str, Any]:
         "problem": node.problem,
         "members": [m for m in MEMBERS if tree.serves(node, m)],
         "used_in": node.used_in,
-        "rank": tree.rank(node),
+        "rank": node.rank(),
     }
 
 
@@ -402,16 +403,16 @@ class History(RuleBasedStateMachine):
                 names = sorted(siblings, key=lambda each: each.name)
                 # The same in parts, which may overlap.
                 assert first is self.tree.first([part for part in (names[::2], names[1:]) if part])
-                assert first is min(siblings, key=self.tree.rank)
+                assert first is min(siblings, key=Queue.rank)
                 del siblings[first]
 
     def below(self, name: str, node: Queue) -> bool:
-        return node in self.tree.path(self.tree.queues[name])
+        return node in path(self.tree.queues[name])
 
     @invariant()
     def validate_agrees(self) -> None:
         self.truth.known.clear()
-        problems = validate(self.truth.views.values())
+        problems = problems_of(self.truth.views.values())
         assert problems.keys() == {name for name in self.truth.names() if self.truth.problem(name)}
 
 

@@ -25,13 +25,13 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.events import NodeClass
-from atoll.dispatcher.core.quota.tree import Tree, validate
+from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.shell import patch_of
 from atoll.model import gang, keys
 from atoll.model.decision import Decision, Phase
 from atoll.model.quotas import Quota, Scope
 from atoll.model.verdict import Reason
-from tests.dispatcher.builders import GPU, make_capacity, make_cluster, make_queue
+from tests.dispatcher.builders import GPU, make_capacity, make_cluster, make_queue, problems_of
 
 
 def queue(spec: dict[str, Any], annotations: dict[str, str] | None = None, **rest: Any) -> QueueView:
@@ -122,7 +122,7 @@ def test_what_cant_be_read_makes_the_queue_invalid(
     tree = Tree()
     tree.set_queue(view)
     assert tree.standing(tree.queue("q")) == "invalid"
-    assert validate([view])["q"].startswith("queue q: ")
+    assert problems_of([view])["q"].startswith("queue q: ")
 
 
 def test_as_much_as_a_number_can_say_is_no_mistake() -> None:

@@ -105,7 +105,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
         assert not any((member.inflight, member.expected)), member.name
     assert not core.world.unconfirmed.any()
     assert not any((core.world.holders, core.namespaces.used, core.reservations.made, core.waiting.unsaid))
-    assert not core.reservations.timeline.items()
+    assert not list(core.reservations.timeline.by_end())
     assert not any(core.state.charges.priorities.values())
     left = (
         core.state.untold,

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from atoll.dispatcher.core.backfill.allocation import Allocation, Pods
+from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.backlog.wake_index import KEPT, capping
+from atoll.dispatcher.core.capacity.pods import Pods
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
-from atoll.dispatcher.core.commands import Dispatch, Part
+from atoll.dispatcher.core.commands import Dispatch
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.placement.choosing import choose
@@ -60,10 +61,7 @@ class Admission:
         binding = self.bindings[group.members[0][2]]
         leaf, shape = group.leaf, group.shape
         found = self.admit(
-            leaf,
-            shape,
-            binding.view.namespace,
-            lambda: self.waiting.asleep(shape.key) or self._choose(group, binding),
+            leaf, shape, binding.view.namespace, lambda: self.waiting.asleep(shape.key) or self._choose(group, binding)
         )
         if isinstance(found, Choice):
             return self._dispatch(binding, found)
@@ -190,11 +188,8 @@ class Admission:
         deadline = self._state.now + patience
         placed = list(zip(choice.members, choice.gangs, choice.placements, strict=True))
         parts = {member.name: part for member, part, _ in placed}
-        told = tuple(
-            [Part(name, tuple([(task.name, task.replicas) for task in part.tasks])) for name, part in parts.items()]
-        )
         expected = self._expected(choice)
-        command = self._decisions.dispatch(binding, phase, reason, choice.sentence(), deadline, told, expected)
+        command = self._decisions.dispatch(binding, phase, reason, choice.sentence(), deadline, parts, expected)
         self._rules.overtake()
         self.reservations.follow()
         kept = self.reservations.drop(view.uid)

@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from atoll.dispatcher.core.backlog.binding import Binding
+from atoll.dispatcher.core.capacity.pauses import pause_after
 from atoll.dispatcher.core.commands import Ask, Commit, Dispatch, Evict, Explain, Nominate, Part, Resize
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Decision, Kept, Line, Phase, Question, Refused, Spots
+from atoll.model.gang import Gang
 from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -41,16 +43,16 @@ class Decisions:
         self.tokens = min(self._settings.burst, self.tokens + max(elapsed, 0.0) * self._settings.rate)
 
     def dispatch(
-        self, binding: Binding, phase: Phase, reason: Reason, text: str, deadline: float, parts: tuple[Part, ...],
+        self, binding: Binding, phase: Phase, reason: Reason, text: str, deadline: float, parts: Mapping[str, Gang],
         expected: Mapping[str, Spots],
     ) -> Dispatch:  # fmt: skip
-        """Send it to members."""
+        """Send it to members: a part to each."""
         self.tokens = min(self._settings.burst, self.tokens + self._settings.per_dispatch)
         line = self._line(phase, reason, text)
         decision = _decision(
             binding, line, binding.epoch + 1, deadline=self.text(deadline), expected=expected, dispatched=line.at
         )
-        return Dispatch(*_guard(binding), decision, parts=parts)
+        return Dispatch(*_guard(binding), decision, parts=as_written(parts))
 
     def commit(self, binding: Binding, deadline: float) -> Commit:
         """Let its parts start, which are all reserved."""
@@ -87,13 +89,7 @@ class Decisions:
         )
         binding.resized_at, binding.told = binding.view.generation, None
         self.stopped.pop(binding.view.uid, None)
-        return Resize(*_guard(binding), decision, parts=parts_of_command(binding))
-
-    def _pause_after(self, rounds: int) -> float:
-        """Seconds that a workload waits after so many rounds in which its pods were bound and did not run."""
-        progress = self._state.settings.progress
-        # So many doublings are more than any pause; more would not be a number.
-        return min(progress.pause * 2.0 ** min(rounds - 1, 30), progress.longest_pause)
+        return Resize(*_guard(binding), decision, parts=as_written(binding.parts))
 
     def evict(
         self,
@@ -117,7 +113,7 @@ class Decisions:
             rounds += 1
             given_up = self._state.refusals.too_often(refused.counts if refused is not None else {})
             if given_up.isdisjoint(binding.parts):
-                not_before = self.text(self._state.now + self._pause_after(rounds))
+                not_before = self.text(self._state.now + pause_after(rounds, self._state.settings.progress))
         decision = _decision(
             binding,
             line,
@@ -202,10 +198,10 @@ class Decisions:
         return Line(self.text(self._state.now), phase, reason, text)
 
 
-def parts_of_command(binding: Binding) -> tuple[Part, ...]:
-    """What each member has of it, as it is written."""
+def as_written(parts: Mapping[str, Gang]) -> tuple[Part, ...]:
+    """What each member has of it."""
     return tuple(
-        [Part(name, tuple([(task.name, task.replicas) for task in part.tasks])) for name, part in binding.parts.items()]
+        [Part(name, tuple([(task.name, task.replicas) for task in part.tasks])) for name, part in parts.items()]
     )
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.dispatcher.core.backlog.binding import (
-    Binding,
-)
+from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.capacity.breakers import Breakers
 from atoll.dispatcher.core.capacity.failures import Failures
 from atoll.dispatcher.core.capacity.members import Members

@@ -87,8 +87,7 @@ class RefusedSettings(Section, frozen=True):
     namespace_pause: Annotated[
         float,
         seconds(
-            "The first pause where a namespace of the member is its own: its administrator must act first.",
-            above=0,
+            "The first pause where a namespace of the member is its own: its administrator must act first.", above=0
         ),
     ] = 60.0
 
@@ -100,8 +99,7 @@ class BackfillSettings(Section, frozen=True):
         int, number("That are considered for one reservation, those with the most room now; each costs an arrangement.")
     ] = 16
     settle: Annotated[
-        float,
-        seconds("After an end within which its member has told of the room, and a decision is written."),
+        float, seconds("After an end within which its member has told of the room, and a decision is written.")
     ] = 2.0
     overrun: Annotated[
         float,
@@ -179,8 +177,7 @@ class PreemptionSettings(Section, frozen=True):
     ] = 10.0
     longest_pause: Annotated[float, seconds("The same at most, however few workloads wait like it.", above=0)] = 60.0
     pause_each: Annotated[
-        float,
-        seconds("The same at most for each such workload that comes before it: searches are shared by rank."),
+        float, seconds("The same at most for each such workload that comes before it: searches are shared by rank.")
     ] = 4.0
     looks: Annotated[
         int, number("Shapes per pass of which it is looked whether victims may exist by now; a look is quick.")
@@ -254,12 +251,10 @@ class CoreSettings(Section, frozen=True):
     """All of the core."""
 
     pass_limit: Annotated[
-        int,
-        number("Decisions after which a pass ends early, so that the first are written while the next are made."),
+        int, number("Decisions after which a pass ends early, so that the first are written while the next are made.")
     ] = 128
     unconfirmed: Annotated[
-        int,
-        number("Decisions that a member has not confirmed after which another one that is as good goes first."),
+        int, number("Decisions that a member has not confirmed after which another one that is as good goes first.")
     ] = 32
     progress: ProgressSettings = ProgressSettings()
     breakers: BreakerSettings = BreakerSettings()

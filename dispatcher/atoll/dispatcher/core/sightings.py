@@ -20,9 +20,7 @@ from atoll.dispatcher.core.backlog.binding import (
 )
 from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.elastic.growth import keep_size
-from atoll.dispatcher.core.events import (
-    BindingView,
-)
+from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.state import State
 from atoll.model import vector

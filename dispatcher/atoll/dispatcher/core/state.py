@@ -10,31 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from atoll.dispatcher.core.assumed import Assumed
-from atoll.dispatcher.core.backfill.allocation import Allocation, Pods, placed_as_told, where_seen
+from atoll.dispatcher.core.backfill.allocation import Allocation, placed_as_told, where_seen
 from atoll.dispatcher.core.backfill.reservations import Reservations
 from atoll.dispatcher.core.backlog.backlog import ShapeClass, Waiting, differs
-from atoll.dispatcher.core.backlog.binding import (
-    Binding,
-    estimate,
-    paused,
-    paused_until,
-    withheld,
-)
+from atoll.dispatcher.core.backlog.binding import Binding, estimate, paused, paused_until, withheld
 from atoll.dispatcher.core.backlog.fair import FairShares
 from atoll.dispatcher.core.backlog.wake_index import Cause, Trigger, WakeIndex, capping
 from atoll.dispatcher.core.backlog.wakeups import Wakeups
 from atoll.dispatcher.core.capacity.breakers import Breakers
 from atoll.dispatcher.core.capacity.failures import Failures
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.capacity.pods import as_before
+from atoll.dispatcher.core.capacity.pods import Pods, as_before
 from atoll.dispatcher.core.capacity.refusals import Refusals
 from atoll.dispatcher.core.capacity.shape import Shape, Shapes, shape_key
 from atoll.dispatcher.core.charges import Charges
 from atoll.dispatcher.core.elastic.growth import Sizes
-from atoll.dispatcher.core.events import (
-    BindingView,
-    Order,
-)
+from atoll.dispatcher.core.events import BindingView, Order
 from atoll.dispatcher.core.exclusions import Exclusions
 from atoll.dispatcher.core.phases import follow
 from atoll.dispatcher.core.placement.strategies import Strategies

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
-from atoll.dispatcher.core.backlog.binding import (
-    Binding,
-)
+from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.wake_index import MEMBERS, SETTINGS, Cause, Trigger
-from atoll.dispatcher.core.events import (
-    CapacityView,
-    Circuit,
-    ClusterView,
-    NamespaceView,
-    QueueView,
-)
+from atoll.dispatcher.core.events import CapacityView, Circuit, ClusterView, NamespaceView, QueueView
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
 from atoll.dispatcher.core.state import State
 

@@ -31,10 +31,10 @@ from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.placement.choice import Choice, alone
 from atoll.dispatcher.core.placement.choosing import choose
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim, departures, plan
-from atoll.dispatcher.core.quota.figures import figures
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
 from atoll.dispatcher.explain import relaxing
 from atoll.dispatcher.explain.excess import exceeded, higher, limit_of
+from atoll.dispatcher.explain.figures import figures
 from atoll.fit import Miss, Placement, place
 from atoll.model import quantity, selectors
 from atoll.model.decision import Phase
@@ -540,13 +540,7 @@ class _Look:
         # As the dispatcher plans: other claimants are counted as having what their victims leave.
         with core.reservations.settled(but=self.binding.view.uid):
             evicting = plan(
-                claimant,
-                running,
-                core.tree,
-                self.world,
-                now=now,
-                rules=self._rules,
-                settings=core.settings.preemption,
+                claimant, running, core.tree, self.world, now=now, rules=self._rules, settings=core.settings.preemption
             )
         if isinstance(evicting, Plan) and evicting.losses:
             verb = "evicted" if evicting.victims else "shrunk"

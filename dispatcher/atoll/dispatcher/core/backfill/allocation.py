@@ -9,15 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.pods import Pods
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.settings import BackfillSettings
-from atoll.fit.placement import Ints
+from atoll.fit.freed import Held
 from atoll.model.decision import Spots
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
-
-Pods = Sequence[tuple[int, int, int]]
-"""(task index, node index, pods)."""
 
 
 @dataclass(slots=True)
@@ -43,10 +41,6 @@ class Allocation:
     def over_at(self, when: float, now: float) -> bool:
         """Whether it is expected, seen from now, to be over by then."""
         return self.end < math.inf and self.expected_end(now) + self.settings.settle <= when
-
-
-Held = tuple[Ints, Ints]
-"""(int64[K] nodes of a member, int64[K, R] what is held on each)."""
 
 
 def held_of(allocation: Allocation, member: Member) -> Held:

@@ -221,7 +221,7 @@ class Policy:
             if self.reservations.own(reservation.uid) is not reservation:
                 # It was made anew with an older one; or others go for it, and if they don't it is looked at after that.
                 continue
-            if reservation.lost < math.inf and self.reservations.is_found_again(reservation):
+            if reservation.lost < math.inf and self.reservations.spot(reservation).placement is not None:
                 self._state.wakes.fire(KEPT)
             elif (
                 self._is_to_be_renewed(reservation) and reservation.computed + self._settings.renewal <= self._state.now

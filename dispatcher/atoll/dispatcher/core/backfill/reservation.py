@@ -152,12 +152,7 @@ Holdings = dict[tuple[Queue, str], int]
 
 
 def give_back(
-    left: Left,
-    mine: Queue,
-    leaf: Queue,
-    amount: Vector,
-    times: int = 1,
-    holdings: Holdings | None = None,
+    left: Left, mine: Queue, leaf: Queue, amount: Vector, times: int = 1, holdings: Holdings | None = None
 ) -> None:
     """Add what a queue no longer uses to what is left for another one; -1 times takes it. What is guaranteed to it, or
     on the way up to what both share, is no other queue's whether it is used or not.

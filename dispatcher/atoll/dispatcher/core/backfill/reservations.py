@@ -23,16 +23,8 @@ import numpy as np
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.arrange import Plan, arrange, beside, in_order_of_starts
-from atoll.dispatcher.core.backfill.reservation import (
-    Holdings,
-    Left,
-    Reservation,
-    Spot,
-    give_back,
-    holds,
-    left_beside,
-)
-from atoll.dispatcher.core.backfill.timeline import Timeline, ends_needed, is_loose
+from atoll.dispatcher.core.backfill.reservation import Holdings, Left, Reservation, Spot, give_back, holds, left_beside
+from atoll.dispatcher.core.backfill.timeline import Timeline
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
@@ -40,6 +32,7 @@ from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.quota.queue import Queue, bring_up_to_date, path, use
 from atoll.dispatcher.core.settings import BackfillSettings
 from atoll.fit import Nodes, Placement, place
+from atoll.fit.freed import ends_needed, is_loose
 from atoll.model import vector
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
@@ -565,10 +558,6 @@ class Reservations:
                 each.lost = min(each.lost, self.timeline.now) if spot.placement is None else math.inf
         assert reservation.spot is not None, f"{reservation.uid} has nodes in {reservation.member.name}"
         return reservation.spot
-
-    def is_found_again(self, reservation: Reservation) -> bool:
-        """Whether one that was lost has a place at its time again."""
-        return self.spot(reservation).placement is not None
 
     def _placed(self, member: Member, but: str = "") -> list[Reservation]:
         """Those that have nodes of the member, in the order in which they are arranged, all but that workload's: claims

@@ -5,22 +5,16 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
-from atoll.dispatcher.core.backfill.allocation import Allocation, Held, held_of
+from atoll.dispatcher.core.backfill.allocation import Allocation, held_of
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.settings import BackfillSettings
 from atoll.fit import Nodes
-from atoll.fit.placement import UNBOUNDED, Ints
-from atoll.model.gang import Gang
-
-_FIRST_ENDS = 16
-"""So many ends are looked at one by one, then four times as many together, and so on."""
+from atoll.fit.freed import Held, free, together
 
 
 class _Left(NamedTuple):
@@ -132,16 +126,9 @@ class Timeline:
     def __contains__(self, uid: str) -> bool:
         return uid in self._allocations
 
-    def items(self) -> ItemsView[str, Allocation]:
-        """UID -> where it runs, of all that does."""
-        return self._allocations.items()
-
     def running_in(self, member: Member) -> list[str]:
         """UIDs of what runs there."""
         return [uid for _, uid in self._here.get(member.name, ())]
-
-    def __len__(self) -> int:
-        return len(self._allocations)
 
     def republished(self, member: str) -> None:
         """The member's figures are other ones."""
@@ -246,98 +233,12 @@ class Timeline:
     def free_all(self, nodes: Nodes, member: Member, uids: Iterable[str]) -> None:
         cells = list(self.each_held(member, uids))
         if cells:
-            where, amounts = _together(cells)
+            where, amounts = together(cells)
             free(nodes, where, amounts.T)
 
     def each_held(self, member: Member, uids: Iterable[str]) -> Iterator[Held]:
         known = self._held_by(member)
         return (known.get(uid) or self._held(uid, member) for uid in uids)
-
-
-def is_loose(gang: Gang) -> bool:
-    """Whether its pods are equal and may be anywhere: a sum over nodes says whether it fits."""
-    wish = gang.network_topology
-    return len(gang.tasks) == 1 and (wish is None or not wish.limited)
-
-
-def ends_needed(nodes: Nodes, gang: Gang, held: Iterator[Held], there: int) -> int | None:
-    """How many of these must be free, the first ones first, before the nodes hold a loose gang, `there` pods of which
-    they hold by now; None where all of them are not enough.
-    """
-    [task], [floor] = gang.tasks, gang.floor()
-    missing, done = floor - there, 0
-    if missing <= 0:
-        return 0
-    asked = {name: amount for name, amount in task.requests.items() if amount > 0}
-    if not asked.keys() <= set(nodes.resources) or max(asked.values(), default=0) > UNBOUNDED:
-        return None
-    rows = [(nodes.resources.index(name), amount) for name, amount in asked.items()]
-    accepts = nodes.accepting(task)
-    # Most gangs are small, and wait for few.
-    known: dict[int, list[int]] = {}
-    for where, amounts in itertools.islice(held, _FIRST_ENDS):
-        done += 1
-        for node, freed in zip(where.tolist(), amounts.tolist(), strict=True):
-            if accepts[node]:
-                before = known.get(node) or nodes.free[:, node].tolist()
-                after = known[node] = [has + more for has, more in zip(before, freed, strict=True)]
-                missing -= _times(after, rows) - _times(before, rows)
-        if missing <= 0:
-            return done
-    nodes = nodes.copy()
-    for node, after in known.items():
-        nodes.free[:, node] = after
-    size = 4 * _FIRST_ENDS
-    while cells := list(itertools.islice(held, size)):
-        where, amounts = _together(cells)
-        gained = _gained(nodes, rows, where, amounts)
-        gained *= accepts.take(where)
-        if gained.sum() >= missing:
-            last = int(gained.cumsum().searchsorted(missing))
-            return done + 1 + bisect.bisect_right([*itertools.accumulate(len(each) for each, _ in cells)], last)
-        missing -= int(gained.sum())
-        free(nodes, where, amounts.T)
-        done, size = done + len(cells), 4 * size
-    return None
-
-
-def _times(free: Sequence[int], rows: Sequence[tuple[int, int]]) -> int:
-    """How many pods that ask for so much of each row such amounts hold."""
-    return max(0, min([free[row] // amount for row, amount in rows], default=0))
-
-
-def _gained(nodes: Nodes, rows: Sequence[tuple[int, int]], where: Ints, amounts: Ints) -> Ints:
-    """int64[K]: for how many more pods, which ask for so much of each row, there is room with each of int64[K, R]
-    amounts that are freed on int64[K] nodes, one after the other.
-    """
-    # Node by node, and on each in their order.
-    order = where.argsort(kind="stable")
-    node = where.take(order)
-    first = np.flatnonzero(np.diff(node, prepend=-1))
-    freed = amounts.take(order, axis=0)
-    total = freed.cumsum(axis=0)
-    total -= np.repeat(total[first] - freed[first], np.diff(first, append=len(node)), axis=0)
-    before, after = np.full(len(node), UNBOUNDED), np.full(len(node), UNBOUNDED)
-    for row, amount in rows:
-        has = nodes.free[row].take(node)
-        np.minimum(before, has // amount, out=before)
-        np.minimum(after, (has + total[:, row]) // amount, out=after)
-    np.maximum(after, 0, out=after)
-    change = np.diff(after, prepend=0)
-    change[first] = after[first] - np.maximum(before[first], 0)
-    gained = np.empty_like(change)
-    gained[order] = change
-    return gained
-
-
-def _together(cells: Sequence[Held]) -> Held:
-    return np.concatenate([where for where, _ in cells]), np.concatenate([amounts for _, amounts in cells])
-
-
-def free(nodes: Nodes, where: Ints, amounts: Ints) -> None:
-    """Free int64[R, K] amounts on int64[K] nodes, which may repeat."""
-    for free, row in zip(nodes.free, amounts, strict=True):
-        np.add.at(free, where, row)
 
 
 def end_of(each: tuple[float, str]) -> float:

@@ -11,10 +11,10 @@ that works for them, and a member that does not costs each namespace one workloa
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from atoll.dispatcher.core.capacity.pauses import pause_after, spread
 from atoll.dispatcher.core.events import Circuit, Failure
 from atoll.dispatcher.core.settings import BreakerSettings
 
@@ -178,11 +178,7 @@ class Breakers:
         if (failures >= self._settings.threshold and not each.open) or (tried and not each.pausing):
             each.opened += 1
             each.open = each.pausing = True
-            # Jitter that a replay repeats: members that failed together are not tried together.
-            spread = 1 + zlib.crc32(f"{member}/{each.opened}".encode()) % 100 / 200
-            # So many doublings are more than any pause; more would not be a number.
-            pause = self._settings.pause * 2.0 ** min(each.opened - 1, 30)
-            each.until = now + min(pause, self._settings.longest_pause) * spread
+            each.until = now + pause_after(each.opened, self._settings) * spread(f"{member}/{each.opened}")
             each.failure = failure
             self._told(member)
         elif each.open:

@@ -6,10 +6,10 @@ each failure.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from atoll.dispatcher.core.capacity.pauses import pause_after, spread
 from atoll.dispatcher.core.settings import AvoidedSettings
 
 
@@ -55,11 +55,7 @@ class Failures:
         before = self.known.get((shape, member))
         # What was under way when others failed fails with them: that is one failure.
         failures = 1 if before is None else before.failures + before.over
-        # So many doublings are more than any pause; more would not be a number.
-        pause = min(self._settings.pause * 2.0 ** min(failures - 1, 30), self._settings.longest_pause)
-        # Jitter that a replay repeats: what failed together is not tried together.
-        pause *= 1 + zlib.crc32(b"%s/%s" % (uid.encode(), member.encode())) % 100 / 200
-        until = now + pause
+        until = now + pause_after(failures, self._settings) * spread(f"{uid}/{member}")
         if before is not None and not before.over:
             until = max(before.until, until)
         forgotten = until + 2 * self._settings.longest_pause
@@ -67,11 +63,7 @@ class Failures:
 
     def of(self, shape: bytes) -> Collection[str]:
         """The members that are not to be tried for a shape."""
-        return (
-            ()
-            if not self.known
-            else {name for (key, name), each in self.known.items() if key == shape and not each.over}
-        )
+        return [name for (key, name), each in self.known.items() if key == shape and not each.over]
 
     def moved_on(self, member: str) -> Iterator[bytes]:
         """The member's figures are other ones: each shape that may try it again."""

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.layout import distinct, domains_of, higher, numbered, sums
 from atoll.dispatcher.core.capacity.member import Member
-from atoll.dispatcher.core.capacity.requests import Requests
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.fit import Nodes, OneRoom, Placement, Profile, place
 from atoll.fit.placement import MANY, UNBOUNDED, Ints
+from atoll.fit.requests import Requests
 from atoll.model.gang import Gang, Task
 
 _encoder = msgspec.json.Encoder(order="sorted")

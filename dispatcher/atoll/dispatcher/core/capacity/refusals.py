@@ -13,10 +13,10 @@ pause ends or a user says that it was fixed. Workloads of other namespaces are n
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from atoll.dispatcher.core.capacity.pauses import pause_after, spread
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.settings import RefusedSettings
 from atoll.model.decision import Refused
@@ -188,11 +188,7 @@ class Refusals:
                 yield from pauses.values()
 
     def _pause(self, count: int, who: str, first: float | None = None) -> float:
-        # So many doublings are more than any pause; more would not be a number.
-        first = self._settings.pause if first is None else first
-        pause = min(first * 2.0 ** min(count - 1, 30), self._settings.longest_pause) if count else 0.0
-        # Jitter that a replay repeats: what failed together is not tried together.
-        return pause * (1 + zlib.crc32(who.encode()) % 100 / 200)
+        return pause_after(count, self._settings, first) * spread(who) if count else 0.0
 
 
 def concerns_namespace(words: str) -> bool:

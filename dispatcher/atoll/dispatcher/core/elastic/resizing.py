@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from atoll.dispatcher.core.backfill.allocation import Allocation, Pods
+from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger
-from atoll.dispatcher.core.capacity.pods import Counts, cut, difference, first_pods, joined
+from atoll.dispatcher.core.capacity.pods import Counts, Pods, cut, difference, first_pods, joined
 from atoll.dispatcher.core.capacity.shape import shape_key
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command, Dispatch
-from atoll.dispatcher.core.decisions import Decisions, parts_of_command
+from atoll.dispatcher.core.decisions import Decisions, as_written
 from atoll.dispatcher.core.elastic.growth import size_kept
 from atoll.dispatcher.core.elastic.sizes import full, larger, smaller
 from atoll.dispatcher.core.placement.choice import Choice, spots
@@ -104,7 +104,7 @@ class Resizing:
                     at_first = decision.expected[name]
                     both = {name: [*at_first, *expected[name]]} if expected else {}
                     decision = msgspec.structs.replace(decision, expected=both)
-                commands[begun[uid]] = replace(command, parts=parts_of_command(binding), decision=decision)
+                commands[begun[uid]] = replace(command, parts=as_written(binding.parts), decision=decision)
             else:
                 text = f"{binding.pods} pods, not {before}: there is room"
                 deadline = self._state.now + self._state.settings.progress.grow

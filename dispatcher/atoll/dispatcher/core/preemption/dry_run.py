@@ -182,13 +182,7 @@ class DryRuns:
         self.reservations.claims[uid].until = self._state.now + self._state.settings.backfill.dry_run
         deadline = self._state.now + self._state.settings.progress.reserve
         question = OpenQuestion(
-            binding,
-            group.shape.key,
-            binding.epoch + 1,
-            outcome.choice,
-            tuple(departures),
-            outcome.awaited,
-            deadline,
+            binding, group.shape.key, binding.epoch + 1, outcome.choice, tuple(departures), outcome.awaited, deadline
         )
         self._claims.ask(question)
         members = [member.name for member in outcome.choice.members]

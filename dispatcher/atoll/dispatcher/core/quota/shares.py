@@ -100,11 +100,7 @@ def dominant_share(used: Mapping[str, int], deserved: Mapping[str, int], names: 
 
 
 def share_and_burden(
-    used: Mapping[str, int],
-    deserved: Mapping[str, int],
-    shared: Collection[str],
-    limit: Mapping[str, int],
-    weight: int,
+    used: Mapping[str, int], deserved: Mapping[str, int], shared: Collection[str], limit: Mapping[str, int], weight: int
 ) -> tuple[float, float]:
     """(dominant share, burden) of what a queue uses, in one loop: it is computed whenever that changes.
 

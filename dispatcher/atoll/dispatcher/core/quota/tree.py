@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.quota.limits import Totals, compute, guarantee_of
-from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, bring_up_to_date, path, subtree, use
+from atoll.dispatcher.core.quota.queue import Queue, Standing, bring_up_to_date, path, subtree, use
 from atoll.model import vector
 from atoll.model.keys import ROOT_QUEUE
 from atoll.model.vector import Vector
@@ -196,10 +196,6 @@ class Tree:
             self.root.stale = True
         return queue
 
-    def path(self, queue: Queue) -> tuple[Queue, ...]:
-        """The queue first, the root last."""
-        return tuple(path(queue))
-
     def standing(self, queue: Queue) -> Standing:
         """Whether the queue may admit work at all."""
         if queue is self.root:
@@ -211,10 +207,6 @@ class Tree:
         if queue.children:
             return Standing.PARENT
         return Standing.CLOSED if queue.closed else Standing.OPEN
-
-    def rank(self, queue: Queue) -> Rank:
-        """The queue's place among its siblings; smaller goes first."""
-        return queue.rank()
 
     def first(self, ways: Sequence[Collection[Queue]]) -> Queue:
         """The one of some siblings that goes first; workloads wait below each.
@@ -545,16 +537,6 @@ class Tree:
         """The queue and those above it that are not above the other one too."""
         shared = set(path(other))
         return [each for each in path(queue) if each not in shared]
-
-
-def validate(views: Iterable[QueueView]) -> dict[str, str]:
-    """What is wrong with a set of queues: queue -> why it would admit nothing. Empty when all is well.
-
-    The queues below a wrong one are named too, with the same reason.
-    """
-    tree = Tree()
-    tree.set_queues(views)
-    return {name: queue.problem for name, queue in sorted(tree.queues.items()) if queue.problem}
 
 
 def _spares(queue: Queue, amount: Vector, relevant: list[str]) -> bool:

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core.backfill.allocation import Held
-from atoll.dispatcher.core.backfill.timeline import ends_needed, free
 from atoll.fit import Nodes, Profile, place
+from atoll.fit.freed import Held, ends_needed, free
 from atoll.model.gang import Gang, Task
 from atoll.model.topology import NO_DOMAIN, Tree
 
