@@ -363,6 +363,9 @@ class Town:
                 for name in self._parts(view):
                     self._begin(name, view, self._parts(view)[name])
             case Resize():
+                for name in dict(before.parts).keys() - dict(view.parts).keys():
+                    # It goes on without what it has there.
+                    self.sites[name].stale.append(view.uid)
                 self._follow_size(view.uid)
             case Evict():
                 job.evictions.append((self.time, command.decision.reason, command.decision.room_for))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -88,6 +89,46 @@ def test_a_gang_goes_whole_also_out_of_the_members_that_are_there() -> None:
     t.run(66)
     assert [(round(when), name) for when, name in lost(t)] == [(70, "w")]
     assert away not in dict(t.views["uid-w"].parts)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "least", "goes_on"),
+    [
+        pytest.param(4, 2, True, id="where the rest is enough"),
+        pytest.param(7, 2, False, id="not where its minimum is more"),
+        pytest.param(4, 3, False, id="not where it must run in more members"),
+    ],
+)
+def test_an_elastic_gang_goes_on_without_its_lost_part(minimum: int, least: int, *, goes_on: bool) -> None:
+    t = town(m=3, n=3, o=3)
+    t.submit(make_binding("w").tasks(9, minimum=0).minimum(minimum).divided(least=least))
+    t.run(10)
+    parts = dict(t.views["uid-w"].parts)
+    assert len(parts) == 3
+    away = min(parts)
+    t.lose(away)
+    t.run(66)
+    after = dict(t.views["uid-w"].parts)
+    if goes_on:
+        assert lost(t) == []
+        assert after == {name: counts for name, counts in parts.items() if name != away}
+        assert t.core.tree.queue("q").used["pods"] == sum(map(sum, after.values()))
+        assert any("was away" in line.text for line in t.views["uid-w"].decision.story)
+    else:
+        assert [name for _, name in lost(t)] == ["w"]
+
+
+def test_an_elastic_gang_of_which_one_part_is_left_grows_there_again() -> None:
+    t = town(m=5, n=5)
+    t.submit(make_binding("w").tasks(8, minimum=0).minimum(3).divided())
+    t.run(10)
+    parts = {name: sum(counts) for name, counts in t.views["uid-w"].parts}
+    assert sorted(parts.values()) == [3, 5]
+    away = max(parts, key=lambda name: parts[name])
+    t.lose(away)
+    t.run(120)
+    assert [sum(counts) for name, counts in t.views["uid-w"].parts if name != away] == [5]
+    assert lost(t) == []
 
 
 def test_it_keeps_its_age_and_goes_before_what_came_later() -> None:
@@ -278,3 +319,27 @@ def test_long_histories_with_lost_members_keep_every_invariant() -> None:
         history.play(200)
         decided += history.decided
     assert {Reason.MEMBER_LOST, Reason.MEMBER_TAINTED, Reason.MEMBER_DRAINED} <= decided.keys()
+
+
+def test_long_histories_of_elastic_gangs_in_several_members_keep_every_invariant() -> None:
+    without = 0
+    for seed in range(8):
+        chance = random.Random(seed)
+        t = town(m=6, n=6, o=6)
+        for number in range(12):
+            pods = chance.randint(4, 12)
+            wish = make_binding(f"w{number}").tasks(pods, minimum=0).minimum(chance.randint(2, 4))
+            t.submit(wish.divided(least=chance.randint(1, 2)), runs=chance.uniform(30, 300))
+            away = chance.choice(["m", "n", "o"])
+            if t.sites[away].ready:
+                t.lose(away)
+            else:
+                t.find(away)
+            t.run(chance.uniform(5, 120))
+            without += sum("was away" in line.text for view in t.views.values() for line in view.decision.story[-1:])
+        for name, site in t.sites.items():
+            if not site.ready:
+                t.find(name)
+        t.run(5000)
+        assert all(job.ended is not None for job in t.jobs.values()), seed
+    assert without

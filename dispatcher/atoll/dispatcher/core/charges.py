@@ -42,14 +42,18 @@ class Charges:
         self._list(binding)
 
     def resize(self, binding: Binding, parts: dict[str, Gang]) -> None:
-        """What runs in one member has another size there."""
-        [(name, part)] = parts.items()
-        amount = part.total()
+        """What runs has another size in its member, or goes on without some of its parts."""
+        amount, before = vector.total(part.total() for part in parts.values()), binding.where()
         more = dict(amount)
         vector.add(more, binding.amount, -1)
         self.namespaces.charge(binding.view.namespace, binding.charges(), -1)
         binding.before, binding.parts, binding.amount = binding.parts, parts, amount
-        self.tree.charge(binding.leaf, more, {name: more})
+        after = binding.where()
+        where: dict[str, Vector] = {}
+        for name in before.keys() | after.keys():
+            where[name] = dict(after.get(name, {}))
+            vector.add(where[name], before.get(name, {}), -1)
+        self.tree.charge(binding.leaf, more, where)
         for used in self.on_used:
             used(binding.leaf, binding.view.namespace, more, 1)
         self.namespaces.charge(binding.view.namespace, binding.charges())

@@ -1,6 +1,7 @@
 """What must leave its member: one that is lost, has a NoExecute taint that is not tolerated (any more), or is drained.
 
-Whole workloads go, with all of their parts, back to their queues with their age. Nothing of that is remembered: each
+Whole workloads go, with all of their parts, back to their queues with their age; an elastic one that can do without its
+part in a lost member goes on without it. Nothing of that is remembered: each
 time follows from what the Cluster says and from when the workload was dispatched, so a new leader goes on from it.
 """
 
@@ -14,6 +15,7 @@ from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.deadlines import Deadlines
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
+from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import ClusterView
 from atoll.dispatcher.core.state import State
 from atoll.model import keys, selectors
@@ -40,8 +42,8 @@ class Departure(NamedTuple):
 class Lost:
     """Evicts what must leave its member."""
 
-    def __init__(self, state: State, decisions: Decisions) -> None:
-        self._state, self._decisions = state, decisions
+    def __init__(self, state: State, decisions: Decisions, resizing: Resizing) -> None:
+        self._state, self._decisions, self._resizing = state, decisions, resizing
         #: members out of which something may have to go
         self._members: dict[str, ClusterView] = {}
         #: members may be other ones than these
@@ -72,7 +74,7 @@ class Lost:
             if departure.when > self._state.now:
                 self._file(binding)
             else:
-                yield self._evict(binding, departure)
+                yield self._go_on(binding, departure) or self._evict(binding, departure)
         for name, view in self._members.items():
             if (drain := _drain(view)) is not None and drain.one_by_one and drain.begin <= self._state.now:
                 yield from self._next_of(name)
@@ -119,6 +121,22 @@ class Lost:
         rest = sorted((binding for binding in there if _runs(binding)), key=lambda binding: binding.key)
         if rest and _written(rest[0]):
             yield self._evict(rest[0], Departure(self._state.now, Reason.MEMBER_DRAINED, name, _DRAINED))
+
+    def _go_on(self, binding: Binding, departure: Departure) -> Command | None:
+        """Let it go on with those of its parts that are not lost; None where it has to go whole."""
+        if departure.reason is not Reason.MEMBER_LOST or len(binding.parts) < 2:
+            return None
+        lost = {name for name in binding.parts if self._lost_by(binding, name) <= self._state.now}
+        parts = self._resizing.without(binding, lost)
+        if parts is None:
+            return None
+        self._due.drop(binding.view.uid)
+        return self._resizing.drop_parts(binding, parts, f"{', '.join(sorted(lost))} {departure.why}")
+
+    def _lost_by(self, binding: Binding, name: str) -> float:
+        view = self._members.get(name)
+        found = _departures(binding, view) if view is not None else ()
+        return min((each.when for each in found if each.reason is Reason.MEMBER_LOST), default=math.inf)
 
     def _evict(self, binding: Binding, departure: Departure) -> Command:
         self._due.drop(binding.view.uid)

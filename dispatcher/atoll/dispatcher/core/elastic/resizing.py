@@ -8,7 +8,7 @@ are free once the member says so.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ from atoll.dispatcher.core.state import State
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.model import vector
 from atoll.model.decision import Phase
-from atoll.model.gang import Gang, TopologyWish
+from atoll.model.gang import Gang, TopologyWish, divide
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
@@ -233,6 +233,33 @@ class Resizing:
         [name] = binding.parts
         before = binding.pods
         self._charge_size(binding, size, first_pods(self._where(binding, name), size))
+        self._state.wakes.use_fell(binding.leaf)
+        self._state.assumed.settle(binding)
+        return self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
+
+    def without(self, binding: Binding, gone: Collection[str]) -> dict[str, Gang] | None:
+        """The parts of an elastic gang in several members with which it can go on once others are gone; None where that
+        is too little, or nothing.
+        """
+        left = {name: full(part) for name, part in binding.parts.items() if name not in gone}
+        if not left or len(left) < binding.view.least_clusters or not self.may_resize(binding):
+            return None
+        gang, together = binding.gang, [sum(each) for each in zip(*left.values(), strict=True)]
+        if any(have < least for have, least in zip(together, gang.floor(), strict=True)):
+            return None
+        gangs = divide(gang, [*left.values()]) if len(left) > 1 else [gang.sized(together)]
+        return {name: as_it_runs(binding.view, name, part) for name, part in zip(left, gangs, strict=True)}
+
+    def drop_parts(self, binding: Binding, parts: dict[str, Gang], text: str) -> Command:
+        """Go on with these parts alone; where it has one left, it grows again there."""
+        uid, before = binding.view.uid, binding.pods
+        self._state.charges.resize(binding, parts)
+        stay = self.reservations.timeline.get(uid)
+        assert stay is not None, f"{uid} is charged and not known to run"
+        there = {name: (part, stay.parts[name][1]) for name, part in parts.items()}
+        now = Allocation(binding.leaf, binding.amount, stay.start, stay.end, there, stay.settings)
+        self.reservations.timeline.enter(uid, now)
+        self._state.sizes.file(binding)
         self._state.wakes.use_fell(binding.leaf)
         self._state.assumed.settle(binding)
         return self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
