@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import gcd
@@ -20,6 +20,7 @@ from math import gcd
 import msgspec
 import numpy as np
 
+from atoll.dispatcher.split.distance import Place, groups
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.fit.placement import Ints
 from atoll.model.gang import Gang, divide
@@ -54,6 +55,7 @@ def divide_natively(
     room: Mapping[str, Sequence[Ints]] | None = None,
     held: Mapping[str, Sequence[int]] | None = None,
     ceilings: Mapping[str, int] | None = None,
+    places: Mapping[str, Place] | None = None,
 ) -> Division | Short:
     """Divide all replicas over at most `at_most` and at least `at_least` clusters.
 
@@ -65,6 +67,7 @@ def divide_natively(
         room: cluster -> per task int64[N], how many pods each node holds, where the caller knows that already.
         held: cluster -> the sums of these, where the caller knows them: then `room` is asked for few clusters only.
         ceilings: cluster -> the most sets (`sets_of`) that it may take; any number where it is not named.
+        places: where each cluster is; equally few clusters are chosen nearest to each other. None for all alike.
     """
     sets = sets_of(gang)
     unit = [task.replicas // sets for task in gang.tasks]
@@ -75,7 +78,8 @@ def divide_natively(
     whole = sum(held_by.exact(name) for name in chosen)
     if whole < sets or len(chosen) < at_least:
         return Short(gang.replicas, min(whole, sets) * sum(unit))
-    _tighten(chosen, held_by, sets)
+    chosen, among = _nearest(chosen, held_by, sets, at_least, places) if places else (chosen, None)
+    _tighten(chosen, held_by, sets, among)
     taken = _deal(sets, chosen, held_by, at_least)
     clusters = tuple(sorted(taken))
     gangs = divide(gang, [[count * taken[name] for count in unit] for name in clusters])
@@ -163,9 +167,36 @@ class _Held:
         return [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in self._gang.tasks]
 
 
-def _largest(held_by: _Held, sets: int, at_least: int, at_most: int | None) -> list[str]:
+def _nearest(
+    chosen: list[str], held_by: _Held, sets: int, at_least: int, places: Mapping[str, Place]
+) -> tuple[list[str], Collection[str] | None]:
+    """As many clusters as were chosen that hold the sets and are nearest to each other; and among which these may be
+    exchanged, None for all.
+    """
+    few = len(chosen)
+    if few < 2:
+        return chosen, None
+    for level in groups({name: places[name] for name, upper in held_by.upper.items() if upper and name in places}):
+        best: tuple[int, list[str], list[str]] | None = None
+        for group in level:
+            if len(group) < few:
+                continue
+            near = _largest(held_by, sets, at_least, few, group)
+            held = sum(held_by.exact(name) for name in near)
+            # Of places that are equally near the one with the least room, so that large ones stay whole.
+            if len(near) == few and held >= sets and (best is None or held < best[0]):
+                best = held, near, group
+        if best is not None:
+            return best[1], best[2]
+    return chosen, None
+
+
+def _largest(
+    held_by: _Held, sets: int, at_least: int, at_most: int | None, among: Iterable[str] | None = None
+) -> list[str]:
     """As few clusters as hold the sets, the largest first; fewer sets when all together hold less."""
-    heap = [(-upper, name) for name, upper in held_by.upper.items() if upper]
+    known = held_by.upper if among is None else {name: held_by.upper[name] for name in among}
+    heap = [(-upper, name) for name, upper in known.items() if upper]
     heapq.heapify(heap)
     limit = len(heap) if at_most is None else min(at_most, len(heap))
     if sum(-upper for upper, _ in (heap if limit == len(heap) else heapq.nsmallest(limit, heap))) < sets:
@@ -184,10 +215,14 @@ def _largest(held_by: _Held, sets: int, at_least: int, at_most: int | None) -> l
     return chosen
 
 
-def _tighten(chosen: list[str], held_by: _Held, sets: int) -> None:
-    """Exchange chosen clusters, the largest first, for the smallest others with which all sets still fit."""
+def _tighten(chosen: list[str], held_by: _Held, sets: int, among: Collection[str] | None = None) -> None:
+    """Exchange chosen clusters, the largest first, for the smallest others (of these) with which all sets still fit."""
     held = sum(held_by.exact(name) for name in chosen)
-    others = sorted((upper, name) for name, upper in held_by.upper.items() if name not in chosen)
+    others = sorted(
+        (upper, name)
+        for name, upper in held_by.upper.items()
+        if name not in chosen and (among is None or name in among)
+    )
     for index in range(len(chosen)):
         present = held_by.exact(chosen[index])
         least = sets - held + present
