@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atoll.agent.tunnel import chosen
+from atoll.agent.sessions import chosen
 from atoll.model.tunnel import Wanted
 from tests.agent.builders import make_pod
 

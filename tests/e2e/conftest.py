@@ -17,7 +17,7 @@ from tests.integration.federation import Site
 _HERE = Path(__file__).parent
 _IMAGES = _HERE.parents[1] / "examples" / "images"
 CONFIG = FederationConfig(
-    members=[Member(name="east", real_nodes=2), Member(name="west", real_nodes=1)],
+    members=[Member(name="east", real_nodes=2, allow_exec=True), Member(name="west", real_nodes=1)],
     images=[_IMAGES / "mpi"],
 )
 

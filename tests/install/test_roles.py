@@ -69,6 +69,11 @@ def test_an_agent_beside_the_host_has_one_cluster_one_tunnel_and_one_secret_by_n
     ]
 
 
+def test_no_agent_may_enter_pods_unless_that_was_chosen() -> None:
+    entered = {"pods/exec", "pods/portforward", "pods/attach", "pods/proxy", "pods/ephemeralcontainers", "*"}
+    assert not [rule for grant in AGENT_IN_MEMBER for rule in grant.rules if rule.resource in entered]
+
+
 def test_no_verb_is_granted_twice() -> None:
     seen: set[tuple[str, str | None, str, str, str]] = set()
     for who, grant, rule in RULES:

@@ -16,14 +16,14 @@ import aiohttp
 import msgspec
 import structlog
 
-from atoll.agent.jobs.state import index_of
 from atoll.agent.objects import Pod
+from atoll.agent.sessions import NoSession, Sessions, chosen, send
 from atoll.agent.settings import TunnelSettings
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import tunnel
 from atoll.model.apiresource import EVENTS, PODS, TUNNELS
-from atoll.model.tunnel import Answer, Wanted
+from atoll.model.tunnel import Answer, Session, Wanted
 
 _BROKEN = (OSError, aiohttp.ClientError)
 """What the connection to the host ends with."""
@@ -55,6 +55,7 @@ class Tunnel:
         self._host, self._member, self._pods, self._settings = host, member, pods, settings
         self._cluster = cluster
         self._path = TUNNELS.path(name=cluster, subresource=tunnel.SUBRESOURCE)
+        self._sessions = Sessions(member, pods, self._settings)
         #: number -> who answers it
         self._answering: dict[int, asyncio.Task[None]] = {}
 
@@ -83,24 +84,34 @@ class Tunnel:
                 async for message in socket:
                     if message.type == aiohttp.WSMsgType.TEXT:
                         ask = tunnel.to_ask(message.data)
+                        if ask.data or ask.end:
+                            self._sessions.give(ask.number, ask.data)
+                            continue
                         running = self._answering.pop(ask.number, None)
                         if running is not None:
                             running.cancel()
-                        if ask.wanted is not None:
-                            task = tasks.create_task(self._answer(socket, ask.number, ask.wanted))
+                        asked = ask.wanted or ask.session
+                        if asked is not None:
+                            if isinstance(asked, Session):
+                                self._sessions.expect(ask.number)
+                            task = tasks.create_task(self._answer(socket, ask.number, asked))
                             self._answering[ask.number] = task
             finally:
                 for task in self._answering.values():
                     task.cancel()
                 self._answering.clear()
 
-    async def _answer(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> None:
-        error = ""
+    async def _answer(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted | Session) -> None:
+        error, code = "", 0
         try:
             if len(self._answering) > self._settings.streams:
                 error = f"{self._settings.streams} logs are read there already; try again"
+            elif isinstance(wanted, Session):
+                code = await self._sessions.hold(socket, number, wanted)
             else:
                 error = await self._read(socket, number, wanted)
+        except NoSession as refusal:
+            error = str(refusal)
         except errors.ApiError as refusal:
             error = refusal.said
         except _BROKEN:
@@ -108,8 +119,9 @@ class Tunnel:
             return
         finally:
             self._answering.pop(number, None)
+            self._sessions.forget(number)
         with contextlib.suppress(*_BROKEN):
-            await _send(socket, Answer(number, end=True, error=error))
+            await send(socket, Answer(number, end=True, error=error, code=code))
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> str:
         """Why there is nothing to read; empty once all is sent."""
@@ -124,7 +136,7 @@ class Tunnel:
                 text = (
                     f"[the first {self._settings.streams} of {len(pods)} pods are followed; choose by task and index]\n"
                 )
-                await _send(socket, Answer(number, text))
+                await send(socket, Answer(number, text))
                 pods = pods[: self._settings.streams]
             async with asyncio.TaskGroup() as tasks:
                 for pod in pods:
@@ -137,7 +149,7 @@ class Tunnel:
                 if not several:
                     raise
                 # Of one among many that has not begun, the others' output is still wanted.
-                await _send(socket, Answer(number, f"[{pod.metadata.name}] ({refusal.said})\n"))
+                await send(socket, Answer(number, f"[{pod.metadata.name}] ({refusal.said})\n"))
         return ""
 
     async def _tell(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> str:
@@ -165,7 +177,7 @@ class Tunnel:
             try:
                 await self._copy(socket, number, pod, wanted, named=named, most=0)
             except errors.ApiError as refusal:
-                await _send(socket, Answer(number, f"[{pod.metadata.name}] ({refusal.said})\n"))
+                await send(socket, Answer(number, f"[{pod.metadata.name}] ({refusal.said})\n"))
 
     async def _copy(
         self, socket: aiohttp.ClientWebSocketResponse, number: int, pod: Pod, wanted: Wanted, *, named: bool, most: int
@@ -190,22 +202,5 @@ class Tunnel:
     async def _pass_on(self, socket: aiohttp.ClientWebSocketResponse, number: int, text: bytes) -> None:
         for begin in range(0, len(text), tunnel.CHUNK):
             part = text[begin : begin + tunnel.CHUNK]
-            await _send(socket, Answer(number, part.decode(errors="replace")))
+            await send(socket, Answer(number, part.decode(errors="replace")))
             await asyncio.sleep(len(part) / self._settings.rate)
-
-
-def chosen(wanted: Wanted, pods: Iterable[Pod]) -> list[Pod]:
-    """Those of a binding's pods that are asked for and have a node, in the order of task and index."""
-    found = [
-        pod
-        for pod in pods
-        if pod.node
-        and pod.metadata.namespace == wanted.namespace
-        and wanted.task in ("", pod.task)
-        and wanted.index in (-1, index_of(pod.metadata.name))
-    ]
-    return sorted(found, key=lambda pod: (pod.task, index_of(pod.metadata.name), pod.metadata.name))
-
-
-async def _send(socket: aiohttp.ClientWebSocketResponse, answer: Answer) -> None:
-    await socket.send_str(tunnel.encode(answer).decode())

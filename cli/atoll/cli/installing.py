@@ -129,6 +129,14 @@ def join(
             " Secrets and accounts; may be repeated."
         ),
     ] = None,
+    allow_exec: Annotated[
+        bool,
+        typer.Option(
+            "--allow-exec",
+            help="Users of the host may run commands in their pods there and connect to their ports; without it, an"
+            " earlier permission is revoked.",
+        ),
+    ] = False,
 ) -> None:
     """Join a member cluster to the federation. Starts no process; safe to repeat."""
     labels = key_values(label or [])
@@ -151,6 +159,7 @@ def join(
                 placing=install.PlacingWish(placer, member_queue, nodes),
                 beside_host=beside_host,
                 accept=tuple(accept_namespace or ()),
+                allow_exec=allow_exec,
                 progress=print,
             )
 

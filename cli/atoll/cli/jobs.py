@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli import job_events, job_logs, job_pods, moving, operations
+from atoll.cli import job_events, job_logs, job_pods, job_sessions, moving, operations
 from atoll.cli.errors import CommandError
 from atoll.cli.lookup import find, listed, not_ready, ours, selectors, served_kinds
 from atoll.cli.options import NoHeaders, Output, Selector, SortBy, Watch, settings, shape
@@ -56,6 +56,8 @@ def get(
 
 app.command(epilog="Example: atollctl job pods train -n research")(job_pods.pods)
 app.command(epilog="Example: atollctl job logs train --task worker --index 0 --follow")(job_logs.logs)
+app.command("exec", epilog="Example: atollctl job exec train --task worker --index 0 -- nvidia-smi")(job_sessions.exec_)
+app.command(epilog="Example: atollctl job port-forward train 6006 --task worker --index 0")(job_sessions.port_forward)
 app.command(epilog="Example: atollctl job events train -n research")(job_events.events)
 app.command(epilog="Example: atollctl job hold train -n research; atollctl job hold -l sweep=7")(operations.hold)
 app.command(epilog="Example: atollctl job retry train -n research")(operations.retry)

@@ -155,6 +155,7 @@ class Atoll:
                 member_at=await install.endpoint(member.kubeconfig),
                 out=self.credentials,
                 accept=_ENABLED,
+                allow_exec=layout.allow_exec,
                 facts=install.MemberFacts(labels=layout.labels),
                 placing=install.PlacingWish(
                     layout.placer, layout.member_queue, OWN_NODES if layout.placer == "atoll" else None

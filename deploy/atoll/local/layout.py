@@ -102,6 +102,10 @@ class Member(_Strict):
         description="How many nodes run real containers, named `<member>-real<0..>`, with label "
         "`atoll.sh/node: real`; needs root and Debian packages.",
     )
+    allow_exec: bool = Field(
+        default=False,
+        description="Whether users of the host may exec into their pods there (`join --allow-exec`).",
+    )
     strict_kubelets: bool = Field(
         default=False,
         description="Whether its kubelets reject pods that their node has no room for; costs a write per pod.",

@@ -93,6 +93,11 @@ class LogSettings(Section, frozen=True):
     size: Annotated[int, number("Of a log that is not followed.", "bytes")] = 2**20
     lines: Annotated[int, number("Last lines of each pod that may be asked for.")] = 10_000
     longest: Annotated[float, seconds("That a log is followed.", above=0)] = 3600.0
+    begins: Annotated[float, seconds("Within which a member must begin a session with a pod.", above=0)] = 20.0
+    idle: Annotated[float, seconds("For which neither side of a session says anything until it is ended.", above=0)] = (
+        900.0
+    )
+    rate: Annotated[int, number("Of the input of one session that is passed on in a second.", "bytes")] = 2**20
     behind: Annotated[int, number("Messages of up to 32 KiB that wait for a slow reader, who is then given up.")] = 64
 
 

@@ -17,11 +17,11 @@ import orjson
 
 from atoll.install.crds import is_foreign, member_crds
 from atoll.install.flows import remove_flows
-from atoll.install.member import AGENT, agent_kubeconfigs, check_name, cluster_rights, secret_rights
+from atoll.install.member import AGENT, AGENT_EXEC, agent_kubeconfigs, check_name, cluster_rights, secret_rights
 from atoll.install.placing import mark_nodes
 from atoll.install.refusal import Refused, some
 from atoll.install.rights import remove_kind_rights, remove_rights
-from atoll.install.roles import AGENT_IN_MEMBER
+from atoll.install.roles import AGENT_IN_MEMBER, EXEC_IN_MEMBER
 from atoll.kinds import DELIVERED
 from atoll.kube import errors
 from atoll.kube.served import served
@@ -324,6 +324,7 @@ async def _clean(member: ApiServer, name: str, purge: bool, progress: Callable[[
     await mark_nodes(member, name, "", progress)
     await remove_rights(member, AGENT, AGENT_IN_MEMBER)
     await remove_kind_rights(member)
+    await remove_rights(member, AGENT_EXEC, EXEC_IN_MEMBER)
     await remove_flows(member, AGENT)
     await member.delete(SERVICE_ACCOUNTS, AGENT, keys.SYSTEM_NAMESPACE)
     progress(f"member {name}: account {AGENT} and its role deleted")

@@ -23,9 +23,10 @@ from atoll.install.credentials import (
 from atoll.install.placing import PlacingWish, mark_nodes, plan
 from atoll.install.quota import ensure_quota
 from atoll.install.refusal import Refused
-from atoll.install.rights import ensure_kind_rights, ensure_rights
+from atoll.install.rights import ensure_kind_rights, ensure_rights, remove_rights
 from atoll.install.roles import (
     AGENT_IN_MEMBER,
+    EXEC_IN_MEMBER,
     Grant,
     agent_on_host,
     reader_of_cluster,
@@ -39,6 +40,8 @@ from atoll.model.namespaces import is_system, lets_work_in
 
 AGENT: Final = "atoll-agent"
 """Name of the agent's ServiceAccount, in the member and in its execution namespace on the host."""
+AGENT_EXEC: Final = "atoll-agent-exec"
+"""Name of the agent's role in the member that an administrator of it chooses."""
 MEMBER_SECRET: Final = "atoll-member"
 """Name of the Secret in the execution namespace with the member's kubeconfig, for an agent beside the host."""
 
@@ -71,6 +74,7 @@ async def join(
     placing: PlacingWish | None = None,
     beside_host: bool = False,
     accept: Sequence[str] = (),
+    allow_exec: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Join a member under a name and write the kubeconfigs of its agent into `out`. Safe to repeat; starts nothing.
@@ -86,6 +90,7 @@ async def join(
         placing: who is to place in the member, through which queue, on which nodes; what is not given stays as it is.
         beside_host: the agent runs beside the host and reads the member's kubeconfig from a Secret there.
         accept: namespaces of the member's own that work from those of the same names on the host may enter.
+        allow_exec: users of the host may exec into their pods; False revokes an earlier permission.
         progress: gets a line per step.
 
     Returns the command line that starts the agent.
@@ -117,6 +122,11 @@ async def join(
     await ensure_account(member, AGENT, keys.SYSTEM_NAMESPACE)
     await ensure_rights(member, AGENT, (keys.SYSTEM_NAMESPACE, AGENT), AGENT_IN_MEMBER)
     await ensure_kind_rights(member, (keys.SYSTEM_NAMESPACE, AGENT))
+    if allow_exec:
+        await ensure_rights(member, AGENT_EXEC, (keys.SYSTEM_NAMESPACE, AGENT), EXEC_IN_MEMBER)
+        progress(f"member {name}: users of the host who may exec into pods there may do so here, in their own")
+    else:
+        await remove_rights(member, AGENT_EXEC, EXEC_IN_MEMBER)
     await flows.ensure_flows(member, AGENT, [(keys.SYSTEM_NAMESPACE, AGENT)])
     progress(f"member {name}: account {AGENT}")
 

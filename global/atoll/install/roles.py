@@ -455,6 +455,15 @@ AGENT_IN_MEMBER: Final = (
 """The agent in its member."""
 
 
+EXEC_IN_MEMBER: Final = (
+    Grant(
+        None,
+        tuple(_on(PODS, "create", "get", sub=sub, rare="only once a user asks") for sub in ("exec", "portforward")),
+    ),
+)
+"""The agent in a member whose administrator lets users of the host into their pods: ClusterRole `atoll-agent-exec`."""
+
+
 def manifest_rules(grant: Grant) -> list[Json]:
     """The rules of a grant as a (Cluster)Role has them; equal verbs on resources of one group are one rule."""
     merged: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}

@@ -65,6 +65,8 @@ EDIT: Final = Grant(
     (
         *(_on(resource, _WRITE) for resource in (JOBS, POD_GROUPS, COMMANDS, POLICIES, OVERRIDES)),
         _on(WHAT_IFS, ("create",)),
+        # Whoever may not do that with pods is refused all the same, and so are all by members that do not allow it.
+        *(_on(VERDICTS, ("get",), sub=sub) for sub in ("exec", "portforward")),
     ),
 )
 """Added to `edit`: workloads, what is asked of them, and what members get. Bindings are Atoll's own."""

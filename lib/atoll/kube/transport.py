@@ -461,7 +461,14 @@ class ApiServer:
             raise errors.Unreachable(f"GET {self.url}{path} broke: {_in_words(error)}") from error
 
     @contextlib.asynccontextmanager
-    async def websocket(self, path: str, *, heartbeat: float) -> AsyncGenerator[aiohttp.ClientWebSocketResponse, None]:
+    async def websocket(
+        self,
+        path: str,
+        *,
+        heartbeat: float,
+        params: Sequence[tuple[str, str]] = (),
+        protocols: Sequence[str] = (),
+    ) -> AsyncGenerator[aiohttp.ClientWebSocketResponse, None]:
         """A connection on which both sides speak; after `heartbeat` seconds of silence a sign of life is asked for.
 
         Raises:
@@ -474,7 +481,9 @@ class ApiServer:
         options.pop("allow_redirects")
         try:
             async with asyncio.timeout(_DEADLINE):
-                socket = await self._watches.ws_connect(self._target(path), heartbeat=heartbeat, **options)
+                socket = await self._watches.ws_connect(
+                    self._target(path), heartbeat=heartbeat, params=list(params), protocols=protocols, **options
+                )
         except aiohttp.WSServerHandshakeError as error:
             refused = errors.from_response(error.status, b"", None, f"GET {path}")
             if isinstance(refused, errors.Unauthorized):

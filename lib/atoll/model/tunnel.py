@@ -1,4 +1,6 @@
-"""What dispatcher and agents say over the agent's outgoing connection: who wants to read what of whose pods."""
+"""What dispatcher and agents say over the agent's outgoing connection: who wants to read what of whose pods, and what
+is said in sessions with one of them.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,34 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     """Bytes at most, of all pods together; of one that is followed, no bound."""
 
 
+class Session(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A command in a container of one pod, or a connection to a port of it."""
+
+    namespace: str
+    binding: str
+    """Its UID."""
+    task: str = ""
+    index: int = -1
+    container: str = ""
+    """Empty: a pod's first one."""
+    command: list[str] = []
+    stdin: bool = False
+    """Whether the command reads what comes."""
+    port: int = 0
+    """Not 0: instead of a command."""
+
+
 class Ask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """To an agent; without `wanted`, nobody waits for the answer of this number any more."""
+    """To an agent; with nothing but its number, nobody waits for that answer any more."""
 
     number: int
     wanted: Wanted | None = None
+    session: Session | None = None
+    """Begins one. An agent of an earlier version takes it for the end of an answer that it does not give."""
+    data: bytes = b""
+    """For a session that has begun."""
+    end: bool = False
+    """Nothing more comes for a session."""
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,6 +72,14 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     end: bool = False
     error: str = ""
     """With `end`: why there is no more, or nothing."""
+    data: bytes = b""
+    """Of a session."""
+    stream: int = 1
+    """Of that: 1 for output, 2 for errors."""
+    code: int = 0
+    """With `end` of a session: of the command."""
+    began: bool = False
+    """The session is there; said once."""
 
 
 to_ask = msgspec.json.Decoder(Ask).decode

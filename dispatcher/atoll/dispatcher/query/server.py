@@ -27,7 +27,7 @@ from atoll.kube.transport import ApiServer
 from atoll.model import numbers, tunnel
 from atoll.model.apiresource import EVENTS, PODS, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
 from atoll.model.reports import readable
-from atoll.model.tunnel import Wanted
+from atoll.model.tunnel import Session, Wanted
 
 Json = dict[str, Any]
 
@@ -84,6 +84,8 @@ class Server:
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}", self._get)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/log", self._log)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/events", self._events)
+        app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/exec", self._exec)
+        app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/portforward", self._port_forward)
         app.router.add_get(f"{_VERSION}/{TUNNELS.plural}/{{name}}/{tunnel.SUBRESOURCE}", self._tunnel)
         app.router.add_post(f"{_NAMESPACED}/{WHAT_IFS.plural}", self._what_if)
         return app
@@ -207,6 +209,43 @@ class Server:
         uid, clusters = await self._readable(request, "events", "list", EVENTS)
         wanted = Wanted(request.match_info["namespace"], uid, events=True, most=self._logs.size)
         return await self._read(request, clusters, wanted)
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        """A command in a pod of a binding, by the agent of its member."""
+        uid, clusters = await self._readable(request, "exec", "create", PODS, "exec")
+        command = request.query.getall("command", [])
+        if not command:
+            raise Refusal(400, "BadRequest", "command: is missing; say what is to run")
+        return await self._session(
+            request, clusters, uid, command=command, container=request.query.get("container", "")
+        )
+
+    async def _port_forward(self, request: web.Request) -> web.StreamResponse:
+        """A connection to a port of a pod of a binding, by the agent of its member."""
+        uid, clusters = await self._readable(request, "portforward", "create", PODS, "portforward")
+        port = _whole(request, "port")
+        if not 0 < port < 65536:
+            raise Refusal(400, "BadRequest", f"port: {port} is no port; use one from 1 to 65535")
+        return await self._session(request, clusters, uid, port=port)
+
+    async def _session(self, request: web.Request, clusters: list[str], uid: str, **what: Any) -> web.StreamResponse:
+        """One with the pod that is asked for; who does not begin one is told whether it could."""
+        asked = request.query
+        cluster = asked.get("cluster", "") or (clusters[0] if len(clusters) == 1 else "")
+        if cluster not in clusters:
+            text = f"cluster: its pods are in {', '.join(clusters)}; choose one of them"
+            raise Refusal(400, "BadRequest", text)
+        session = Session(
+            request.match_info["namespace"],
+            uid,
+            task=asked.get("task", ""),
+            index=_whole(request, "index") if asked.get("index") else -1,
+            stdin=asked.get("stdin") == "true",
+            **what,
+        )
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            return _json({"cluster": cluster})
+        return await self._tunnels.session(request, request[_USER].name, cluster, session)
 
     async def _readable(
         self, request: web.Request, what: str, verb: str, resource: ApiResource, sub: str = ""

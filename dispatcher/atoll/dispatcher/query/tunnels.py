@@ -19,7 +19,7 @@ from aiohttp import web
 from atoll.dispatcher.query.documents import Refusal
 from atoll.dispatcher.settings import LogSettings
 from atoll.model import tunnel
-from atoll.model.tunnel import Answer, Ask, Wanted
+from atoll.model.tunnel import Answer, Ask, Session, Wanted
 
 log = structlog.get_logger(__name__)
 
@@ -113,6 +113,64 @@ class Tunnels:
                 raise Refusal(404, "NotFound", "; ".join(refused))
             for text in refused:
                 yield f"[{text}]\n"
+
+    async def session(self, request: web.Request, user: str, cluster: str, session: Session) -> web.WebSocketResponse:
+        """Let a user and a pod speak, until one of them ends it or both are silent for long.
+
+        The first byte of a message says what it is: 0 input, 1 output, 2 errors, 3 the end as JSON (`code`, `error`),
+        255 that no more input comes.
+
+        Raises:
+            Refusal: no agent is connected, or the user has too many.
+        """
+        agent = self._sockets.get(cluster)
+        if agent is None:
+            raise Refusal(404, "NotFound", f"member {cluster}: no agent is connected")
+        with self._counted(user), self._asked([cluster]) as (queue, numbers):
+            number = numbers[cluster]
+            client = web.WebSocketResponse(heartbeat=self._settings.heartbeat, max_msg_size=4 * tunnel.CHUNK)
+            await client.prepare(request)
+            await agent.send_str(tunnel.encode(Ask(number, session=session)).decode())
+            sending = asyncio.ensure_future(self._send_input(client, agent, number))
+            try:
+                end = await self._pass_output(client, queue)
+            finally:
+                sending.cancel()
+                if not agent.closed:
+                    await agent.send_str(tunnel.encode(Ask(number)).decode())
+            if not client.closed:
+                error = f"member {cluster}: {end.error}" if end.error else ""
+                await client.send_bytes(b"\x03" + msgspec.json.encode({"code": end.code, "error": error}))
+                await client.close()
+        return client
+
+    async def _send_input(self, client: web.WebSocketResponse, agent: web.WebSocketResponse, number: int) -> None:
+        async for message in client:
+            if message.type != aiohttp.WSMsgType.BINARY or not message.data:
+                continue
+            kind, data = message.data[0], message.data[1:]
+            if kind == 255:
+                await agent.send_str(tunnel.encode(Ask(number, end=True)).decode())
+            for begin in range(0, len(data) if kind == 0 else 0, tunnel.CHUNK):
+                part = data[begin : begin + tunnel.CHUNK]
+                await agent.send_str(tunnel.encode(Ask(number, data=part)).decode())
+                await asyncio.sleep(len(part) / self._settings.rate)
+        # Who has gone waits for nothing.
+        self._put(Answer(number, end=True))
+
+    async def _pass_output(self, client: web.WebSocketResponse, queue: asyncio.Queue[Answer]) -> Answer:
+        patience, silent = self._settings.begins, "did not begin it in time; its agent may be of an earlier version"
+        while True:
+            try:
+                async with asyncio.timeout(patience):
+                    answer = await queue.get()
+            except TimeoutError:
+                return Answer(0, end=True, error=silent)
+            if answer.end:
+                return answer
+            patience, silent = self._settings.idle, f"nothing was said for {self._settings.idle:g} s"
+            if answer.data:
+                await client.send_bytes(bytes([answer.stream]) + answer.data)
 
     @contextmanager
     def _counted(self, user: str) -> Iterator[None]:
