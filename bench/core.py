@@ -83,7 +83,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 class Scenery:
-    """A core with its members, queues and pending work, and the world that answers its commands."""
+    """A core with its members, queues and pending work, and what answers its commands."""
 
     def __init__(self, params: dict[str, Any], pending: int) -> None:
         self.rng = random.Random(_SEED)

@@ -43,7 +43,7 @@ class Scenery:
     """Every GPU runs a job of two queues that borrow; a third is entitled to half of all."""
 
     def __init__(self, params: dict[str, Any]) -> None:
-        self.tree, self.world, self.shapes = Tree(), Members(), Shapes()
+        self.tree, self.members, self.shapes = Tree(), Members(), Shapes()
         rng = random.Random(_SEED)
         total = params["nodes"] * _GPUS
         self.tree.set_queues([
@@ -54,12 +54,12 @@ class Scenery:
         for number in range(params["members"]):
             nodes = params["nodes"] * (number + 1) // params["members"] - params["nodes"] * number // params["members"]
             name = f"m{number}"
-            self.world.set_view(name, ClusterView(name))
-            self.world.set_root(_full(name, nodes))
-        self.world.refresh()
+            self.members.set_view(name, ClusterView(name))
+            self.members.set_root(_full(name, nodes))
+        self.members.refresh()
         slots = [
             (member.name, node)
-            for member in self.world.order
+            for member in self.members.order
             for node in range(len(member.nodes))
             for _ in range(_GPUS)
         ]
@@ -76,12 +76,12 @@ class Scenery:
     def claimant(
         self, pods: int, gpus: int, *, queue: str = "owner", divided: bool = False, priority: int = 1
     ) -> Claimant:
-        """A gang of equal pods; its room is kept in the world from now on."""
+        """A gang of equal pods; its room is kept from now on."""
         requests: Vector = {**scaled(_POD, gpus), "pods": 1}
         gang = Gang(queue, [Task("worker", pods, pods, requests)], pods, priority=priority)
         view = BindingView("claimant", "default", "claimant", 1, 0, gang, Decision(), "", divided=divided)
         shape = self.shapes.take(view, queue)
-        self.world.enroll(shape)
+        self.members.enroll(shape)
         leaf = self.tree.queue(queue)
         self.tree.wait(leaf, shape.request)
         return Claimant("claimant", leaf, priority, shape, gang)
@@ -89,19 +89,19 @@ class Scenery:
     def forget(self, claimant: Claimant) -> None:
         """It waits no more."""
         self.tree.wait(claimant.leaf, claimant.shape.request, -1)
-        self.world.release(claimant.shape)
+        self.members.release(claimant.shape)
         self.shapes.drop(claimant.shape)
 
     def plan(self, claimant: Claimant) -> tuple[float, Any]:
         """(processor seconds, outcome)."""
         began = time.process_time()
-        outcome = plan(claimant, self.victims, self.tree, self.world, now=_NOW)
+        outcome = plan(claimant, self.victims, self.tree, self.members, now=_NOW)
         return time.process_time() - began, outcome
 
     def reducible(self, claimant: Claimant, gone: tuple[str, ...]) -> list[str]:
         """Victims without which the claimant would fit all the same, found by placing it."""
         by_uid = {victim.uid: victim for victim in self.victims}
-        nodes = {member.name: member.nodes.copy() for member in self.world.order}
+        nodes = {member.name: member.nodes.copy() for member in self.members.order}
         for uid in gone:
             _count(nodes, by_uid[uid], 1)
         gang, found = claimant.gang, []

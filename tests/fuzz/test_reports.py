@@ -165,4 +165,4 @@ def test_any_capacities_leave_the_other_member_its_room(published: list[Json]) -
     for obj in published:
         tell(obj)
         decide(dispatcher)
-    assert dispatcher.world.members["b"].roots == {"q": room[0].capacity}
+    assert dispatcher.members.by_name["b"].roots == {"q": room[0].capacity}

@@ -268,7 +268,7 @@ def test_what_runs_is_where_it_is_though_a_node_joins_before_it_is_reported() ->
     s.core.handle(BindingSet(make_binding("new").tasks(1, gpu=3).build()))
     s.core.handle(BindingSet(dataclasses.replace(s.view("x"), placed={"m": (3, 1)})))
     s.core.handle(Pass(s.now + 1))
-    member = s.core.world.members["m"]
+    member = s.core.members.by_name["m"]
     for name, node in (("x", "m-1"), ("y", "m-2")):
         assert member.nodes.names[node_of(s, name)] == node
 
@@ -301,7 +301,7 @@ def test_looking_at_reservations_leaves_no_doubt_behind() -> None:
     s.tell(named("m", {"m-0": 0}, generation=2))
     promise = s.core.reservations.made["uid-head"]
     with s.core.reservations.untouched():
-        s.core.world.refresh()
+        s.core.members.refresh()
         assert s.core.reservations.spot(promise).placement is None
         assert promise.lost < math.inf
     assert promise.lost == math.inf

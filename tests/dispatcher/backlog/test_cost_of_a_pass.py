@@ -81,7 +81,7 @@ def test_a_choice_that_would_delay_a_head_is_known_to_until_its_member_changes()
     s.run()
     s.submit(make_binding("long").queue("other"))
     assert names(s.run()) == []
-    reservations, member = s.core.reservations, s.core.world.members["m"]
+    reservations, member = s.core.reservations, s.core.members.by_name["m"]
     assert [promise.uid for promise in reservations.refused_before("uid-long", member, math.inf)] == ["uid-head"]
     assert reservations.refused_before("uid-long", member, s.now + 1) == [], "a shorter one was not tried"
     assert reservations.refused_before("uid-else", member, math.inf) == []
@@ -142,16 +142,16 @@ def test_which_members_a_queue_may_use_is_computed_once() -> None:
 
 def test_new_figures_or_nodes_of_a_member_lay_nothing_out_anew() -> None:
     s = running(scene(make_cluster("n"), make_capacity("n", [4])))
-    version, arrays = s.core.world.version, s.core.world.counts
+    version, arrays = s.core.members.version, s.core.members.counts
     s.tell(make_capacity("n", [3], generation=2))
     s.run()
-    assert (s.core.world.version, s.core.world.counts is arrays) == (version, True)
+    assert (s.core.members.version, s.core.members.counts is arrays) == (version, True)
     s.tell(make_capacity("n", [3, 1], generation=3))
     s.run()
-    assert (s.core.world.version, s.core.world.counts is arrays) == (version, True)
+    assert (s.core.members.version, s.core.members.counts is arrays) == (version, True)
     s.tell(make_cluster("o"))
     s.run()
-    assert s.core.world.version > version
+    assert s.core.members.version > version
 
 
 def test_equal_work_of_queues_that_nothing_restricts_is_of_one_shape() -> None:
@@ -191,9 +191,9 @@ def test_but_none_that_lends_something_of_one_of_several_resources() -> None:
 def test_what_holds_a_shape_is_told_with_the_member_where_it_is_alone() -> None:
     s = scene(room=(*(make_cluster(n) for n in "mn"), make_capacity("m", [2]), make_capacity("n", [3])))
     s.submit(make_binding("one").tasks(3), make_binding("both").tasks(5).divided(), make_binding("none").tasks(4))
-    world, bindings = s.core.world, s.core.bindings
+    members, bindings = s.core.members, s.core.bindings
     shapes = [shape for name in ("one", "both", "none") if (shape := bindings[f"uid-{name}"].shape) is not None]
-    assert world.may_fit(shapes) == ([True, True, False], [1, -1, -1])
+    assert members.may_fit(shapes) == ([True, True, False], [1, -1, -1])
 
 
 # -- what is thrown away -----------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_nothing_is_counted_for_shapes_of_which_nobody_is_left() -> None:
             s.gone(f"b{turn}-{number}")
         s.run()
         assert not any(shape.rows for shape in shapes)
-        sizes.append(size(s.core.world))
+        sizes.append(size(s.core.members))
     assert sizes[3] <= sizes[1], sizes
 
 
@@ -243,11 +243,11 @@ def test_queues_in_which_a_workload_waits_or_does_so_no_longer_are_named_once() 
 def test_a_shape_that_comes_back_takes_the_place_that_it_had() -> None:
     s = scene().submit(make_binding("a").tasks(9))
     s.run()
-    before = size(s.core.world)
+    before = size(s.core.members)
     s.gone("a")
     s.submit(make_binding("b").tasks(9))
     s.run()
-    assert size(s.core.world) == before
+    assert size(s.core.members) == before
 
 
 def test_of_what_room_wakes_only_as_much_is_looked_at_as_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:

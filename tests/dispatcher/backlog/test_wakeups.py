@@ -205,9 +205,9 @@ def test_once_what_was_published_last_about_some_nodes_is_gone_the_others_count_
     s.run()
     s.tell(CapacitySet(dataclasses.replace(new.capacity, root="other", classes=named("m", {"o": 0}).capacity.classes)))
     s.bound("runs", generation=4)
-    assert s.core.world.members["m"].expected
+    assert s.core.members.by_name["m"].expected
     s.tell(CapacityGone("m", ""))
-    assert not s.core.world.members["m"].expected
+    assert not s.core.members.by_name["m"].expected
 
 
 def test_what_waits_in_a_circle_of_queues_waits_where_they_hang_once_that_is_broken() -> None:

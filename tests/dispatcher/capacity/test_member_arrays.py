@@ -47,18 +47,18 @@ def capacities(draw: st.DrawFn) -> CapacityView:
 
 
 def told(capacities_: list[CapacityView], shapes: list[Shape]) -> Members:
-    """A world that was told of these, one after the other, and looked at in between."""
-    world = Members()
+    """Members that were told of these, one after the other, and looked at in between."""
+    members = Members()
     for name in ("a", "b", "c"):
-        world.set_view(name, ClusterView(name))
+        members.set_view(name, ClusterView(name))
     # Resources are known from the start, so that nothing but nodes and domains changes.
-    world.set_root(CapacityView("a", "", 1, (), (NodeClass("", {}, (), 1, {GPU: 0, "pods": 0}),), {}))
+    members.set_root(CapacityView("a", "", 1, (), (NodeClass("", {}, (), 1, {GPU: 0, "pods": 0}),), {}))
     for shape in shapes:
-        world.enroll(shape)
+        members.enroll(shape)
     for capacity in capacities_:
-        world.set_root(capacity)
-        world.refresh()
-    return world
+        members.set_root(capacity)
+        members.refresh()
+    return members
 
 
 def some_shapes() -> list[Shape]:
@@ -74,17 +74,17 @@ def some_shapes() -> list[Shape]:
 @given(st.lists(capacities(), min_size=1, max_size=6))
 def test_whatever_one_member_publishes_the_arrays_are_as_if_made_anew(published: list[CapacityView]) -> None:
     shapes, again = some_shapes(), some_shapes()
-    world = told(published, shapes)
-    world.check()
+    members = told(published, shapes)
+    members.check()
     last = {each.cluster: each for each in published}
     fresh = told(list(last.values()), again)
     for shape, other in zip(shapes, again, strict=True):
-        assert world.counts[list(shape.rows)].tolist() == fresh.counts[list(other.rows)].tolist()
-        assert world.nearest_tier(shape).tolist() == fresh.nearest_tier(other).tolist()
+        assert members.counts[list(shape.rows)].tolist() == fresh.counts[list(other.rows)].tolist()
+        assert members.nearest_tier(shape).tolist() == fresh.nearest_tier(other).tolist()
         for name in last:
-            rooms, others = (each.room(each.members[name], which) for each, which in ((world, shape), (fresh, other)))
+            rooms, others = (each.room(each.by_name[name], which) for each, which in ((members, shape), (fresh, other)))
             assert [room.tolist() for room in rooms] == [room.tolist() for room in others]
-            helds, others = (each.held(each.members[name], which) for each, which in ((world, shape), (fresh, other)))
+            helds, others = (each.held(each.by_name[name], which) for each, which in ((members, shape), (fresh, other)))
             assert [held.tolist() for held in helds] == [held.tolist() for held in others]
 
 
@@ -95,27 +95,27 @@ def test_large_pods_in_flight_do_not_lose_their_room_to_small_ones() -> None:
     assert names(s.run()) == ["a", "b", "c"]
     s.tell(make_capacity("m", [3, 4], generation=2))
     s.run()
-    assert s.core.world.members["m"].nodes.free[0].tolist() == [0, 0]
+    assert s.core.members.by_name["m"].nodes.free[0].tolist() == [0, 0]
 
 
 @given(st.lists(capacities(), min_size=2, max_size=6), st.integers(1, 3))
 def test_what_is_in_flight_elsewhere_stays_subtracted(published: list[CapacityView], pods: int) -> None:
     shapes = some_shapes()
-    world = told(published[:1], shapes)
-    member = world.members[published[0].cluster]
+    members = told(published[:1], shapes)
+    member = members.by_name[published[0].cluster]
     gang = BindingBuilder("flying").tasks(pods).build().gang
     assert gang is not None
     placement = place(member.nodes, gang)
     if not isinstance(placement, Placement):
         return
-    world.assume(member, "flying", gang, placement)
+    members.assume(member, "flying", gang, placement)
     free = member.nodes.free.copy()
     for capacity in published[1:]:
         if capacity.cluster != member.name:
-            world.set_root(capacity)
-            world.refresh()
+            members.set_root(capacity)
+            members.refresh()
     assert np.array_equal(member.nodes.free, free)
-    world.check()
+    members.check()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def account(s: Scene, name: str) -> Account:
 
 def ask(s: Scene, builder: BindingBuilder) -> Account:
     # What members publish counts from the next pass on.
-    s.core.world.refresh()
+    s.core.members.refresh()
     return verdicts.what_if(s.core, builder.build(), s.now)
 
 

@@ -386,8 +386,8 @@ def memory(core: Dispatcher) -> object:
         [(p.uid, p.member.name, p.at, p.first, p.overtaken, p.lost) for p in core.reservations.made.values()],
         core.reservations.latest_end,
         [(group.leaf.name, list(group.members), group.parked, group.told) for group in core.waiting.all()],
-        {name: (member.nodes.free.tolist(), sorted(member.inflight)) for name, member in core.world.members.items()},
-        (core.world.version, core.world.counts.tolist()),
+        {name: (member.nodes.free.tolist(), sorted(member.inflight)) for name, member in core.members.by_name.items()},
+        (core.members.version, core.members.counts.tolist()),
         core.next_deadline,
     )
 

@@ -24,20 +24,20 @@ Where = dict[str, dict[int, int]]
 
 
 class Stage:
-    """A tree and a world in which things run; every plan is checked to leave no trace."""
+    """A tree and members in which things run; every plan is checked to leave no trace."""
 
     settings = PreemptionSettings()
 
     def __init__(self, *queues: QueueView, **members: Any) -> None:
         """Members as free amounts per node that are left beside what runs."""
-        self.tree, self.world, self.shapes = Tree(), Members(), Shapes()
+        self.tree, self.members, self.shapes = Tree(), Members(), Shapes()
         self.tree.set_queues(queues)
         self.size = members
         self.victims: dict[str, Victim] = {}
         for name, free in members.items():
-            self.world.set_view(name, make_cluster(name).cluster)
-            self.world.set_root(make_capacity(name, free).capacity)
-        self.world.refresh()
+            self.members.set_view(name, make_cluster(name).cluster)
+            self.members.set_root(make_capacity(name, free).capacity)
+        self.members.refresh()
 
     def run(self, uid: str, queue: str, where: Where, *, gpu: int = 1, **more: Any) -> Stage:
         """`where`: member -> node -> pods, each of so many GPUs; taken from what is free."""
@@ -61,10 +61,10 @@ class Stage:
         if times < 0:
             self.tree.wait(victim.leaf, victim.amount)
         for name, pods in victim.parts.items():
-            member = self.world.members[name]
+            member = self.members.by_name[name]
             for node, request, count in pods:
                 gang = Gang("", [Task("worker", count, count, request)], count)
-                self.world.table.take(member, gang, Placement([(0, node, count)], [count]), times)
+                self.members.table.take(member, gang, Placement([(0, node, count)], [count]), times)
 
     def stop(self, uid: str) -> Victim:
         victim = self.victims.pop(uid)
@@ -84,27 +84,35 @@ class Stage:
         view = builder.build()
         assert view.gang is not None
         shape = self.shapes.take(view, queue)
-        self.world.enroll(shape)
+        self.members.enroll(shape)
         leaf = self.tree.queue(queue)
         self.tree.wait(leaf, shape.request)
         return Claimant(uid, leaf, priority, shape, view.gang)
 
     def plan(self, claimant: Claimant, **more: Any) -> Plan | Verdict:
         before = self.trace()
-        outcome = plan(claimant, self.victims.values(), self.tree, self.world, now=NOW, settings=self.settings, **more)
+        outcome = plan(
+            claimant, self.victims.values(), self.tree, self.members, now=NOW, settings=self.settings, **more
+        )
         assert self.trace() == before, "something is not as it was"
         self.tree.check()
-        self.world.check()
+        self.members.check()
         backwards = plan(
-            claimant, list(self.victims.values())[::-1], self.tree, self.world, now=NOW, settings=self.settings, **more
+            claimant,
+            list(self.victims.values())[::-1],
+            self.tree,
+            self.members,
+            now=NOW,
+            settings=self.settings,
+            **more,
         )
         assert losses(backwards) == losses(outcome), "the order of the input decided"
         return outcome
 
     def trace(self) -> Any:
         queues = {name: copy.deepcopy((n.used, n.used_in, n.wanted, n.own)) for name, n in self.tree.queues.items()}
-        nodes = {name: (id(m.nodes), m.nodes.free.tobytes()) for name, m in self.world.members.items()}
-        return queues, nodes, self.world.counts.tobytes()
+        nodes = {name: (id(m.nodes), m.nodes.free.tobytes()) for name, m in self.members.by_name.items()}
+        return queues, nodes, self.members.counts.tobytes()
 
     def claim(self, queue: str, pods: int = 1, **more: Any) -> Any:
         """What goes, or the reason why nothing does."""

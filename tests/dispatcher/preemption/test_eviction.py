@@ -407,7 +407,7 @@ def test_the_pods_of_one_that_goes_are_counted_once_while_they_end() -> None:
     s.submit(make_binding("high").tasks(3, gpu=4).priority(1))
     assert evicted(s.run(after=OLD)) == ["low"]
     s.run()
-    assert s.core.world.members["m"].nodes.free.tolist()[0] == [4, 4]
+    assert s.core.members.by_name["m"].nodes.free.tolist()[0] == [4, 4]
 
 
 def test_room_that_is_being_made_is_kept_until_the_last_one_is_gone() -> None:

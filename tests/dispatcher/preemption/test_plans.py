@@ -152,12 +152,12 @@ def test_what_nodes_hold_after_much_was_freed_is_counted_as_after_each(freed: in
     """Pods of 2 and of 3 on nodes of 1, 2 and 7: in bulk, and node by node."""
     stage = Stage(queue("a", 8), m=[1, 2, 7])
     claimant = stage.claimant("a", 1, gpu=2, tasks=[(1, 3)])
-    member = stage.world.members["m"]
+    member = stage.members.by_name["m"]
     at_once, one_by_one = (
         Site(
             member.nodes.copy(),
             claimant.gang,
-            [each.copy() for each in stage.world.room(member, claimant.shape)],
+            [each.copy() for each in stage.members.room(member, claimant.shape)],
             claimant.shape.floor,
         )
         for _ in range(2)

@@ -39,7 +39,7 @@ def test_the_plan_says_where_the_claimant_goes_and_why_each_victim():
     assert isinstance(outcome, Plan)
     assert [loss.reason for loss in outcome.losses] == [Reason.RECLAIMED] * 2
     assert outcome.victims == ("b6", "b7")
-    assert outcome.choice.members == (stage.world.members["m"],)
+    assert outcome.choice.members == (stage.members.by_name["m"],)
     assert outcome.choice.placements[0].pods == [(0, 0, 2)]
 
 

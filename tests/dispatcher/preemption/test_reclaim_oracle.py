@@ -65,7 +65,7 @@ def fits(stage: Stage, claimant: Claimant, gone: tuple[Victim, ...]) -> bool:
         if tree.entitled(claimant.leaf, claimant.shape.request) and tree.entitled(claimant.leaf, {name: amount})
     }
     foreign = [victim for victim in gone if victim.leaf is not claimant.leaf]
-    nodes = {name: member.nodes.copy() for name, member in stage.world.members.items()}
+    nodes = {name: member.nodes.copy() for name, member in stage.members.by_name.items()}
     for victim in gone:
         for name, pods in victim.parts.items():
             for node, request, count in pods:
@@ -157,7 +157,7 @@ def test_what_elastic_workloads_lose_is_room_and_no_guarantee_is_touched(case):
     outcome = stage.plan(claimant)
     if not isinstance(outcome, Plan):
         return
-    nodes = {name: member.nodes.copy() for name, member in stage.world.members.items()}
+    nodes = {name: member.nodes.copy() for name, member in stage.members.by_name.items()}
     used = {name: node.used.get(GPU, 0) for name, node in stage.tree.queues.items()}
     for loss in outcome.losses:
         victim = stage.victims[loss.uid]

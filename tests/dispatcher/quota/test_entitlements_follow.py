@@ -114,11 +114,11 @@ def test_what_is_only_supposed_to_go_leaves_the_division_as_it_is() -> None:
     a, c = tree.queue("a"), tree.queue("c")
     use(tree, "c", gpu=2)
     pend(tree, "b", gpu=8)
-    world, view = Members(), make_binding("x").tasks(1, requests={"gpu": 9}, gpu=0).build()
+    members, view = Members(), make_binding("x").tasks(1, requests={"gpu": 9}, gpu=0).build()
     shape = shape_of(view, shape_key(view, ""))
-    reservations = Reservations(world)
+    reservations = Reservations(members)
     reservations.timeline.enter("goes", Allocation(c, {"gpu": 1}, 0.0, math.inf, {}))
-    reservations.claim("x", a, shape, shape.gang, [world.member("m")], 0.0, ["goes"])
+    reservations.claim("x", a, shape, shape.gang, [members.member("m")], 0.0, ["goes"])
 
     pend(tree, "a", gpu=8)
     with Trial(Claimant("x", a, 0, shape, shape.gang), tree, Members()) as trial:

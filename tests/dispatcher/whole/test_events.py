@@ -439,7 +439,7 @@ def test_what_is_under_way_is_counted_on_the_node_where_it_was_expected(free: li
     assert names(s.run()) == ["a"]
     s.tell(named("m", free, generation=2)).submit(make_binding("b").tasks(1, gpu=8))
     assert names(s.run()) == (["b"] if fits else [])
-    assert (s.core.world.members["m"].nodes.free >= 0).all()
+    assert (s.core.members.by_name["m"].nodes.free >= 0).all()
 
 
 # -- however much there is ---------------------------------------------------------------------------------------------
@@ -451,7 +451,7 @@ def test_what_is_under_way_stays_on_its_node_when_another_one_joins() -> None:
     assert names(s.run()) == ["a"]
     s.tell(named("m", {"a": 2, "b": 8}, generation=2))
     s.run()
-    assert s.core.world.members["m"].nodes.free[0].tolist() == [2, 6]
+    assert s.core.members.by_name["m"].nodes.free[0].tolist() == [2, 6]
 
 
 def test_what_is_under_way_is_counted_whole_once_nothing_is_counted_twice_any_more() -> None:
@@ -483,7 +483,7 @@ def test_shapes_that_come_and_go_leave_no_more_behind_than_is_kept_for_those_tha
     for gpus in range(9, 209):
         s.submit(make_binding("a").tasks(1, gpu=gpus))
         s.gone("a")
-    assert len(s.core.world.counts) <= 128
+    assert len(s.core.members.counts) <= 128
 
 
 @pytest.mark.parametrize(

@@ -213,11 +213,11 @@ class History:
         assert not core.claims
         assert not core.state.leaving
         assert not core.claims.cleared
-        assert not any(member.inflight or member.expected for member in core.world.members.values())
+        assert not any(member.inflight or member.expected for member in core.members.by_name.values())
         for node in core.tree.queues.values():
             assert not any(node.used.values()), f"{node.name} is charged for nothing"
         for name, site in town.sites.items():
-            member = core.world.members[name]
+            member = core.members.by_name[name]
             assert np.array_equal(member.nodes.free, site.free().free[: len(member.nodes.free)]), f"{name}: free"
 
 

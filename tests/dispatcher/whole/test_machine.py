@@ -408,13 +408,13 @@ class Federation(RuleBasedStateMachine):
                 continue
             if self.core.tree.standing(leaf) != "open" or self.core.tree.shortage(leaf, least.total()) is not None:
                 continue
-            for name, member in self.core.world.members.items():
+            for name, member in self.core.members.by_name.items():
                 if member.ready and not any(avoided == name for _, avoided in self.avoided):
                     assert not isinstance(place(member.nodes, gang), Placement), f"{uid} waits though {name} has room"
 
     def nobody_is_counted_below_nothing(self) -> None:
         """Between passes figures may be of several moments."""
-        for member in self.core.world.members.values():
+        for member in self.core.members.by_name.values():
             assert (member.nodes.free >= 0).all(), f"{member.name}: more is subtracted than there is"
 
     def teardown(self) -> None:

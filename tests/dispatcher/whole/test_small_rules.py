@@ -101,10 +101,10 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     core = s.core
     for node in core.tree.queues.values():
         assert not any((node.used, node.wanted, node.own, node.own_wanted, node.own_in, node.waiting)), node.name
-    for member in core.world.members.values():
+    for member in core.members.by_name.values():
         assert not any((member.inflight, member.expected)), member.name
-    assert not core.world.unconfirmed.any()
-    assert not any((core.world.holders, core.namespaces.used, core.reservations.made, core.waiting.unsaid))
+    assert not core.members.unconfirmed.any()
+    assert not any((core.members.holders, core.namespaces.used, core.reservations.made, core.waiting.unsaid))
     assert not list(core.reservations.timeline.by_end())
     assert not any(core.state.charges.priorities.values())
     left = (

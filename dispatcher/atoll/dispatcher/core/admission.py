@@ -50,7 +50,7 @@ class Admission:
         self._policy, self._triggers = policy, triggers
         #: by which the last choice was made
         self._rules: Rules = ANYWHERE
-        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         #: how often a class was looked at
         self.examined = 0
         self.namespaces, self.reservations, self.breakers = state.namespaces, state.reservations, state.breakers
@@ -175,7 +175,7 @@ class Admission:
         """Where it goes, its quota aside. `shape`: with another flavor than the one that it waits for."""
         self.reservations.latest_end = -math.inf
         self._rules = self._policy.rules(binding, group.shape)
-        found = choose(shape or group.shape, binding.gang, self.world, self._rules)
+        found = choose(shape or group.shape, binding.gang, self.members, self._rules)
         return found if isinstance(found, Choice) else self._state.exclusions.in_words(binding, group.shape, found)
 
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
@@ -206,7 +206,7 @@ class Admission:
         binding.parts = parts
         self._state.charges.start(binding)
         for member, part, placement in placed:
-            self.world.assume(member, view.uid, part, placement)
+            self.members.assume(member, view.uid, part, placement)
             self.breakers.sent(member.name, view.uid)
         pods: dict[str, tuple[Gang, Pods]] = {member.name: (part, placement.pods) for member, part, placement in placed}
         now, ends = self._state.now, self._state.now + estimate(binding)

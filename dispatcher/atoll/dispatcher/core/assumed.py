@@ -12,30 +12,30 @@ from atoll.model.decision import Phase
 class Assumed:
     """Counts it, and stops once the figures contain it or never will."""
 
-    def __init__(self, world: Members, bindings: dict[str, Binding]) -> None:
-        self.world, self.bindings = world, bindings
+    def __init__(self, members: Members, bindings: dict[str, Binding]) -> None:
+        self.members, self.bindings = members, bindings
 
     def settle(self, binding: Binding) -> None:
         """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
         uid = binding.view.uid
-        for member in list(self.world.holders.get(uid, ())):
+        for member in list(self.members.holders.get(uid, ())):
             if contained(binding, member):
-                self.world.forget(member, uid)
+                self.members.forget(member, uid)
         for name in binding.parts:
-            member = self.world.member(name)
+            member = self.members.member(name)
             if binding.phase is Phase.EVICTING and uid not in member.expected:
                 # The figures contain what is leaving.
                 continue
             if not contained(binding, member):
-                self.world.expect(member, uid)
-                self.world.assume_no_more(member, uid, binding.parts[name])
+                self.members.expect(member, uid)
+                self.members.assume_no_more(member, uid, binding.parts[name])
                 self._assume_late(binding, member)
 
     def settle_member(self, member: Member) -> None:
         for uid in sorted(member.expected):
             binding = self.bindings.get(uid)
             if binding is None or contained(binding, member):
-                self.world.forget(member, uid)
+                self.members.forget(member, uid)
             else:
                 self._assume_late(binding, member)
 
@@ -49,4 +49,4 @@ class Assumed:
                 generation, pods = binding.view.placed.get(member.name, (0, 0))
                 if generation <= member.generation:
                     part = part.sized(last_pods(part, max(part.replicas - pods, 0)))
-            self.world.assume_late(member, uid, part)
+            self.members.assume_late(member, uid, part)

@@ -75,7 +75,7 @@ class Claims:
     """Which victims are evicted for which claimant."""
 
     def __init__(self, state: State) -> None:
-        self._state, self.bindings, self.world = state, state.bindings, state.world
+        self._state, self.bindings, self.members = state, state.bindings, state.members
         #: UID of a claimant -> its claim
         self._claims: dict[str, Claim] = {}
         state.on_dropped.append(self._dropped)
@@ -210,5 +210,5 @@ class Claims:
         return all(task.replicas <= count for task, count in zip(part.tasks, stays, strict=True))
 
     def is_ready(self, name: str) -> bool:
-        member = self.world.members.get(name)
+        member = self.members.by_name.get(name)
         return member is not None and member.ready

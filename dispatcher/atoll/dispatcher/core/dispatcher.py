@@ -70,7 +70,7 @@ class Dispatcher:
         #: by the last pass
         self.changes = Changes()
         self.state = state = State(settings, strategies)
-        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.namespaces, self.reservations, self.wakeups = state.namespaces, state.reservations, state.wakeups
         self.breakers, self.refusals = state.breakers, state.refusals
         self.surroundings, self.sightings, self.retries = Surroundings(state), Sightings(state), Retries(state)
@@ -176,7 +176,7 @@ class Dispatcher:
         self.state.now = now
         self.progress.pass_begins(now)
         self.reservations.timeline.pass_begins(now)
-        self.world.refresh()
+        self.members.refresh()
         self.state.renumber_moved()
         self.retries.pass_begins()
         self.state.fair.pass_begins(now)

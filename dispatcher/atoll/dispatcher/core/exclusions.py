@@ -20,8 +20,10 @@ from atoll.model.verdict import Blocker, Reason, Verdict, reason_of_refusal
 class Exclusions:
     """Says where a workload is not to go."""
 
-    def __init__(self, tree: Tree, world: Members, refusals: Refusals, breakers: Breakers, failures: Failures) -> None:
-        self.tree, self.world = tree, world
+    def __init__(
+        self, tree: Tree, members: Members, refusals: Refusals, breakers: Breakers, failures: Failures
+    ) -> None:
+        self.tree, self.members = tree, members
         self.refusals, self.breakers, self.failures = refusals, breakers, failures
         #: leaf -> bool[members] that it may use, None for all; of `_version`
         self._serving: dict[Queue, NDArray[np.bool_] | None] = {}
@@ -36,13 +38,13 @@ class Exclusions:
 
     def serves(self, leaf: Queue) -> NDArray[np.bool_] | None:
         """bool[members]: which members the queue may use; None for all."""
-        if self._version != self.world.version:
+        if self._version != self.members.version:
             self._serving.clear()
-            self._version = self.world.version
+            self._version = self.members.version
         if leaf.serving is None:
             return None
         if leaf not in self._serving:
-            mask = np.array([self.tree.serves(leaf, member.name) for member in self.world.order], np.bool_)
+            mask = np.array([self.tree.serves(leaf, member.name) for member in self.members.order], np.bool_)
             self._serving[leaf] = None if mask.all() else mask
         return self._serving[leaf]
 
@@ -55,21 +57,23 @@ class Exclusions:
     def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
         """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
         if verdict.reason is Reason.NO_CLUSTER:
-            return excluding.verdict(binding.view, shape, binding.leaf, self.world, self.serves(binding.leaf))
+            return excluding.verdict(binding.view, shape, binding.leaf, self.members, self.serves(binding.leaf))
         if verdict.reason is not Reason.AVOIDED:
             return verdict
         refused, given_up = binding.view.decision.refused, self.refusals.given_up(binding.view)
         if refused is not None and given_up:
-            usable, serving = np.any(self.world.allowed(shape), axis=0), self.serves(binding.leaf)
+            usable, serving = np.any(self.members.allowed(shape), axis=0), self.serves(binding.leaf)
             if serving is not None:
                 usable = usable & serving
-            if given_up.issuperset(self.world.order[column].name for column in np.flatnonzero(usable)):
+            if given_up.issuperset(self.members.order[column].name for column in np.flatnonzero(usable)):
                 return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
         words = next(((name, said) for name, said in self.refusals.avoided(binding.view).items() if said), None)
         if words is None:
             barred = self.breakers.barred(binding.view.namespace)
-            usable = np.any(self.world.allowed(shape), axis=0) & self.world.ready if barred else np.zeros(0, np.bool_)
-            names = [self.world.order[column].name for column in np.flatnonzero(usable)]
+            usable = (
+                np.any(self.members.allowed(shape), axis=0) & self.members.ready if barred else np.zeros(0, np.bool_)
+            )
+            names = [self.members.order[column].name for column in np.flatnonzero(usable)]
             failing = ", ".join(name for name in names if name in barred)
             return Verdict(Reason.MEMBER_FAILING, Blocker("Cluster", failing)) if failing else verdict
         return Verdict(reason_of_refusal(words[1]), Blocker("Cluster", words[0], message=words[1]))

@@ -17,7 +17,7 @@ def verify(state: State) -> None:
     Raises:
         AssertionError: naming the invariant and the object.
     """
-    state.world.check()
+    state.members.check()
     state.waiting.check()
     verify_sums(state)
 
@@ -69,7 +69,7 @@ def verify_sums(state: State) -> None:
             assert binding.gang.queue == group.leaf.name, f"{key[2]} waits in a queue that is not its own"
             seen.add(key[2])
     assert seen == pending, f"suspended bindings that wait nowhere: {sorted(pending - seen)}"
-    for member in state.world.members.values():
+    for member in state.members.by_name.values():
         assert member.inflight.keys() <= member.expected, f"{member.name} counts what it does not expect"
         for uid in member.expected:
             assert member.name in state.bindings[uid].parts, f"{uid} is counted in {member.name} but is not there"

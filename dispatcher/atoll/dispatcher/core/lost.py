@@ -84,7 +84,7 @@ class Lost:
 
     def _look_at_members(self) -> None:
         self._changed = False
-        views = {member.name: member.view for member in self._state.world.members.values() if member.view is not None}
+        views = {member.name: member.view for member in self._state.members.by_name.values() if member.view is not None}
         before, self._members = self._members, {name: view for name, view in views.items() if _troubled(view)}
         for name in dict.fromkeys((*before, *self._members)):
             if before.get(name) != self._members.get(name):
@@ -92,7 +92,7 @@ class Lost:
                     self._file(self._state.bindings[uid])
 
     def _running_in(self, name: str) -> list[str]:
-        return self._state.reservations.timeline.running_in(self._state.world.member(name))
+        return self._state.reservations.timeline.running_in(self._state.members.member(name))
 
     def _file(self, binding: Binding) -> None:
         """Know when a binding must leave."""

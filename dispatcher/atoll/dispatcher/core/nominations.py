@@ -26,7 +26,7 @@ class Nominations:
 
     def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
         self._state, self._claims, self._decisions = state, claims, decisions
-        self.bindings, self.world, self.reservations = state.bindings, state.world, state.reservations
+        self.bindings, self.members, self.reservations = state.bindings, state.members, state.reservations
         #: UIDs of waiting bindings that say that others leave for them, and that is not taken up yet
         self._found: dict[str, None] = {}
         #: UIDs of claimants of whose victims something else is known to keep them
@@ -56,7 +56,7 @@ class Nominations:
             if claimant.view.decision.question is not None and uid not in went:
                 # No victim was evicted: a dry run begins anew, if it must.
                 continue
-            members = [self.world.members[n] for n in claimant.view.decision.nominated if n in self.world.members]
+            members = [self.members.by_name[n] for n in claimant.view.decision.nominated if n in self.members.by_name]
             if members:
                 losses = {each: Loss(self.bindings[each].epoch - 1) for each in leaving.get(uid, ())}
                 self._claims.await_victims(uid, losses)

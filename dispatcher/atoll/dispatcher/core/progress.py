@@ -23,7 +23,7 @@ class Progress:
 
     def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
         self._state, self._claims, self._decisions = state, claims, decisions
-        self.world, self.bindings, self.reservations = state.world, state.bindings, state.reservations
+        self.members, self.bindings, self.reservations = state.members, state.bindings, state.reservations
         self.breakers, self.refusals = state.breakers, state.refusals
         self.settings = state.settings.progress
         #: time of the first pass, before which it has heard of no member
@@ -187,7 +187,7 @@ class Progress:
         if stay is None or len(binding.parts) != 1:
             return False
         [name] = binding.parts
-        member = self.world.member(name)
+        member = self.members.member(name)
         return self._state.now - max(member.heard_at, self._began) < half and member.heard_of < stay.start + half
 
 

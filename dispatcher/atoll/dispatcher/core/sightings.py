@@ -35,7 +35,7 @@ class Sightings:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.reservations, self.wakes = state.reservations, state.wakes
         self.refusals, self.breakers = state.refusals, state.breakers
 
@@ -131,7 +131,7 @@ class Sightings:
     def _hear(self, binding: Binding, stay: Allocation) -> None:
         """Its members have bound what was sent to them, or it has ended there."""
         for name in binding.parts:
-            member = self.world.member(name)
+            member = self.members.member(name)
             member.heard_at, member.heard_of = self._state.now, max(member.heard_of, stay.start)
             self.breakers.bound(name, self._state.now)
             if self.refusals.accepted(binding.view.namespace, name):
@@ -155,8 +155,8 @@ class Sightings:
                 dropped(uid)
             if self.reservations.drop(uid):
                 self.wakes.fire(KEPT)
-            for member in list(self.world.holders.get(uid, ())):
-                self.world.forget(member, uid)
+            for member in list(self.members.holders.get(uid, ())):
+                self.members.forget(member, uid)
 
     def refused(self, uid: str, epoch: int, generation: int | None) -> None:
         """What was decided on it was not written."""

@@ -50,10 +50,10 @@ class State:
         self.tree = Tree()
         self.wakes = WakeIndex()
         self.waiting = Waiting(self.tree, self.wakes)
-        self.world = Members(settings.unconfirmed)
-        self.wakeups = Wakeups(self.wakes, self.tree, self.waiting, self.world)
+        self.members = Members(settings.unconfirmed)
+        self.wakeups = Wakeups(self.wakes, self.tree, self.waiting, self.members)
         self.namespaces = Namespaces()
-        self.reservations = Reservations(self.world, settings.backfill)
+        self.reservations = Reservations(self.members, settings.backfill)
         self.refusals = Refusals(settings.refused)
         self.breakers = Breakers(settings.breakers)
         self.failures = Failures(settings.avoided)
@@ -76,8 +76,8 @@ class State:
         #: UID -> binding; changed by `put` alone
         self.bindings: dict[str, Binding] = {}
         self.charges = Charges(self.tree, self.namespaces, self.wakes)
-        self.exclusions = Exclusions(self.tree, self.world, self.refusals, self.breakers, self.failures)
-        self.assumed = Assumed(self.world, self.bindings)
+        self.exclusions = Exclusions(self.tree, self.members, self.refusals, self.breakers, self.failures)
+        self.assumed = Assumed(self.members, self.bindings)
         self.times = Times(self.bindings, settings.progress.regain)
         #: queues that a binding or a queue names no longer, and perhaps none does; until the end of a pass
         self.left: dict[Queue, None] = {}
@@ -161,7 +161,7 @@ class State:
             self.refusals.enter(binding.view, self.now)
             binding.shape = self._take_shape(binding)
             binding.amount = binding.shape.request
-            self.world.enroll(binding.shape)
+            self.members.enroll(binding.shape)
             self.tree.wait(binding.leaf, binding.shape.request)
             group = self.waiting.add(binding.leaf, binding.shape, binding.key)
             for waits in self.on_waits:
@@ -293,7 +293,7 @@ class State:
         self.refusals.leave(binding.view.uid)
         if shape.enrolled == 1:
             self.wakeups.unblock(shape)
-        self.world.release(shape)
+        self.members.release(shape)
         self._shapes.drop(shape)
         for waits_no_more in self.on_waits_no_more:
             waits_no_more(binding, left)
@@ -304,11 +304,11 @@ class State:
         start = old.start if old is not None else _dispatched_at(view, self.now)
         parts: dict[str, tuple[Gang, Pods]] = {}
         for name, gang in binding.parts.items():
-            member = self.world.members.get(name)
+            member = self.members.by_name.get(name)
             seen = view.nodes.get(name)
             if seen and member is not None and not member.index:
                 # A leader that begins is told of all bindings before its first pass.
-                self.world.refresh()
+                self.members.refresh()
             if seen and member is not None and member.index:
                 self.renumber_moved()
                 told = placed_as_told(gang, view.decision.expected.get(name, ()), member.index)
@@ -327,8 +327,8 @@ class State:
         return Allocation(binding.leaf, binding.amount, start, start + estimate(binding), parts, self.settings.backfill)
 
     def renumber_moved(self) -> None:
-        """Nodes of some members have other indices since the world was refreshed."""
-        for member, moved in self.world.take_moved():
+        """Nodes of some members have other indices since their figures were refreshed."""
+        for member, moved in self.members.take_moved():
             self.reservations.renumber(member, moved)
             for uid in self.reservations.timeline.running_in(member):
                 # A node may be back on which it was all the time.
@@ -377,7 +377,7 @@ class State:
             pods: its pods were there and got no nodes. What keeps them from it may be its namespace's own (a claim, a
                 webhook): the member is avoided for that namespace alone.
         """
-        if name not in self.world.members:
+        if name not in self.members.by_name:
             return
         namespace = binding.view.namespace
         if pods and self.failures.mark(namespace):

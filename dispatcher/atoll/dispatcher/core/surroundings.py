@@ -15,7 +15,7 @@ class Surroundings:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.namespaces, self.reservations, self.wakes = state.namespaces, state.reservations, state.wakes
         self.refusals, self.breakers, self.failures = state.refusals, state.breakers, state.failures
 
@@ -85,19 +85,19 @@ class Surroundings:
 
     def set_cluster(self, view: ClusterView, circuit: Circuit | None) -> None:
         """A Cluster was made or changed."""
-        before = self.world.member(view.name).view
+        before = self.members.member(view.name).view
         self.breakers.take_over(view.name, circuit)
         if before is not None and before.cordoned and not view.cordoned:
             # Whoever kept work away from it says that it may have some.
             self.breakers.forget(view.name)
             self.refusals.try_again(member=view.name)
-        if self.world.set_view(view.name, view):
+        if self.members.set_view(view.name, view):
             self._members_changed()
 
     def drop_cluster(self, name: str) -> None:
         """It is no member any more."""
         self.breakers.leave(name)
-        if self.world.set_view(name, None):
+        if self.members.set_view(name, None):
             self._members_changed()
 
     def _members_changed(self) -> None:
@@ -111,12 +111,12 @@ class Surroundings:
 
     def set_capacity(self, name: str, root: str, capacity: CapacityView | None) -> None:
         """A member publishes this of one top domain, or nothing any more."""
-        member = self.world.member(name)
+        member = self.members.member(name)
         before, total = member.generation, member.total()
         if capacity is None:
-            self.world.drop_root(name, root)
+            self.members.drop_root(name, root)
         else:
-            self.world.set_root(capacity)
+            self.members.set_root(capacity)
         self.reservations.timeline.republished(name)
         if member.generation != before:
             for shape in self.failures.moved_on(name):
@@ -127,7 +127,7 @@ class Surroundings:
         self.wakes.fire(Trigger(Cause.MEMBER, name))
 
     def _tell_tree_of_members(self) -> None:
-        members = self.world.members.values()
+        members = self.members.by_name.values()
         known = {member.name: (member.total(), member.view.labels) for member in members if member.view is not None}
         self.tree.set_ceilings({each.name: each.view.ceiling for each in members if each.view and each.view.ceiling})
         for node in self.tree.set_members(known):

@@ -72,7 +72,7 @@ def _account(core: Dispatcher, binding: Binding) -> Account:
             since=_since(binding, said),
             changes=_by_itself(said),
         )
-    look = _Look(core, binding, binding.shape, core.world)
+    look = _Look(core, binding, binding.shape, core.members)
     with core.reservations.untouched():
         outcome = look.outcome()
         if verdict is None:
@@ -133,11 +133,11 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
     binding = Binding(view, 0, Phase.SUSPENDED, {}, gang, None, order_key(view), leaf, {})
     view = core.state.filed_as(binding)
     binding = replace(binding, view=view, wish=view.gang, variants=view.variants)
-    world = core.world.aside()
+    members = core.members.aside()
     shape = shape_of(view, shape_key(view, core.state.restricted(binding)))
     binding.amount = shape.request
-    world.enroll(shape)
-    look = _Look(core, binding, shape, world)
+    members.enroll(shape)
+    look = _Look(core, binding, shape, members)
     with core.reservations.untouched(), core.tree.supposing(leaf, shape.request):
         outcome = look.outcome()
         position = _position(core, binding, waits=False)
@@ -146,7 +146,7 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
                 break
             # With another flavor than the first; where none will do, it waits for that one.
             second = replace(binding, wish=variant.gang, amount=other.request, variants=(variant,))
-            beside = _Look(core, second, other, world)
+            beside = _Look(core, second, other, members)
             found = beside.outcome()
             if isinstance(found, Choice):
                 outcome, look, binding = found, beside, second
@@ -179,8 +179,8 @@ class _Look:
     core: Dispatcher
     binding: Binding
     shape: Shape
-    """Enrolled in the world."""
-    world: Members
+    """Enrolled."""
+    members: Members
     #: member -> what of it would go there, where a ceiling stops that
     _capped_in: Mapping[str, Vector] = field(default_factory=dict)
     #: member -> what of it would have to be larger, and why, though all that runs there had ended
@@ -222,7 +222,7 @@ class _Look:
         """Where it would go, quota aside."""
         core = self.core
         rules = core.policy.rules(self.binding, self.shape)
-        found = choose(self.shape, self._gang, self.world, rules)
+        found = choose(self.shape, self._gang, self.members, rules)
         self._capped_in = rules.exceeded
         return found if isinstance(found, Choice) else core.state.exclusions.in_words(self.binding, self.shape, found)
 
@@ -272,17 +272,17 @@ class _Look:
     @cached_property
     def rooms(self) -> list[Room]:
         """What each member could take, those that hold most of it first."""
-        world, shape, core = self.world, self.shape, self.core
-        allowed = np.any(world.allowed(shape), axis=0) if world.order else np.zeros(0, np.bool_)
+        members, shape, core = self.members, self.shape, self.core
+        allowed = np.any(members.allowed(shape), axis=0) if members.order else np.zeros(0, np.bool_)
         serving = core.state.exclusions.serves(self._leaf)
         avoided, refusing = core.state.exclusions.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
         barred = core.breakers.barred(self.binding.view.namespace)
         floor = np.array(shape.floor)
-        held = np.minimum(world.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
+        held = np.minimum(members.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
         wanted = sum(shape.floor)
         rooms, exact = [], core.settings.reasons.exact
-        for column in np.lexsort((np.arange(len(world.order)), -held)):
-            member, fits = world.order[int(column)], int(held[column])
+        for column in np.lexsort((np.arange(len(members.order)), -held)):
+            member, fits = members.order[int(column)], int(held[column])
             if member.view is None:
                 # It has left the federation, and is remembered for what ran there.
                 continue
@@ -296,7 +296,7 @@ class _Look:
             elif serving is not None and not serving[column]:
                 rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, excluding.QUEUE))
                 self._excluded.append((member, "a queue that uses this member"))
-            elif not world.ready[column]:
+            elif not members.ready[column]:
                 rooms.append(_room(member, wanted, fits, Reason.CLUSTERS_NOT_READY, "it is not ready"))
             elif member.name in refusing:
                 said = f": {refusing[member.name]}" if refusing[member.name] else ""
@@ -319,7 +319,7 @@ class _Look:
         return sorted(rooms, key=lambda room: (bool(room.reason), -room.fits))
 
     def _exact(self, member: Member, wanted: int) -> Room:
-        placement = place(member.nodes, self._gang, room=self.world.room(member, self.shape))
+        placement = place(member.nodes, self._gang, room=self.members.room(member, self.shape))
         if isinstance(placement, Placement):
             choice = alone(self.shape, self._gang, member, placement)
             domain = _domain(member, placement)
@@ -354,7 +354,7 @@ class _Look:
 
     def _too_small(self, member: Member) -> str:
         """Why no node there holds a pod of some task, even if all that runs there had ended; empty where one would."""
-        total, rooms = member.total(), self.world.room(member, self.shape)
+        total, rooms = member.total(), self.members.room(member, self.shape)
         if not total:
             return ""
         for task, least, room in zip(self._gang.tasks, self.shape.floor, rooms, strict=True):
@@ -474,7 +474,7 @@ class _Look:
                 text = "HyperNodes of a tier that it allows in a member, a higher highestTierAllowed, or none"
                 return [Change(ChangeKind.WISH, text)]
             case Reason.TOPOLOGY_INVALID:
-                wrong = [f"{_wrong(member)} in {member.name}" for member in self.world.order if member.problems]
+                wrong = [f"{_wrong(member)} in {member.name}" for member in self.members.order if member.problems]
                 return [Change(ChangeKind.WISH, text) for text in wrong]
             case Reason.NO_PLACER:
                 text = "a member where kube-scheduler, Volcano or Kueue places, or pods that do not insist on that"
@@ -540,7 +540,13 @@ class _Look:
         # As the dispatcher plans: other claimants are counted as having what their victims leave.
         with core.reservations.settled(but=self.binding.view.uid):
             evicting = plan(
-                claimant, running, core.tree, self.world, now=now, rules=self._rules, settings=core.settings.preemption
+                claimant,
+                running,
+                core.tree,
+                self.members,
+                now=now,
+                rules=self._rules,
+                settings=core.settings.preemption,
             )
         if isinstance(evicting, Plan) and evicting.losses:
             verb = "evicted" if evicting.victims else "shrunk"
@@ -553,7 +559,7 @@ class _Look:
             claimant,
             running[: core.settings.reasons.ending],
             core.tree,
-            self.world,
+            self.members,
             rules=self._rules,
             settings=core.settings.preemption,
         )

@@ -30,7 +30,7 @@ class Policy:
         self._state, self._claims, self._resizing = state, claims, resizing
         self._settings = state.settings.backfill
         self.unwritten = decisions.unwritten
-        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
         self.breakers, self.refusals = state.breakers, state.refusals
         #: UIDs of workloads for which nothing could be reserved -> (when to try again, what was before)
@@ -142,11 +142,11 @@ class Policy:
 
     def _reserve(self, shape: Shape, binding: Binding) -> Reservation | None:
         serving = self._state.exclusions.serves(binding.leaf)
-        mask = self.world.allowed(shape)[0] & self.world.ready
+        mask = self.members.allowed(shape)[0] & self.members.ready
         if serving is not None:
             mask = mask & serving
         refusing = self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
-        members = [self.world.order[column] for column in np.flatnonzero(mask)]
+        members = [self.members.order[column] for column in np.flatnonzero(mask)]
         members = [member for member in members if member.name not in refusing]
         if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.charges) is not None:
             # It must be divided, and could not use what is reserved in one; or could not start whatever is reserved.

@@ -52,8 +52,8 @@ class Watcher(Protocol):
 class Timeline:
     """See the module."""
 
-    def __init__(self, world: Members, watcher: Watcher, settings: BackfillSettings = BackfillSettings()) -> None:
-        self._world, self._settings = world, settings
+    def __init__(self, members: Members, watcher: Watcher, settings: BackfillSettings = BackfillSettings()) -> None:
+        self._members, self._settings = members, settings
         self._watcher = watcher
         #: UID -> what runs
         self._allocations: dict[str, Allocation] = {}
@@ -93,7 +93,7 @@ class Timeline:
         if allocation is None:
             return
         for name in allocation.parts:
-            member = self._world.members.get(name)
+            member = self._members.by_name.get(name)
             if member is not None and uid not in member.inflight:
                 generation, pods = (placed or {}).get(name, (0, -1))
                 if pods != 0:
@@ -132,7 +132,7 @@ class Timeline:
 
     def republished(self, member: str) -> None:
         """The member's figures are other ones."""
-        generation = self._world.member(member).generation
+        generation = self._members.member(member).generation
         left = self._left.pop(member, {})
         if still := {uid: each for uid, each in left.items() if each.generation > generation}:
             self._left[member] = still
@@ -147,7 +147,7 @@ class Timeline:
 
     def outdate(self, name: str) -> None:
         """What is known of a member's future is so no more."""
-        member = self._world.members.get(name)
+        member = self._members.by_name.get(name)
         if member is not None:
             member.changes += 1
         self._watcher.outdated(name)

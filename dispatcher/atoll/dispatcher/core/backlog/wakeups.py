@@ -20,8 +20,8 @@ from atoll.model.vector import Vector
 class Wakeups:
     """What was looked for in members in vain."""
 
-    def __init__(self, index: WakeIndex, tree: Tree, waiting: Waiting, world: Members) -> None:
-        self._index, self._tree, self._waiting, self._world = index, tree, waiting, world
+    def __init__(self, index: WakeIndex, tree: Tree, waiting: Waiting, members: Members) -> None:
+        self._index, self._tree, self._waiting, self._members = index, tree, waiting, members
         #: shapes that a member's growth woke in this pass and that were not looked at yet -> column of a member that
         #: holds them, None where that is not known or takes several
         self.woken: dict[Shape, int | None] = {}
@@ -49,9 +49,9 @@ class Wakeups:
 
     def members_grew(self) -> None:
         """Look again at the shapes for which members have more room, where that may be enough."""
-        for name, rows in self._world.take_grown():
-            held = self._world.counts[:, self._world.column(name)].tolist()
-            free = cache(partial(_free, self._world.members[name].nodes))
+        for name, rows in self._members.take_grown():
+            held = self._members.counts[:, self._members.column(name)].tolist()
+            free = cache(partial(_free, self._members.by_name[name].nodes))
 
             def enough(item: Shape | ShapeClass, held: list[int] = held, free: Callable[[], Vector] = free) -> bool:
                 return _may_hold(item if isinstance(item, Shape) else item.shape, held, free)
@@ -62,11 +62,11 @@ class Wakeups:
         """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
         at.
         """
-        gone = {None, *(self._world.column(name) for name in touched)}
+        gone = {None, *(self._members.column(name) for name in touched)}
         shapes = [shape for shape, column in self.woken.items() if column in gone]
         if not shapes:
             return
-        for shape, fits, column in zip(shapes, *self._world.may_fit(shapes), strict=True):
+        for shape, fits, column in zip(shapes, *self._members.may_fit(shapes), strict=True):
             if fits:
                 self.woken[shape] = column if column >= 0 else None
             else:

@@ -94,7 +94,7 @@ class Member:
     allocatable: Vector = field(default_factory=dict)
     _named: Counter[str] = field(default_factory=Counter)
     _laid: dict[str, _Laid] = field(default_factory=dict)
-    #: published free amounts minus `inflight`; the world owns the array of free amounts
+    #: published free amounts minus `inflight`; the fit table owns the array of free amounts
     nodes: Nodes = field(default_factory=_no_nodes)
     #: node name -> index, where names are published
     index: dict[str, int] = field(default_factory=dict)

@@ -28,7 +28,7 @@ class Members:
         self.table = FitTable()
         #: decisions that a member has not confirmed after which another one that is as good goes first
         self.most_unconfirmed = most_unconfirmed
-        self.members: dict[str, Member] = {}
+        self.by_name: dict[str, Member] = {}
         #: int64[members]: decisions that a member has not confirmed
         self.unconfirmed: Ints = np.zeros(0, np.int64)
         #: UID -> members whose figures may not contain it yet: the inverse of `Member.expected`
@@ -42,9 +42,9 @@ class Members:
 
     def member(self, name: str) -> Member:
         """The member, made when it is not known."""
-        member = self.members.get(name)
+        member = self.by_name.get(name)
         if member is None:
-            member = self.members[name] = Member(name)
+            member = self.by_name[name] = Member(name)
             self._unfit = True
         return member
 
@@ -74,9 +74,9 @@ class Members:
         stale, self._stale = self._stale, {}
         if self._unfit:
             self._unfit = False
-            self.table.lay_out([self.members[name] for name in sorted(self.members)])
+            self.table.lay_out([self.by_name[name] for name in sorted(self.by_name)])
             self.unconfirmed = np.array([len(member.expected) for member in self.order], np.int64)
-        elif not all(self.table.republish(self.members[name]) for name in stale):
+        elif not all(self.table.republish(self.by_name[name]) for name in stale):
             self._unfit = True
             self.refresh()
 

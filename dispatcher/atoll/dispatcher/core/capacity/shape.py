@@ -48,13 +48,13 @@ class Shape:
     users: int = 0
     """Bindings that have it."""
     enrolled: int = 0
-    """How often the world was asked to keep rooms for it."""
+    """How often rooms are kept for it."""
     rows: tuple[int, ...] = ()
-    """Row of each task in the world's matrix while it is enrolled."""
+    """Row of each task in the fit table while it is enrolled."""
     wakers: tuple[Any, ...] = ()
     """Triggers of these rows and of those of `others`, once they were asked for."""
     allowed: list[NDArray[np.bool_]] = field(default_factory=list)
-    """Per affinity, bool[members]: which may take it, whether ready or not; of world version `seen`."""
+    """Per affinity, bool[members]: which may take it, whether ready or not; of version `seen` of the members."""
     seen: int = -1
     others: tuple[Shape, ...] = ()
     """With the other flavors that it may get, the first to be tried first; this one is what it waits for."""

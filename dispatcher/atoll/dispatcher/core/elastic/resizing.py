@@ -56,7 +56,7 @@ class Resizing:
 
     def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
         self._state, self._claims, self._decisions = state, claims, decisions
-        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
         #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
         self._missed: Missed = {}
@@ -86,7 +86,7 @@ class Resizing:
                 hungry.remove(uid)
                 continue
             [name] = binding.parts
-            growth = self.growth(binding, self.world.members[name].nodes, self._where(binding, name), self._missed)
+            growth = self.growth(binding, self.members.by_name[name].nodes, self._where(binding, name), self._missed)
             if isinstance(growth, Stop):
                 hungry.park(uid, growth.until)
                 self._decisions.stopped[uid] = growth.verdict
@@ -95,7 +95,7 @@ class Resizing:
             self._take(binding, *growth)
             grew[binding.leaf] = None
             # Lest its new pods go where others are expected, who may be dispatched in this very pass.
-            expected = spots(self.world.members[name], binding.gang, growth[1])
+            expected = spots(self.members.by_name[name], binding.gang, growth[1])
             if uid in begun:
                 command = commands[begun[uid]]
                 assert isinstance(command, Dispatch), "what begins is dispatched"
@@ -139,7 +139,7 @@ class Resizing:
             return stop
         # What is admitted with more pods is admitted with fewer.
         able = bisect_left(additions, True, key=lambda more: self._stop(binding, name, more) is not None)
-        member = self.world.members[name]
+        member = self.members.by_name[name]
         more = _addition(whole, difference(ladder[0], now), difference(ladder[able - 1], now))
         around = _domain_around(nodes, whole.network_topology, pods)
         alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, around)
@@ -179,7 +179,7 @@ class Resizing:
             return Stop(there.verdict())
         if (missing := self.namespaces.shortage(namespace, by_scopes([more], amount))) is not None:
             return Stop(missing)
-        if not self.world.member(name).ready:
+        if not self.members.member(name).ready:
             return Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
         return None
 
@@ -217,7 +217,7 @@ class Resizing:
             pods.sort()
         self._charge_size(binding, size, pods)
         gang = as_it_runs(binding.view, name, binding.gang)
-        self.world.assume_more(self.world.members[name], uid, gang, placement)
+        self.members.assume_more(self.members.by_name[name], uid, gang, placement)
 
     def _turn(self, binding: Binding) -> tuple[bool, list[Rank], Key]:
         """What runs below the minimum that its user has raised comes first."""

@@ -25,57 +25,57 @@ from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict
 
 
-def choose(shape: Shape, gang: Gang, world: Members, rules: Rules = ANYWHERE) -> Choice | Verdict:
+def choose(shape: Shape, gang: Gang, members: Members, rules: Rules = ANYWHERE) -> Choice | Verdict:
     """Where the gang goes by the first of its cluster affinities that leads anywhere, or the verdict on the last.
 
     Args:
-        shape: of the gang; enrolled in the world.
+        shape: of the gang; enrolled.
         gang: what is to be placed; equal to the shape's but for its names.
-        world: up to date; not changed.
+        members: up to date; not changed.
         rules: asked to settle each choice, the best first. When they refuse all, the verdict is WouldDelay unless each
             exceeds a ceiling.
     """
     verdict = Verdict(Reason.NO_CLUSTER)
-    for allowed in world.allowed(shape):
-        outcome = _choose(shape, gang, world, rules.serves(allowed), rules)
+    for allowed in members.allowed(shape):
+        outcome = _choose(shape, gang, members, rules.serves(allowed), rules)
         if isinstance(outcome, Choice):
             return outcome
         verdict = outcome
     if verdict.reason is Reason.NO_CLUSTER:
-        return _unfit(shape, gang, world) or verdict
+        return _unfit(shape, gang, members) or verdict
     return verdict
 
 
-def _unfit(shape: Shape, gang: Gang, world: Members) -> Verdict | None:
+def _unfit(shape: Shape, gang: Gang, members: Members) -> Verdict | None:
     """Why each member that its policy allows is unfit for it, as of the first by name; None where one is not."""
     allowed = [
         member
-        for member in world.order
+        for member in members.order
         if any(member.accepts(affinity, shape.tolerations) for affinity in shape.affinities)
     ]
     found = [member.unfit(gang) for member in allowed]
     return found[0][0] if found and found[0] is not None and None not in found else None
 
 
-def _choose(shape: Shape, gang: Gang, world: Members, matching: NDArray[np.bool_], rules: Rules) -> Choice | Verdict:
+def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.bool_], rules: Rules) -> Choice | Verdict:
     """The best of these members, or the nearest miss."""
-    ready = matching & world.ready
+    ready = matching & members.ready
     if not np.count_nonzero(ready):
         if not matching.any():
             return Verdict(Reason.NO_CLUSTER)
-        return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", world.order[int(matching.argmax())].name))
+        return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", members.order[int(matching.argmax())].name))
     if rules.avoided:
-        ready = ready & np.array([member.name not in rules.avoided for member in world.order], np.bool_)
+        ready = ready & np.array([member.name not in rules.avoided for member in members.order], np.bool_)
         if not ready.any():
             return Verdict(Reason.AVOIDED, Blocker("Cluster", ", ".join(sorted(rules.avoided))))
     refused: list[Choice] = []
     kept, small = False, None
     if shape.least_clusters <= 1:
-        for member in ranked(shape, world, ready, rules):
+        for member in ranked(shape, members, ready, rules):
             if not shape.divided and rules.bars(member):
                 kept = True
                 continue
-            placement = world.find(member, shape, gang)
+            placement = members.find(member, shape, gang)
             if placement is None:
                 continue
             choice = alone(shape, gang, member, placement)
@@ -87,9 +87,9 @@ def _choose(shape: Shape, gang: Gang, world: Members, matching: NDArray[np.bool_
                 return settled
             refused.append(choice)
     if shape.divided:
-        rows = world.counts[list(shape.rows)]
+        rows = members.counts[list(shape.rows)]
         columns = np.flatnonzero(ready & (rows > 0).all(axis=0))
-        able = [world.order[column] for column in columns]
+        able = [members.order[column] for column in columns]
         sets, total = sets_of(gang), gang.total()
         unit = {name: amount // sets for name, amount in total.items()}
         ceilings = {member.name: most for member in able if (most := rules.times(member, unit, sets)) < sets}
@@ -102,7 +102,7 @@ def _choose(shape: Shape, gang: Gang, world: Members, matching: NDArray[np.bool_
                 {member.name: member.nodes for member in able},
                 at_least=shape.least_clusters,
                 at_most=shape.most_clusters,
-                room=_Rooms(shape, world, able),
+                room=_Rooms(shape, members, able),
                 held=dict(zip((member.name for member in able), rows[:, columns].T.tolist(), strict=True)),
                 ceilings=ceilings,
                 places=places,
@@ -110,19 +110,19 @@ def _choose(shape: Shape, gang: Gang, world: Members, matching: NDArray[np.bool_
 
         division: Division | Short | None
         shares = rules.shares(gang, able, rows[:, columns], ceilings)
-        division = divide_as(gang, shares, {name: world.members[name].nodes for name in shares}) if shares else None
+        division = divide_as(gang, shares, {name: members.by_name[name].nodes for name in shares}) if shares else None
         if division is None:
             division = divided(ceilings)
         if isinstance(division, Short) and ceilings:
             # What stops it are the ceilings, if it would fit without.
             division = divided({})
         if isinstance(division, Division):
-            choice = Choice(tuple(world.members[n] for n in division.clusters), division.gangs, division.placements)
+            choice = Choice(tuple(members.by_name[n] for n in division.clusters), division.gangs, division.placements)
             if (settled := rules.settle(choice)) is not None:
                 return settled
             refused.append(choice)
         elif small is None and not refused:
-            names = ", ".join(world.order[column].name for column in np.flatnonzero(ready))
+            names = ", ".join(members.order[column].name for column in np.flatnonzero(ready))
             pods = Blocker("Clusters", names, "pods", str(division.requested), str(division.available))
             return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
     if small is not None:
@@ -132,7 +132,7 @@ def _choose(shape: Shape, gang: Gang, world: Members, matching: NDArray[np.bool_
     if kept or refused:
         first, *others = [None] if kept else [rules.capped(choice) for choice in refused]
         return Verdict(Reason.WOULD_DELAY) if first is None or None in others else first
-    return _nearest(shape, gang, world, ready)
+    return _nearest(shape, gang, members, ready)
 
 
 def _place_of(member: Member) -> Place:
@@ -143,38 +143,38 @@ def _place_of(member: Member) -> Place:
 class _Rooms(Mapping[str, Sequence[Ints]]):
     """Member -> per task, how many pods each of its nodes holds; computed when it is asked for."""
 
-    def __init__(self, shape: Shape, world: Members, members: Sequence[Member]) -> None:
-        self._shape, self._world = shape, world
-        self._members = {member.name: member for member in members}
+    def __init__(self, shape: Shape, members: Members, able: Sequence[Member]) -> None:
+        self._shape, self._members = shape, members
+        self._able = {member.name: member for member in able}
 
     def __getitem__(self, name: str) -> Sequence[Ints]:
-        return self._world.room(self._members[name], self._shape)
+        return self._members.room(self._able[name], self._shape)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._members
+        return name in self._able
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
+        return iter(self._able)
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._able)
 
 
-def _nearest(shape: Shape, gang: Gang, world: Members, ready: NDArray[np.bool_]) -> Verdict:
+def _nearest(shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_]) -> Verdict:
     """The verdict from the member that came nearest."""
     if shape.limited:
-        known = ready & np.array([member.has_domain(gang.network_topology) for member in world.order], np.bool_)
+        known = ready & np.array([member.has_domain(gang.network_topology) for member in members.order], np.bool_)
         if not known.any():
-            return _without_topology(world, ready)
+            return _without_topology(members, ready)
         ready = known
-    rows = world.counts[list(shape.rows)]
+    rows = members.counts[list(shape.rows)]
     held = np.minimum(rows, np.array(shape.floor)[:, None]).sum(axis=0)
     column = int(np.where(ready, held, -1).argmax())
-    member, wanted = world.order[column], sum(shape.floor)
-    if not shape.limited and held[column] < wanted and world.accepted(shape):
+    member, wanted = members.order[column], sum(shape.floor)
+    if not shape.limited and held[column] < wanted and members.accepted(shape):
         pods = Blocker("Cluster", member.name, "pods", str(wanted), str(held[column]))
         return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
-    miss = place(member.nodes, gang, room=world.room(member, shape))
+    miss = place(member.nodes, gang, room=members.room(member, shape))
     if isinstance(miss, Placement):
         # Its policy wants more clusters than one, and does not let it be divided.
         return Verdict(Reason.NO_CLUSTER)
@@ -184,11 +184,11 @@ def _nearest(shape: Shape, gang: Gang, world: Members, ready: NDArray[np.bool_])
     return Verdict(miss.reason, Blocker(kind, name, "pods", str(miss.requested), str(miss.available)))
 
 
-def _without_topology(world: Members, ready: NDArray[np.bool_]) -> Verdict:
+def _without_topology(members: Members, ready: NDArray[np.bool_]) -> Verdict:
     """None of the ready members has a domain that would do; one whose HyperNodes are wrong should have one."""
-    members = [member for member, is_ready in zip(world.order, ready.tolist(), strict=True) if is_ready]
-    wrong = [(member, member.problems[0][0]) for member in members if member.problems]
+    able = [member for member, is_ready in zip(members.order, ready.tolist(), strict=True) if is_ready]
+    wrong = [(member, member.problems[0][0]) for member in able if member.problems]
     if wrong:
         member, name = wrong[0]
         return Verdict(Reason.TOPOLOGY_INVALID, Blocker("HyperNode", f"{member.name}/{name}"))
-    return Verdict(Reason.NO_TOPOLOGY, Blocker("Cluster", members[0].name) if len(members) == 1 else None)
+    return Verdict(Reason.NO_TOPOLOGY, Blocker("Cluster", able[0].name) if len(able) == 1 else None)

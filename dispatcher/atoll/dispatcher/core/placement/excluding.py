@@ -30,19 +30,21 @@ def by_policy(member: Member, view: BindingView) -> str:
     return f"this member has taint {said}:{taint.get('effect')}, which its policy's clusterTolerations do not tolerate"
 
 
-def verdict(view: BindingView, shape: Shape, leaf: Queue, world: Members, serving: NDArray[np.bool_] | None) -> Verdict:
+def verdict(
+    view: BindingView, shape: Shape, leaf: Queue, members: Members, serving: NDArray[np.bool_] | None
+) -> Verdict:
     """That it may use no member, with what keeps it from each.
 
     Args:
         view: of the workload.
-        shape: its shape, enrolled in the world.
+        shape: its shape, enrolled.
         leaf: its queue.
-        world: up to date.
+        members: up to date.
         serving: bool[members] that its queue may use; None for all.
     """
     causes: dict[str, str] = {}
-    allowed = world.allowed(shape)
-    for column, member in enumerate(world.order):
+    allowed = members.allowed(shape)
+    for column, member in enumerate(members.order):
         if member.view is None:
             continue
         if not any(bool(each[column]) for each in allowed):
@@ -51,13 +53,13 @@ def verdict(view: BindingView, shape: Shape, leaf: Queue, world: Members, servin
         elif serving is not None and not serving[column]:
             causes[member.name] = QUEUE
     for name in _named(view, leaf):
-        known = world.members.get(name)
+        known = members.by_name.get(name)
         if known is None or known.view is None:
             causes[name] = "it has left the federation" if known is not None else "no member of this name has joined"
     if not causes:
         # All may be used, and its policy wants more of them than it lets it be divided over.
         few = f"its policy wants it in {counted(view.least_clusters, 'cluster')} and does not let it be divided"
-        text = few if world.order else "no member has joined"
+        text = few if members.order else "no member has joined"
         return Verdict(Reason.NO_CLUSTER, Blocker("Clusters", "", message=text))
     shown = "; ".join(f"{name}: {why}" for name, why in sorted(causes.items())[:NAMED])
     more = f"; and {counted(len(causes) - NAMED, 'other')}" if len(causes) > NAMED else ""

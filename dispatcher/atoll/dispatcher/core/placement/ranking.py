@@ -42,27 +42,30 @@ def rank(name: str, gang: Gang, placement: Placement, left: int) -> Rank:
     return Rank(sum(placement.counts) < gang.replicas, tier, 0, left, name)
 
 
-def ranked(shape: Shape, world: Members, ready: NDArray[np.bool_], rules: Rules = ANYWHERE) -> Iterator[Member]:
-    """Those of these members whose every task's minimum has room, the first rank first: from the world's figures, which
+def ranked(shape: Shape, members: Members, ready: NDArray[np.bool_], rules: Rules = ANYWHERE) -> Iterator[Member]:
+    """Those of these members whose every task's minimum has room, the first rank first: from their figures, which
     count each task by itself, for to place a gang in each member would cost too much. Before all of that go the scores
     of its user's strategy, where it has one.
     """
     fits = ready
     for row, wanted in zip(shape.rows, shape.floor, strict=True):
-        fits = fits & (world.counts[row] >= wanted)
+        fits = fits & (members.counts[row] >= wanted)
     columns = fits.nonzero()[0]
     if columns.size > 1:
         # The last key is the first of the rank; stable, so that the name decides last.
-        keys = [world.counts[shape.rows[0]].take(columns), world.unconfirmed.take(columns) // world.most_unconfirmed]
+        keys = [
+            members.counts[shape.rows[0]].take(columns),
+            members.unconfirmed.take(columns) // members.most_unconfirmed,
+        ]
         if shape.near:
-            keys.append(world.nearest_tier(shape).take(columns))
+            keys.append(members.nearest_tier(shape).take(columns))
         if shape.full != shape.floor:
-            rows = world.counts[list(shape.rows)][:, columns]
+            rows = members.counts[list(shape.rows)][:, columns]
             keys.append(~(rows >= np.array(shape.full)[:, None]).all(axis=0))
-        members = [world.order[column] for column in columns] if rules.scoring else []
-        scores = rules.scores(shape.gang, members, world.counts[list(shape.rows)][:, columns]) if members else None
+        scored = [members.order[column] for column in columns] if rules.scoring else []
+        scores = rules.scores(shape.gang, scored, members.counts[list(shape.rows)][:, columns]) if scored else None
         if scores:
-            keys.append(np.array([-float(scores.get(member.name, 0.0)) for member in members]))
+            keys.append(np.array([-float(scores.get(member.name, 0.0)) for member in scored]))
         columns = columns.take(np.lexsort(keys))
     for column in columns:
-        yield world.order[column]
+        yield members.order[column]

@@ -49,7 +49,7 @@ class DryRuns:
         self._state, self._claims, self._decisions, self._resizing = state, claims, decisions, resizing
         self._policy, self._triggers = policy, triggers
         self._settings = state.settings.preemption
-        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
         #: something is to be looked at again in another pass, at once
         self.unfinished = False
@@ -155,7 +155,7 @@ class DryRuns:
                 Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least),
                 victims,
                 self.tree,
-                self.world,
+                self.members,
                 now=self._state.now,
                 leaving=leaving,
                 rules=rules,
@@ -306,7 +306,7 @@ class DryRuns:
 
         with (
             self.reservations.settled(but=binding.view.uid),
-            Trial(claimant, self.tree, self.world, members, rules, self._settings) as trial,
+            Trial(claimant, self.tree, self.members, members, rules, self._settings) as trial,
         ):
             for uid in question.awaited:
                 if uid in self._state.leaving and (stay := self.reservations.timeline.get(uid)) is not None:
@@ -339,14 +339,14 @@ class DryRuns:
 
     def _may_use(self, group: ShapeClass, members: tuple[Member, ...]) -> bool:
         """Whether these are members that the workload may go to now."""
-        usable = self.world.ready
+        usable = self.members.ready
         if (serving := self._state.exclusions.serves(group.leaf)) is not None:
             usable = usable & serving
         binding = self.bindings[group.members[0][2]]
         if not self._state.exclusions.avoided(binding, group.shape).isdisjoint(member.name for member in members):
             return False
-        columns = [self.world.column(member.name) for member in members]
-        return any(bool((allowed & usable)[columns].all()) for allowed in self.world.allowed(group.shape))
+        columns = [self.members.column(member.name) for member in members]
+        return any(bool((allowed & usable)[columns].all()) for allowed in self.members.allowed(group.shape))
 
     def _carry_out(self, question: OpenQuestion) -> Iterator[Command]:
         """All members say that it fits: the victims are evicted, and their room is the claimant's."""

@@ -73,7 +73,7 @@ def plan(
     claimant: Claimant,
     victims: Iterable[Victim],
     tree: Tree,
-    world: Members,
+    members: Members,
     *,
     now: float,
     leaving: Sequence[Victim] = (),
@@ -84,10 +84,10 @@ def plan(
     """The victims without which the claimant fits, or why no eviction would help.
 
     Args:
-        claimant: what waits; its demand is counted in the tree, and its shape enrolled in the world.
+        claimant: what waits; its demand is counted in the tree, and its shape enrolled.
         victims: all that run, in any order.
         tree: unchanged afterwards; no thread may read it meanwhile.
-        world: up to date; not changed.
+        members: up to date; not changed.
         now: seconds since the epoch.
         leaving: what was evicted before and has not ended, with room that no claim has yet: it counts as gone.
         rules: asked to permit each choice, while the tree shows the use without the victims.
@@ -106,14 +106,14 @@ def plan(
                 return outcome
         return _hopeless(trial, willing) or _search(trial, ordered(trial, willing), why)
 
-    return _somewhere(claimant, tree, world, rules, search, settings, leaving)
+    return _somewhere(claimant, tree, members, rules, search, settings, leaving)
 
 
 def departures(
     claimant: Claimant,
     running: Sequence[Victim],
     tree: Tree,
-    world: Members,
+    members: Members,
     *,
     rules: Rules = ANYWHERE,
     settings: PreemptionSettings = PreemptionSettings(),
@@ -126,13 +126,13 @@ def departures(
             bundle.position = position
         return _hopeless(trial, list(running)) or _search(trial, pool)
 
-    return _somewhere(claimant, tree, world, rules, search, settings)
+    return _somewhere(claimant, tree, members, rules, search, settings)
 
 
 def _somewhere(
     claimant: Claimant,
     tree: Tree,
-    world: Members,
+    members: Members,
     rules: Rules,
     search: Callable[[Trial], Plan | Verdict],
     settings: PreemptionSettings,
@@ -140,11 +140,11 @@ def _somewhere(
 ) -> Plan | Verdict:
     """Search in the members of the first affinity that leads anywhere; the verdict on the last if none does."""
     outcome: Plan | Verdict = Verdict(Reason.NO_CLUSTER)
-    for allowed in world.allowed(claimant.shape):
-        columns = np.flatnonzero(rules.serves(allowed & world.ready))
-        members = [world.order[column] for column in columns if world.order[column].name not in rules.avoided]
-        if members:
-            with Trial(claimant, tree, world, members, rules, settings) as trial:
+    for allowed in members.allowed(claimant.shape):
+        columns = np.flatnonzero(rules.serves(allowed & members.ready))
+        among = [members.order[column] for column in columns if members.order[column].name not in rules.avoided]
+        if among:
+            with Trial(claimant, tree, members, among, rules, settings) as trial:
                 gone = [each.whole(foreign=False) for each in leaving]
                 for bundle in gone:
                     trial.move(bundle)

@@ -37,7 +37,7 @@ class Claimant:
     leaf: Queue
     priority: int
     shape: Shape
-    """Enrolled in the world."""
+    """Enrolled."""
     gang: Gang
 
 
@@ -79,21 +79,21 @@ class Trial:
         self,
         claimant: Claimant,
         tree: Tree,
-        world: Members,
-        members: Iterable[Member] = (),
+        members: Members,
+        among: Iterable[Member] = (),
         rules: Rules = ANYWHERE,
         settings: PreemptionSettings = PreemptionSettings(),
     ) -> None:
         self.claimant, self.tree, self._rules = claimant, tree, rules
         self.settings = settings
         shape = claimant.shape
-        self._members = {member.name: member for member in members}
+        self._among = {member.name: member for member in among}
         #: by the names of the members that may take it
         self.sites = {
             name: Site(
-                member.nodes.copy(), claimant.gang, [each.copy() for each in world.room(member, shape)], shape.floor
+                member.nodes.copy(), claimant.gang, [each.copy() for each in members.room(member, shape)], shape.floor
             )
-            for name, member in self._members.items()
+            for name, member in self._among.items()
         }
         single = shape.least_clusters <= 1
         self.wanted = Wanted(
@@ -266,7 +266,7 @@ class Trial:
                 placement = place(site.nodes, gang, room=site.room)
                 if isinstance(placement, Placement):
                     left = int(site.room[0].sum()) if site.room else 0
-                    choice = Choice((self._members[name],), (gang,), (placement,))
+                    choice = Choice((self._among[name],), (gang,), (placement,))
                     found.append((rank(name, gang, placement, left), choice))
         found.sort(key=lambda each: each[0])
         whole = [choice for each, choice in found if not (each.partial and shape.divided)]
@@ -283,7 +283,7 @@ class Trial:
                 room={name: site.room for name, site in self.sites.items()},
             )
             if isinstance(division, Division):
-                members = tuple(self._members[name] for name in division.clusters)
+                members = tuple(self._among[name] for name in division.clusters)
                 choice = Choice(members, division.gangs, division.placements)
                 if self._rules.permits(choice):
                     return choice

@@ -28,7 +28,7 @@ class Triggers:
     def __init__(self, state: State, claims: Claims, policy: Policy) -> None:
         self._state, self._claims, self._policy = state, claims, policy
         self._settings = settings = state.settings.preemption
-        self.tree, self.waiting, self.world, self.bindings = state.tree, state.waiting, state.world, state.bindings
+        self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.reservations = state.reservations
         #: classes that quota or room blocks, for which it is to be looked whether others should go
         self.searches = Searches(settings)
@@ -167,7 +167,7 @@ class Triggers:
         lends = self.tree.may_lend(leaf, entitled(self.tree, leaf, request))
         own = self._yields_to(group)
         # A member that is not ready can't say that they have gone: no room would follow.
-        away = {member.name for member in self.world.members.values() if not member.ready}
+        away = {member.name for member in self.members.by_name.values() if not member.ready}
         return [
             victim
             for each in self._state.charges.of
