@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -17,10 +20,13 @@ from atoll.model.apiresource import BINDINGS, CLUSTERS, JOBS, POLICIES, WORKS
 from atoll.model.conditions import condition
 from atoll.model.lost import STALE_GONE
 from atoll.model.timestamps import to_seconds
+from tests.chaos.checks import gangs_whole, one_epoch_at_a_time
 from tests.chaos.plan import NAMESPACE, Submission
-from tests.chaos.record import Pod, Record, build
+from tests.chaos.record import Record, build
 from tests.faults.proxies import Proxies
+from tests.faults.proxy import FaultProxy, Request
 from tests.integration.federation import Site, job, member, until
+from tests.integration.test_divided import allow_division, gpus
 from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
@@ -75,11 +81,18 @@ async def site(shared: Site) -> AsyncIterator[Site]:
         await shared.host.delete(POLICIES, policy["metadata"]["name"], shared.namespace)
 
 
-def pods_of(site: Site, name: str) -> list[Pod]:
+def recorded(site: Site, name: str, pods: int = 1) -> Record:
     """What the members' audit logs say of the pods of a job."""
     logs = {cluster: read(site.federation.members[cluster].audit_log) for cluster in MEMBERS}
-    plan = {name: Submission(name, "default", 1, 0, 1.0)}
-    return build(Record(plan, {}, {}), logs).of(name)
+    return build(Record({name: Submission(name, "default", pods, 0, 1.0)}, {}, {}), logs)
+
+
+def never_in_part_and_never_twice(site: Site, name: str, pods: int) -> None:
+    """What the chaos suite asks of every gang."""
+    record = recorded(site, name, pods)
+    assert record.of(name), "the audit logs tell of no pods"
+    found = [*gangs_whole(record), *one_epoch_at_a_time(record)]
+    assert [each for each in found if each.workload == name] == []
 
 
 def tolerant(name: str, seconds: float = TOLERATION, **more: Any) -> dict[str, Any]:
@@ -153,6 +166,9 @@ async def test_a_lost_member(site: Site) -> None:
     await until(clean, deadline=30, what="what is stale is gone, and the member is ready")
     await runs_in(site, "moves", other)
     await runs_in(site, "waits", away)
+    record = recorded(site, "moves", 2)
+    assert list(gangs_whole(record)) == []
+    assert {(pod.cluster, pod.epoch) for pod in record.of("moves")} == {(away, 1), (other, 3)}
 
 
 async def exclusive(site: Site, name: str) -> str:
@@ -198,7 +214,7 @@ async def test_a_member_that_is_cut_off_from_the_host_alone_never_runs_what_is_e
         return condition(cluster, "Ready")["status"] == "True" and not [work for work in works if _of(work, "once")]
 
     await until(clean, deadline=30, what="the member is ready, and nothing stale is there")
-    pods = pods_of(site, "once")
+    pods = recorded(site, "once", 2).of("once")
     old, new = [pod for pod in pods if pod.cluster == away], [pod for pod in pods if pod.cluster == other]
     assert len(old) == len(new) == 2
     assert max(pod.over for pod in old) < min(pod.created for pod in new)
@@ -218,7 +234,86 @@ async def test_what_the_fence_ended_runs_again_where_its_epoch_still_stands(site
         return len([pod for pod in await site.pods(away) if pod["metadata"]["name"].startswith("again-")]) == 2
 
     await until(two, what="its pods are there again")
-    assert {(pod.cluster, pod.epoch) for pod in pods_of(site, "again")} == {(away, 1)}
+    assert {(pod.cluster, pod.epoch) for pod in recorded(site, "again").of("again")} == {(away, 1)}
+
+
+async def divided(site: Site, name: str) -> None:
+    """Submit a gang of twelve that neither member holds alone."""
+    await allow_division(site, *MEMBERS, least=2)
+    made = gpus(name, 12, 4, seconds=None, minAvailable=12)
+    made["metadata"].setdefault("annotations", {})[keys.LOST_TOLERATION] = f"{TOLERATION:g}s"
+    await site.submit(made)
+
+
+async def runs_whole(site: Site, name: str, *, deadline: float = 60) -> None:
+    async def look() -> bool:
+        pods = [pod for cluster in MEMBERS for pod in await site.pods(cluster)]
+        bound = [pod for pod in pods if pod["metadata"]["name"].startswith(name) and pod["spec"].get("nodeName")]
+        return len(bound) == len(pods) == 12
+
+    await until(look, deadline=deadline, what=f"all pods of {name} are bound")
+
+
+def once_it_reserved(proxy: FaultProxy, strike: Callable[[], Awaitable[object]]) -> asyncio.Future[None]:
+    """Strike when the agent behind the proxy has said for the first time what became of a reservation; done after it."""
+    struck: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def now() -> None:
+        await strike()
+        struck.set_result(None)
+
+    def answered(request: Request, code: int) -> None:
+        if (request.verb, request.path) == ("patch", "works/status") and code == 200:
+            proxy.on_answer = None
+            tasks.append(asyncio.create_task(now()))
+
+    tasks: list[asyncio.Task[None]] = []
+    proxy.on_answer = answered
+    return struck
+
+
+async def test_a_member_that_dies_between_reserve_and_commit(site: Site, proxies: Proxies) -> None:
+    """1. Both members reserve. 2. The agent of one dies. 3. The gang is committed, and bound in the other alone.
+    4. After its toleration it goes whole, and nothing of it is left. 5. The agent is back: all of it runs.
+    """
+    agent = site.federation.process("agent-beta")
+    struck = once_it_reserved(proxies["atoll-agent-beta"], lambda: agent.stop(0))
+    await divided(site, "halfway")
+    await asyncio.wait_for(struck, 30)
+
+    async def gone() -> bool:
+        binding = await site.find(BINDINGS, "halfway-job") or {}
+        story = [line["reason"] for line in _decision(binding)["story"]]
+        pods = [pod for cluster in MEMBERS for pod in await site.pods(cluster)]
+        return bool({"MemberLost", "DeadlineExceeded"} & set(story)) and not pods
+
+    try:
+        await until(gone, deadline=TOLERATION + 30, what="the gang went whole")
+    finally:
+        await agent.start()
+    await runs_whole(site, "halfway")
+    never_in_part_and_never_twice(site, "halfway", 12)
+
+
+async def test_a_host_that_dies_between_reserve_and_commit(site: Site, proxies: Proxies) -> None:
+    """1. A member said that it reserved. 2. The API server of the host dies, and is back after seconds. 3. All of it
+    runs.
+    """
+    processes = site.federation.federation.processes.processes
+    [server] = [each for each in processes if each.spec.name == "host-apiserver"]
+
+    async def die() -> None:
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        await server.wait()
+        await server.start()
+        await server.wait_ready(60)
+
+    struck = once_it_reserved(proxies["atoll-agent-beta"], die)
+    await divided(site, "headless")
+    await asyncio.wait_for(struck, 90)
+    await runs_whole(site, "headless", deadline=90)
+    never_in_part_and_never_twice(site, "headless", 12)
 
 
 async def test_a_drain_under_load(site: Site) -> None:
