@@ -5,26 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import orjson
 
-from atoll.agent.objects import Pod
-from atoll.agent.scheduler.core import Answer, Bind, Changed, Explain, Pass, Remake, gangs
+from atoll.agent.objects import Pod, PodClaim
+from atoll.agent.scheduler.core import Answer, Bind, Changed, Explain, MemberCore, Pass, Remake, gangs
 from atoll.agent.scheduler.core.events import (
     Again,
+    ClaimSet,
     HoldAsked,
     NodeGone,
     NodeSet,
     NotBound,
     PodGone,
     PodGroupGone,
+    PodGroupSet,
     PodSet,
     Released,
+    VolumeSet,
     Whose,
 )
-from atoll.agent.scheduler.core.planner import NO_POD_GROUP, NOT_ENOUGH_TASKS
+from atoll.agent.scheduler.core.planner import NO_POD_GROUP, NOT_ENOUGH_TASKS, VOLUMES
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.scheduler.notices import refusals
+from atoll.agent.volumes import IN_USE, decode_claim, decode_volume
 from atoll.model import keys
-from tests.agent.builders import make_node, make_pod
+from tests.agent.builders import make_group, make_node, make_pod
 from tests.agent.holding import part
 from tests.agent.telling import core_of, gang, of, settle
 
@@ -188,3 +193,70 @@ def test_a_hold_keeps_ports_and_is_refused_when_others_took_them() -> None:
     assert of(Answer, settle(core))[-1].state == "Reserved"
     core.handle(Released("b"))
     assert [each.gang for each in of(Bind, settle(core))] == ["default/g"]
+
+
+def mounting(core: MemberCore, name: str, claim: str, **more: Any) -> Pod:
+    pod = msgspec.structs.replace(make_pod(name, **more), claims=(PodClaim(claim),))
+    core.handle(PodSet(pod, Whose.OURS))
+    return pod
+
+
+def one_pod_claim(core: MemberCore, name: str) -> None:
+    spec = {"volumeName": "v", "accessModes": ["ReadWriteOncePod"]}
+    meta = {"name": name, "namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    core.handle(ClaimSet(decode_claim(orjson.dumps({"metadata": meta, "spec": spec, "status": {"phase": "Bound"}}))))
+    core.handle(VolumeSet(decode_volume(orjson.dumps({"metadata": {"name": "v"}}))))
+
+
+def test_a_claim_of_one_pod_is_used_by_one_pod_at_a_time() -> None:
+    """1. Two pods come that use it: the better one is bound, the other one waits with that reason. 2. It is seen
+    bound. 3. It ends: the other one is bound.
+    """
+    core = core_of()
+    one_pod_claim(core, "data")
+    first = mounting(core, "first", "data", priority=1)
+    mounting(core, "second", "data")
+    commands = settle(core)
+    assert [each.gang for each in of(Bind, commands)] == ["pod/default/first"]
+    [said] = [each for each in of(Explain, commands) if each.gang == "pod/default/second"]
+    assert (said.reason, said.message) == (VOLUMES, IN_USE)
+    core.handle(PodSet(msgspec.structs.replace(first, node="n"), Whose.OURS))
+    assert of(Bind, settle(core)) == []
+    core.handle(PodSet(msgspec.structs.replace(first, node="n", phase="Succeeded"), Whose.OURS))
+    assert [each.gang for each in of(Bind, settle(core))] == ["pod/default/second"]
+
+
+def test_a_claim_of_one_pod_is_free_again_when_its_pod_is_not_bound() -> None:
+    core = core_of()
+    one_pod_claim(core, "data")
+    first = mounting(core, "first", "data", priority=1)
+    mounting(core, "second", "data")
+    settle(core)
+    core.handle(NotBound(((first.metadata.key, first.metadata.uid),)))
+    core.handle(PodGone(first.metadata.key))
+    assert [each.gang for each in of(Bind, settle(core))] == ["pod/default/second"]
+
+
+def test_an_elastic_gang_starts_with_one_of_the_pods_that_share_a_claim_of_one_pod() -> None:
+    core = core_of()
+    one_pod_claim(core, "data")
+    core.handle(PodGroupSet(make_group("g", 1)))
+    for index in range(2):
+        mounting(core, f"p{index}", "data", group="g", index=index)
+    commands = settle(core)
+    assert [[key for key, _, _ in each.pods] for each in of(Bind, commands)] == [["default/p0"]]
+    bound = core.pod("default/p0")
+    assert bound is not None
+    core.handle(PodSet(msgspec.structs.replace(bound, node="n"), Whose.OURS))
+    settle(core)
+    assert core.waits["default/g"].message == IN_USE
+
+
+def test_a_gang_that_needs_two_pods_with_one_claim_of_one_pod_waits() -> None:
+    core = core_of()
+    one_pod_claim(core, "data")
+    core.handle(PodGroupSet(make_group("g", 2)))
+    for index in range(2):
+        mounting(core, f"p{index}", "data", group="g", index=index)
+    assert of(Bind, settle(core)) == []
+    assert (core.waits["default/g"].reason, core.waits["default/g"].message) == (VOLUMES, IN_USE)

@@ -30,6 +30,7 @@ _MOST_TERMS = 64
 class _ClaimSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     volume_name: str = ""
     storage_class_name: str | None = None
+    access_modes: tuple[str, ...] = ()
 
 
 class _Phase(msgspec.Struct, frozen=True, gc=False):
@@ -46,6 +47,11 @@ class Claim(Slim, frozen=True):
     def bound(self) -> bool:
         """Whether it and its volume know each other."""
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether one pod at a time may use it."""
+        return "ReadWriteOncePod" in self.spec.access_modes
 
     def alike(self, other: Claim) -> bool:
         """Whether nothing that placing reads differs."""
@@ -129,6 +135,9 @@ class StorageClass(Slim, frozen=True, rename="camel"):
         ]
         return [allowed] if allowed else []
 
+
+IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+"""kube-scheduler's words."""
 
 decode_claim = msgspec.json.Decoder(Claim).decode
 decode_volume = msgspec.json.Decoder(Volume).decode

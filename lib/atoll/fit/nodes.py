@@ -13,6 +13,7 @@ from atoll.fit.company import Company
 from atoll.fit.constraints import Exact, Profile
 from atoll.fit.constraints import resources as resource_amounts
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
+from atoll.model import selectors
 from atoll.model.gang import Gang, Task
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
@@ -104,6 +105,8 @@ class Nodes:
         #: rank of each domain among all names
         self.by_name: Ints = np.argsort(np.argsort(np.array([*(domain.name for domain in tree.domains), ""])))
         #: what `ways` and `inside` found; shared by copies
+        #: whether some profile has a taint with PreferNoSchedule; None while that is not known
+        self._tainted: bool | None = None
         self._ways: list[tuple[list[int], int, int]] = []
         self._inside: dict[int, Ints] = {}
 
@@ -192,6 +195,15 @@ class Nodes:
         by_profile = [profile.accepts(task, "") for profile in self.profiles]
         if all(by_profile):
             return np.ones(len(self.names), np.bool_)
+        return np.array(by_profile, np.bool_)[self.profile]
+
+    def disliked(self, task: Task) -> NDArray[np.bool_] | None:
+        """bool[N]: which nodes have a taint with PreferNoSchedule that the task does not tolerate; None for none."""
+        if self._tainted is None:
+            self._tainted = any(selectors.is_soft(taint) for profile in self.profiles for taint in profile.taints)
+        if not self._tainted:
+            return None
+        by_profile = [selectors.disliked(profile.taints, task.tolerations) > 0 for profile in self.profiles]
         return np.array(by_profile, np.bool_)[self.profile]
 
     def room(self, requests: Mapping[str, int]) -> Ints:

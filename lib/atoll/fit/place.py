@@ -1,5 +1,6 @@
 """Place a gang on nodes: whole or not at all, as near together as there is room, in the tightest gap that holds it.
 
+0. Where all replicas fit on nodes without taints that they should rather avoid (PreferNoSchedule), they go there.
 1. All replicas before the bare minimum: a domain for the whole workload is worth more than a tighter one for its
    floor.
 2. Tier by tier from the nearest; in a tier the domain with the least room that is enough, so that large empty ones
@@ -123,11 +124,14 @@ def place(
     """
     if isinstance(room, OneRoom):
         return _place_one(nodes, gang, room.held, room.at)
+    known = room is not None
     if room is None:
         room = _room(nodes, gang)
     if within is not None:
         inside = _members(nodes, within)
         room = [np.where(inside, each, 0) for each in room]
+    if not known and (placement := _find_liked(nodes, gang, room)) is not None:
+        return placement
     floor = gang.floor()
     placement = _find(nodes, gang, floor, room, held if held is not None else [_held(nodes, each) for each in room])
     if placement is not None or not explain:
@@ -153,6 +157,17 @@ def _find(
                 if placement is not None:
                     return placement
     return None
+
+
+def _find_liked(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Placement | None:
+    """All replicas on nodes without a taint that they should rather avoid; None where no node has one, or they don't
+    fit there. Pods that go one by one weigh that with what else they prefer.
+    """
+    disliked = [nodes.disliked(task) for task in gang.tasks]
+    if nodes.in_turn(gang) or not any(each is not None and each.any() for each in disliked):
+        return None
+    liked = [here if each is None else np.where(each, 0, here) for each, here in zip(disliked, room, strict=True)]
+    return _find(nodes, gang, gang.full(), liked, [_held(nodes, each) for each in liked])
 
 
 def _place_one(nodes: Nodes, gang: Gang, held: Sequence[int], room: Callable[[Ints], Ints]) -> Placement | None:

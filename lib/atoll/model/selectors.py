@@ -120,6 +120,16 @@ def untolerated(taints: Iterable[Json], tolerations: Sequence[Json], *, compare:
     return None
 
 
+def is_soft(taint: Json) -> bool:
+    """Whether pods that do not tolerate it should rather be elsewhere."""
+    return taint.get("effect") == "PreferNoSchedule"
+
+
+def disliked(taints: Iterable[Json], tolerations: Sequence[Json]) -> int:
+    """How many such taints nothing tolerates."""
+    return sum(is_soft(taint) and not tolerated(taint, tolerations) for taint in taints)
+
+
 def tolerated(taint: Json, tolerations: Sequence[Json], *, compare: bool = False) -> bool:
     """Whether some toleration is for this taint; `compare` as of `untolerated`."""
     return any(_tolerates(each, taint, compare) for each in tolerations)

@@ -53,7 +53,7 @@ from atoll.agent.scheduler.core.nominations import Nomination, Nominations
 from atoll.agent.scheduler.core.planner import Parked, Plan, Wait
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
-from atoll.agent.volumes import Claim, Storage, StorageClass, Volume, narrowed
+from atoll.agent.volumes import IN_USE, Claim, Storage, StorageClass, Volume, narrowed
 from atoll.model.gang import Task
 from atoll.model.placer import parse_selector
 from atoll.model.selectors import label_selector_matches
@@ -210,6 +210,8 @@ class MemberCore:
                     self._index(self._gangs, gang, key, pod is new)
                     for claim in pod.claims:
                         self._index(self._mounts, f"{pod.metadata.namespace}/{claim.name}", key, pod is new)
+        if old is not None and old.claims and (new is None or new.finished):
+            self._look_at_mounts(*(f"{old.metadata.namespace}/{each.name}" for each in old.claims))
         if was != now:
             self._mark(was)
         if now:
@@ -275,6 +277,7 @@ class MemberCore:
         for key, uid in pods:
             known = self._pods.get(key)
             if known is not None and known.pod.metadata.uid == uid and self.room.forget(known.pod):
+                self._look_at_mounts(*(f"{known.pod.metadata.namespace}/{each.name}" for each in known.pod.claims))
                 self.due = True
 
     def _mark(self, gang: str) -> None:
@@ -357,6 +360,14 @@ class MemberCore:
             self._wait(outcome, commands)
             return
         self._aside.forget(key)
+        if any(self._in_use(pod) for pod, _ in outcome.nodes):
+            # One before it in this pass got the claim.
+            for pod, _ in outcome.nodes:
+                self.room.forget(pod)
+            # It is looked at again once that pod goes.
+            self._pending.pop(key, None)
+            self._wait(Wait(outcome.gang, planner.VOLUMES, IN_USE), commands)
+            return
         self._settle(key, commands)
         # What did not fit beside the plan is looked at again once the plan is known to the next view.
         if len(outcome.nodes) < len(outcome.gang.waiting):
@@ -545,15 +556,40 @@ class MemberCore:
             return view
         pods: list[Pod] = []
         problems: dict[str, None] = {}
+        spoken_for: set[str] = set()
+        later = 0
         for pod in view.waiting:
+            exclusive = set(self._exclusive(pod))
+            if exclusive & spoken_for and len(view.waiting) - later > max(1, view.missing):
+                # The gang starts without it, and then it waits for a pod of its own.
+                later += 1
+                continue
             reach = self.storage.reach(pod)
             fitting = narrowed(pod, reach.terms)
-            if reach.problem or fitting is None:
-                problems[reach.problem or "its node affinity and its volumes' have too many alternatives"] = None
+            in_use = IN_USE if exclusive & spoken_for or self._in_use(pod) else ""
+            spoken_for |= exclusive
+            if reach.problem or in_use or fitting is None:
+                why = reach.problem or in_use or "its node affinity and its volumes' have too many alternatives"
+                problems[why] = None
                 fitting = pod
             pods.append(fitting)
         found = replace(view, waiting=pods)
         return Wait(found, planner.VOLUMES, "; ".join(list(problems)[:3])) if problems else found
+
+    def _exclusive(self, pod: Pod) -> Iterator[str]:
+        """Claims of the pod that one pod at a time may use."""
+        for each in pod.claims:
+            key = f"{pod.metadata.namespace}/{each.name}"
+            if (claim := self._claims.get(key)) is not None and claim.exclusive:
+                yield key
+
+    def _in_use(self, pod: Pod) -> bool:
+        """Whether another pod that has a node, or is about to get one, uses such a claim."""
+        users = [self._pods[key].pod for claim in self._exclusive(pod) for key in self._mounts.get(claim, ())]
+        return any(
+            user.metadata.uid != pod.metadata.uid and not user.finished and bool(user.node or self.room.node_of(user))
+            for user in users
+        )
 
     def _group(self, key: str) -> PodGroup | None:
         found = self._groups.get(key)
