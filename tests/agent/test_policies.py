@@ -394,3 +394,42 @@ def test_a_command_is_obeyed_once() -> None:
     assert policies.commanded(job) is None
     job["metadata"]["annotations"]["atoll.sh/action"] = "AbortJob/4"
     assert policies.commanded(job) == ("AbortJob", "AbortJob/4")
+
+
+# -- events of time and of the host ------------------------------------------------------------------------------------
+
+
+def updated(job: dict[str, Any], said: str, seen: str) -> dict[str, Any]:
+    job["metadata"]["annotations"]["atoll.sh/updated"] = said
+    return {**job, "status": {**(job.get("status") or {}), "seenUpdate": seen}}
+
+
+@pytest.mark.parametrize(
+    ("timeout", "due"), [("10s", [("RestartPod", "w:train-w-0")]), ("1h", []), ("", [])], ids=["long", "short", "none"]
+)
+def test_a_pod_that_runs_for_longer_than_its_policy_says(timeout: str, due: list[tuple[str, str]]) -> None:
+    job = make_job(W, policies=[on("RestartPod", "PodRunning", timeout=timeout)])
+    assert asked(job, pod("w-0", "Running")) == due
+    assert asked(job, pod("w-0", "Succeeded")) == []
+
+
+def test_any_event_is_not_that_a_pod_runs() -> None:
+    assert asked(make_job(W, policies=[on("RestartJob", "*", timeout="1s")]), pod("w-0", "Running")) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "said", "seen", "due"),
+    [
+        (on("RestartJob", "JobUpdated"), "2", "1", [("RestartJob", "")]),
+        (on("RestartJob", "JobUpdated"), "2", "2", []),
+        (on("RestartJob", "JobUpdated"), "2", "", []),
+        (on("RestartTask", "JobUpdated"), "2", "1", [("RestartJob", "")]),
+        (on("AbortJob", "PodFailed", "JobUpdated"), "2", "1", [("AbortJob", "")]),
+        (on("RestartJob", "*"), "2", "1", []),
+    ],
+    ids=["changed", "seen already", "the first look", "no part is meant", "one of several events", "any event"],
+)
+def test_a_job_that_was_changed_on_the_host(
+    policy: dict[str, Any], said: str, seen: str, due: list[tuple[str, str]]
+) -> None:
+    assert asked(updated(make_job(W, policies=[policy]), said, seen), pod("w-0", "Running")) == due

@@ -77,12 +77,6 @@ def test_every_other_field_is_read_somewhere(kind: str) -> None:
             ["spec.tasks[2].topologyPolicy"],
             id="of some tasks",
         ),
-        pytest.param(
-            "Job",
-            {"policies": [{"event": "PodFailed"}, {"event": "JobUpdated"}, {"events": ["PodEvicted", "JobUpdated"]}]},
-            ["spec.policies[1].event", "spec.policies[2].events[1]"],
-            id="an event that never happens",
-        ),
         pytest.param("PropagationPolicy", {"preemption": "Never", "conflictResolution": "Abort"}, [], id="defaults"),
         pytest.param(
             "PropagationPolicy",

@@ -102,6 +102,28 @@ async def test_restart_job_on_pod_failed_retries_up_to_max_retry_and_then_fails(
     assert all(pod["status"]["phase"] == "Failed" for pod in left)
 
 
+async def test_restart_job_on_job_updated_begins_anew_once_per_change(site: Site) -> None:
+    policies = [{"event": "JobUpdated", "action": "RestartJob"}]
+    await site.submit(job("changed", replicas=2, seconds=None, minAvailable=1, policies=policies))
+    await site.phase("changed", "Running")
+    await site.host.merge_patch(JOBS, "changed", {"spec": {"minAvailable": 2}}, site.namespace)
+
+    async def restarted() -> bool:
+        found = await site.find(JOBS, "changed") or {}
+        status = found.get("status") or {}
+        return bool(status.get("retryCount") == 1 and status["state"]["phase"] == "Running")
+
+    await until(restarted, what="the Job runs anew")
+    own = await member_job(site, "changed", in_phase("Running"))
+    assert [each["status"] for each in own["status"]["conditions"]].count("Restarting") == 1
+
+
+async def test_a_pod_that_runs_too_long_is_restarted(site: Site) -> None:
+    policies = [{"event": "PodRunning", "action": "AbortJob", "timeout": "1s"}]
+    await site.submit(job("long", seconds=None, policies=policies))
+    await member_job(site, "long", in_phase("Aborted"))
+
+
 async def test_complete_job_on_task_completed_stops_the_rest(site: Site) -> None:
     obj = job("led", replicas=1, seconds=0.5)
     obj["spec"]["tasks"][0] |= {"name": "master", "policies": [{"event": "TaskCompleted", "action": "CompleteJob"}]}

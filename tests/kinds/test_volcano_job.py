@@ -61,6 +61,16 @@ def test_a_gang_begins_with_the_tasks_that_wait_for_no_other(tasks: Any, minimum
     assert gang.whole == any("dependsOn" in task for task in tasks)
 
 
+def test_a_member_hears_of_changes_where_policies_ask_about_them() -> None:
+    part = Part("m", {"w": 1}, 1)
+    policies = [{"events": ["PodFailed", "JobUpdated"], "action": "RestartJob"}]
+    asks, silent = make_job(make_task("w", 1), policies=policies), make_job(make_task("w", 1))
+    for job in (asks, silent):
+        job["metadata"]["generation"] = 7
+    assert KIND.rewrite(asks, part)["metadata"]["annotations"][keys.UPDATED] == "7"
+    assert keys.UPDATED not in KIND.rewrite(silent, part)["metadata"]["annotations"]
+
+
 def test_a_job_without_pods_is_held() -> None:
     assert KIND.gang(make_job(make_task("a", 0), make_task("b", 0)), priority=0).hold
     assert not KIND.gang(make_job(make_task("a", 0), make_task("b", 1, minimum=0)), priority=0).hold

@@ -537,3 +537,23 @@ def test_any_value_in_any_place_is_survived(path: tuple[str | int, ...], value: 
     jobs.validate_job(hostile)
     jobs.validate_job(complete)
     jobs.validate_job_update(make_job(), hostile)
+
+
+@pytest.mark.parametrize(
+    ("job", "fields"),
+    [
+        (make_job(policies=[{"event": "PodPending", "action": "RestartJob"}]), ["spec.policies[0]"]),
+        (make_job(policies=[{"event": "PodRunning", "action": "RestartJob", "timeout": "1h"}]), []),
+        (
+            make_job(policies=[{"event": "JobUpdated", "action": "RestartJob", "timeout": "1h"}]),
+            ["spec.policies[0].timeout"],
+        ),
+        (
+            make_job(make_task(policies=[{"event": "JobUpdated", "action": "RestartJob"}])),
+            ["spec.tasks[0].policies[0]"],
+        ),
+    ],
+    ids=["pending without a time", "running for a time", "an update after a time", "an update of a task"],
+)
+def test_policies_without_effect_are_warned_of(job: Json, fields: list[str]) -> None:
+    assert [each.field for each in jobs.warnings(job)] == fields

@@ -35,6 +35,7 @@ Event = Literal[
     "PodFailed",
     "PodEvicted",
     "PodPending",
+    "PodRunning",
     "Unknown",
     "TaskCompleted",
     "TaskFailed",
@@ -58,13 +59,13 @@ class LifecyclePolicy(ApiModel):
     action: Action | None = None
     """What to do."""
     event: Event | None = None
-    """On which event; `*` is any of them."""
+    """On which event; `*` is any of them but PodPending, PodRunning and JobUpdated."""
     events: list[Event] = Field(default_factory=list)
     """On which of several events."""
     exit_code: Int32 | None = None
     """On which container exit code; not 0, and not together with events."""
     timeout: str | None = None
-    """How long to wait before acting, such as 10m."""
+    """How long to wait before acting, such as 10m; PodPending and PodRunning need it."""
 
 
 class ClaimSource(ApiModel):
@@ -284,6 +285,8 @@ class JobStatus(ApiModel):
     """Restarts by what was restarted: a task, a partition, a pod, or the whole Job; Atoll's own."""
     last_action: str | None = None
     """The action of the host that was carried out last; Atoll's own."""
+    seen_update: str | None = None
+    """The last change of the Job's spec on the host that its policies were asked about; Atoll's own."""
     evicted: dict[str, Time] = Field(default_factory=dict)
     """Pods that were evicted, and when, as long as a policy may ask; Atoll's own."""
     # Atomic: these are phases in order, and none of their fields is a key.

@@ -78,14 +78,8 @@ _POLICY: Final = (
     Idle("spec.schedulePriority", "the priority is that of the workload's own PriorityClass"),
 )
 
-_POLICY_EVENT: Final = "no such event happens, for running Jobs change without one"
-
 WITHOUT_EFFECT: Final[Mapping[str, tuple[Idle, ...]]] = {
     "Job": (
-        Idle("spec.policies[].event", _POLICY_EVENT, only=("JobUpdated",)),
-        Idle("spec.policies[].events[]", _POLICY_EVENT, only=("JobUpdated",)),
-        Idle("spec.tasks[].policies[].event", _POLICY_EVENT, only=("JobUpdated",)),
-        Idle("spec.tasks[].policies[].events[]", _POLICY_EVENT, only=("JobUpdated",)),
         Idle("spec.tasks[].topologyPolicy", "the NUMA nodes of a node are not looked at", unless=("none",)),
         Idle("spec.tasks[].partitionPolicy.networkTopology", "only the topology of the whole Job is kept"),
     ),

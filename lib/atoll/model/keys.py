@@ -107,6 +107,8 @@ INDEX_OFFSET: Final = "atoll.sh/index-offset"
 """Annotation of a Volcano Job in one of several members: task name to the pods of it in the members before this one and
 in all members (JSON), so that ranks and sizes are job-wide.
 """
+UPDATED: Final = "atoll.sh/updated"
+"""Annotation of a Volcano Job in a member, where its policies ask about it: generation of its spec on the host."""
 PARTS: Final = "atoll.sh/parts"
 """Member workload annotation: in how many members the workload runs at once."""
 DELIVERED: Final = "atoll.sh/delivered"

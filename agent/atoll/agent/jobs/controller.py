@@ -244,6 +244,8 @@ class JobController:
         kept = {name: rfc3339_seconds(at) for name, at in lost.items()}
         changes = {"evicted": kept} if kept != ((job.get("status") or {}).get("evicted") or {}) else {}
         wishes = policies.wishes(job, pods, lost)
+        if (update := policies.update_of(job)) != ((job.get("status") or {}).get("seenUpdate") or ""):
+            changes["seenUpdate"] = update
         if not wishes:
             return _Intent(changes)
         due = [wish for wish in wishes if wish.due <= now]
@@ -260,7 +262,7 @@ class JobController:
             return _Intent(changes)
         over = set(lost) if first.action in policies.WHOLE else {wish.pod for wish in due}
         left = {name: at for name, at in kept.items() if name not in over}
-        return _Intent({**acted, **({"evicted": left} if kept else {})}, first.message)
+        return _Intent({**changes, **acted, **({"evicted": left} if kept else {})}, first.message)
 
     def _evicted(
         self, job: dict[str, Any], pods: list[Pod], fresh: dict[str, Pod], *, first_look: bool

@@ -62,7 +62,7 @@ def wishes(job: Json, pods: Iterable[Pod], lost: Mapping[str, float]) -> list[Wi
     """What the Job's policies ask for now and later, in the order in which it is due.
 
     Task policies come before those of the Job, and the first that matches an event decides about it. `*` is any event
-    but PodPending, which needs its name and a timeout: every pod begins that way.
+    but PodPending and PodRunning, which need their names and a timeout, as every pod comes there, and JobUpdated.
 
     Args:
         job: the whole object, with its status.
@@ -79,6 +79,8 @@ def wishes(job: Json, pods: Iterable[Pod], lost: Mapping[str, float]) -> list[Wi
             if _matches(policy, each):
                 found.append(_wish(job, policy, each))
                 break
+    if is_updated(job):
+        found += [_on_update(policy) for policy in spec.get("policies") or () if "JobUpdated" in _events(policy)][:1]
     # Whole before part: what restarts everything makes the rest pointless.
     return sorted(found, key=lambda wish: (wish.due, wish.action in TARGETED, wish.target, wish.pod))
 
@@ -115,6 +117,8 @@ def _of_pod(pod: Pod, position: int) -> Iterator[Happening]:
         yield Happening("PodEvicted", to_seconds(meta.deletion_timestamp), position, name)
     elif pod.phase == "Pending":
         yield Happening("PodPending", to_seconds(meta.creation_timestamp), position, name)
+    elif pod.phase == "Running":
+        yield Happening("PodRunning", at, position, name)
     elif pod.phase == "Unknown":
         yield Happening("Unknown", at, position, name)
 
@@ -134,10 +138,14 @@ def _of_task(task: Json, position: int, pods: Sequence[Pod]) -> Iterator[Happeni
 def _matches(policy: Json, happening: Happening) -> bool:
     if policy.get("exitCode"):
         return happening.event == "PodFailed" and int(policy["exitCode"]) in happening.exit_codes
-    events = {policy.get("event"), *(policy.get("events") or ())}
-    if happening.event == "PodPending":
-        return "PodPending" in events and _timeout(policy) > 0
+    events = _events(policy)
+    if happening.event in ("PodPending", "PodRunning"):
+        return happening.event in events and _timeout(policy) > 0
     return happening.event in events or ANY in events
+
+
+def _events(policy: Json) -> set[Any]:
+    return {policy.get("event"), *(policy.get("events") or ())}
 
 
 def _wish(job: Json, policy: Json, happening: Happening) -> Wish:
@@ -159,6 +167,24 @@ def _wish(job: Json, policy: Json, happening: Happening) -> Wish:
     elif action == "RestartPod":
         target = f"{name}:{happening.pod}"
     return Wish(action, target, due, happening.event, _sentence(action, name, happening), happening.pod)
+
+
+def _on_update(policy: Json) -> Wish:
+    # It is about no task and no pod, so what would restart a part restarts the whole.
+    action = str(policy.get("action") or "")
+    action = "RestartJob" if action in TARGETED else action
+    return Wish(action, "", 0.0, "JobUpdated", f"{action}: the Job was changed on the host")
+
+
+def is_updated(job: Json) -> bool:
+    """Whether the Job was changed on the host since its policies were asked last."""
+    said, seen = update_of(job), (job.get("status") or {}).get("seenUpdate")
+    return bool(said and seen and said != seen)
+
+
+def update_of(job: Json) -> str:
+    """Which change of the Job on the host this is; empty where no policy asks."""
+    return ((job.get("metadata") or {}).get("annotations") or {}).get(keys.UPDATED) or ""
 
 
 def _sentence(action: str, task: str, happening: Happening) -> str:

@@ -187,6 +187,8 @@ class VolcanoJob:
                 if (name := task_name(task, number)) in part.counts
             }
             head["annotations"][keys.INDEX_OFFSET] = msgspec.json.encode(wide, order="sorted").decode()
+        if "JobUpdated" in _events(spec):
+            head["annotations"][keys.UPDATED] = str(obj["metadata"].get("generation") or 0)
         if at_once:
             head["annotations"][keys.AT_ONCE] = msgspec.json.encode(at_once, order="sorted").decode()
         return {
@@ -398,6 +400,12 @@ def _identified(task: Mapping[str, Any], identity: Mapping[str, str]) -> Json:
     template = task.get("template") or {}
     head = template.get("metadata") or {}
     return {**template, "metadata": {**head, "annotations": {**(head.get("annotations") or {}), **identity}}}
+
+
+def _events(spec: Mapping[str, Any]) -> set[str]:
+    """Those that the policies of the Job as a whole ask about."""
+    policies = spec.get("policies") or ()
+    return {event for policy in policies for event in (policy.get("event"), *(policy.get("events") or ())) if event}
 
 
 def _pod_spec(task: Mapping[str, Any]) -> Json:

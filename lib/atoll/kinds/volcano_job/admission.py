@@ -158,7 +158,11 @@ def _trust_problems(spec: Json) -> Iterator[Problem]:
 
 def warnings(job: Json) -> list[Problem]:
     """What of a Job that is taken has no effect."""
-    found = [*idle("Job", job), *unread_durations(job)]
+    spec = mapping(job.get("spec"))
+    found = [*idle("Job", job), *unread_durations(job), *_policy_warnings(spec.get("policies"), "spec.policies")]
+    for index, task in enumerate(sequence(spec.get("tasks"))):
+        path = f"spec.tasks[{index}].policies"
+        found += _policy_warnings(mapping(task).get("policies"), path, of_task=True)
     for index, task in enumerate(sequence(mapping(job.get("spec")).get("tasks"))):
         found += pods.template_warnings(mapping(task).get("template"), f"spec.tasks[{index}].template")
     return found
@@ -312,6 +316,18 @@ def _policy_problems(policies: object, path: str) -> Iterator[Problem]:
             path,
             "'*' stands for every event, so no other event can be named beside it; remove one or the other",
         )
+
+
+def _policy_warnings(policies: object, path: str, *, of_task: bool = False) -> Iterator[Problem]:
+    """What of policies that are taken has no effect."""
+    for index, policy in enumerate(map(mapping, sequence(policies))):
+        for event in _events(policy):
+            if event in ("PodPending", "PodRunning") and not policy.get("timeout"):
+                yield Problem(f"{path}[{index}]", f"has no effect: every pod comes to {event}; add a timeout")
+            elif event == "JobUpdated" and of_task:
+                yield Problem(f"{path}[{index}]", "has no effect: JobUpdated is of the Job; move it to spec.policies")
+            elif event == "JobUpdated" and policy.get("timeout"):
+                yield Problem(f"{path}[{index}].timeout", "has no effect: the action of JobUpdated is taken at once")
 
 
 def _events(policy: Json) -> list[str]:
