@@ -128,6 +128,7 @@ FREE = {
     "ClusterOverridePolicy": _VALUES,
     "Job": {".spec.tasks[].template"},
     "CronJob": {".spec.jobTemplate.metadata", ".spec.jobTemplate.spec.tasks[].template", ".status.active[]"},
+    "HyperJob": {".spec.replicatedJobs[].templateSpec.tasks[].template"},
     "JobFlow": {".spec.flows[].patch.jobSpec"},
     "JobTemplate": {".spec.tasks[].template", ".status"},
     "Work": {".spec.workload.manifests[]", ".status.manifestStatuses[].status"},

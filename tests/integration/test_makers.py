@@ -1,4 +1,4 @@
-"""JobFlows and CronJobs on the host: each of their Jobs goes through its queue to a member."""
+"""JobFlows, CronJobs and HyperJobs on the host: each of their Jobs goes through its queue to a member."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
+    HYPER_JOBS,
     JOB_FLOWS,
     JOB_TEMPLATES,
     JOBS,
@@ -161,6 +162,52 @@ async def test_a_cron_job_makes_its_missed_run_up_and_keeps_its_history(site: Si
     await until(tidied, what="one Job that is Completed stays")
     with pytest.raises(errors.Forbidden, match="schedule"):
         await make(site, VOLCANO_CRON_JOBS, "bad", {**spec, "schedule": "* * *"})
+
+
+async def hyper_job_ended(site: Site, name: str) -> Json:
+    async def look() -> Json | None:
+        found = await site.find(HYPER_JOBS, name) or {}
+        return found if (found.get("status") or {}).get("conditions") else None
+
+    return await until(look, what=f"HyperJob {name} has ended")
+
+
+async def test_a_hyper_job_runs_its_jobs_in_the_members_that_it_names_and_each_once(site: Site) -> None:
+    queue = await site.queue()
+    names = sorted(site.members)[:2]
+    groups = [
+        {"name": member, "clusterNames": [member], "templateSpec": template(seconds=0.3, queue=queue)}
+        for member in names
+    ]
+    await make(site, HYPER_JOBS, "wide", {"replicatedJobs": groups})
+    assert [await site.where(f"wide-{member}-0") for member in names] == names
+    await site.phase(f"wide-{names[0]}-0", "Completed")
+
+    async def remembered() -> bool:
+        found = await site.find(HYPER_JOBS, "wide") or {}
+        states = (found.get("status") or {}).get("replicatedJobsStatus") or [{}]
+        return bool(states[0].get("completed"))
+
+    await until(remembered, what="the first one's end is remembered")
+    await site.host.delete(JOBS, f"wide-{names[0]}-0", site.namespace)
+    done = await hyper_job_ended(site, "wide")
+    assert [each["type"] for each in done["status"]["conditions"]] == ["Completed"]
+    assert done["status"]["splitCount"] == 2
+    jobs = [each["metadata"]["name"] for each in await site.host.list(JOBS, site.namespace)]
+    assert jobs == [f"wide-{names[1]}-0"], "what ended and was removed did not run again"
+
+
+async def test_a_hyper_job_with_auto_is_one_gang(site: Site) -> None:
+    group = {"name": "t", "replicas": 2, "splitPolicy": {"mode": "auto"}, "templateSpec": template(seconds=0.3)}
+    await make(site, HYPER_JOBS, "auto", {"replicatedJobs": [group], "minAvailable": 2, "maxDomains": 2})
+    done = await hyper_job_ended(site, "auto")
+    assert [each["type"] for each in done["status"]["conditions"]] == ["Completed"]
+    [only] = await site.host.list(JOBS, site.namespace)
+    assert (only["spec"]["minAvailable"], only["spec"]["tasks"][0]["replicas"]) == (2, 2)
+    [bound] = await site.host.list(BINDINGS, site.namespace)
+    assert bound["spec"]["placement"]["replicaScheduling"] == {"replicaSchedulingType": "Divided"}
+    with pytest.raises(errors.Forbidden, match="one by one"):
+        await make(site, HYPER_JOBS, "bad", {"replicatedJobs": [{**group, "splitPolicy": None}], "minAvailable": 2})
 
 
 async def test_jobs_of_kubernetes_own_cron_jobs_go_through_their_queue(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""CronJobs, JobFlows and JobTemplates: what is refused, and what is warned of."""
+"""CronJobs, JobFlows, JobTemplates and HyperJobs: what is refused, and what is warned of."""
 
 from __future__ import annotations
 
@@ -104,3 +104,68 @@ def test_what_of_the_jobs_has_no_effect_is_told() -> None:
     field = "spec.tasks[0].topologyPolicy"
     assert field in [each.field for each in makers.job_template_warnings({"spec": job["spec"]})]
     assert f"spec.jobTemplate.{field}" in [each.field for each in makers.cron_job_warnings(make_cron_job(job=job))]
+
+
+def group(name: str = "t", replicas: Any = 2, *, mode: str = "static", **more: Any) -> Json:
+    split = {"mode": mode, **more.pop("split", {})}
+    return {"name": name, "replicas": replicas, "splitPolicy": split, "templateSpec": make_job()["spec"], **more}
+
+
+def make_hyper_job(*groups: Json, **spec: Any) -> Json:
+    return {"metadata": {"name": "h", "namespace": "ns"}, "spec": {"replicatedJobs": list(groups), **spec}}
+
+
+BAD_HYPER: dict[str, tuple[Json, str, str]] = {
+    "no groups": (make_hyper_job(), "spec.replicatedJobs", "is empty"),
+    "a group twice": (make_hyper_job(group(), group()), "spec.replicatedJobs[1].name", "twice"),
+    "a name": (make_hyper_job(group("A_b")), "spec.replicatedJobs[0].name", "can't name"),
+    "no replicas": (make_hyper_job(group(replicas=0)), "spec.replicatedJobs[0].replicas", "is 0"),
+    "no template": (make_hyper_job(group(templateSpec=None)), "spec.replicatedJobs[0].templateSpec.", "is missing"),
+    "a Job that is refused": (
+        make_hyper_job(group(templateSpec=make_job(make_task("a"), make_task("a"))["spec"])),
+        "spec.replicatedJobs[0].templateSpec.tasks[1].name",
+        "",
+    ),
+    "accelerators": (
+        make_hyper_job(group(split={"accelerators": 8})),
+        "spec.replicatedJobs[0].splitPolicy.accelerators",
+        "requests",
+    ),
+    "plugins": (make_hyper_job(group(), plugins={"svc": []}), "spec.plugins", "templateSpec.plugins"),
+    "a gang over Jobs": (make_hyper_job(group(), minAvailable=2), "spec.minAvailable", "one by one"),
+    "a gang over groups": (
+        make_hyper_job(group(mode="auto"), group("d", mode="auto"), minAvailable=2),
+        "spec.minAvailable",
+        "one by one",
+    ),
+    "a gang of more than all": (make_hyper_job(group(mode="auto"), minAvailable=3), "spec.minAvailable", "2 replicas"),
+    "a gang of none": (make_hyper_job(group(mode="auto"), minAvailable=0), "spec.minAvailable", "1 or more"),
+    "fewer members than Jobs": (make_hyper_job(group(), maxDomains=1), "spec.maxDomains", "clusterNames"),
+    "no members": (make_hyper_job(group(), maxDomains=0), "spec.maxDomains", "1 or more"),
+}
+
+
+@pytest.mark.parametrize(("obj", "field", "words"), BAD_HYPER.values(), ids=BAD_HYPER.keys())
+def test_hyper_jobs_that_are_refused(obj: Json, field: str, words: str) -> None:
+    found = [problem.field for problem in makers.validate_hyper_job(obj) if words in problem.message]
+    assert [each for each in found if each.startswith(field)], makers.validate_hyper_job(obj)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param(make_hyper_job(group(), group("d")), id="Jobs one by one"),
+        pytest.param(make_hyper_job(group(), minAvailable=1), id="a gang of one Job is a Job"),
+        pytest.param(make_hyper_job(group(mode="auto"), minAvailable=2, maxDomains=1), id="one gang that is divided"),
+        pytest.param(make_hyper_job(group(), maxDomains=2), id="as many members as Jobs"),
+        pytest.param(make_hyper_job(group(clusterNames=["east"]), maxDomains=1), id="as many members as are named"),
+    ],
+)
+def test_hyper_jobs_that_are_taken(obj: Json) -> None:
+    assert makers.validate_hyper_job(obj) == []
+
+
+def test_what_of_the_jobs_of_a_hyper_job_has_no_effect_is_told() -> None:
+    template = make_job(make_task("a", topologyPolicy="restricted"))["spec"]
+    found = makers.hyper_job_warnings(make_hyper_job(group(templateSpec=template)))
+    assert [each.field for each in found] == ["spec.replicatedJobs[0].templateSpec.tasks[0].topologyPolicy"]

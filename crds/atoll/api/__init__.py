@@ -7,7 +7,7 @@ What leaves: pydantic models with their place in the API server (`KINDS`, `kind_
 
 from __future__ import annotations
 
-from atoll.api import atoll, batch, bus, cluster, flow, override, policy, scheduling, topology, work
+from atoll.api import atoll, batch, bus, cluster, flow, override, policy, scheduling, topology, training, work
 from atoll.api.base import KINDS, ApiModel, ApiObject, Resource, kind_of
 
 __all__ = [
@@ -25,5 +25,6 @@ __all__ = [
     "policy",
     "scheduling",
     "topology",
+    "training",
     "work",
 ]

@@ -24,6 +24,7 @@ from atoll.model.apiresource import (
     CLUSTER_POLICIES,
     CLUSTERS,
     COMMANDS,
+    HYPER_JOBS,
     JOB_FLOWS,
     JOB_TEMPLATES,
     JOBS,
@@ -61,7 +62,7 @@ class Caches:
         #: what makes Volcano Jobs, and of what; a host that an older `init` prepared has none
         self.makers: dict[ApiResource, Reflector[Full]] = {
             resource: Reflector(host, resource, decode_full, optional=True)
-            for resource in (VOLCANO_CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES)
+            for resource in (VOLCANO_CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES, HYPER_JOBS)
         }
         optional = (each for each in self.workloads.values() if isinstance(each, Reflector))
         wake(self.crds, (*optional, *self.makers.values()))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from atoll.control import policies
+from atoll.control import placements, policies
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, QueueObject
 from atoll.control.predecessors import Predecessors
@@ -258,8 +258,8 @@ class Detector:
                 for task in wish.tasks
             ],
         }
-        if policy is not None and policy.spec.placement:
-            spec["placement"] = policy.spec.placement
+        if placement := placements.placement_of(placement, obj.metadata.annotations):
+            spec["placement"] = placement
         annotations = {keys.GANG: gang.encode(wish)}
         try:
             gang.check(wish)

@@ -94,7 +94,7 @@ class FigureSettings(Section, frozen=True):
 
 
 class MakerSettings(Section, frozen=True):
-    """JobFlows and CronJobs, which make Volcano Jobs."""
+    """JobFlows, CronJobs and HyperJobs, which make Volcano Jobs."""
 
     workers: Annotated[int, number("Objects that are looked at at once.")] = 4
     again: Annotated[float, seconds("Until a Job that the API server did not take is tried again.", above=0)] = 30.0

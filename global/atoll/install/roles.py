@@ -187,7 +187,7 @@ CONTROL: Final = (
             ),
             *(_on(resource, "list", "watch", rare=_BROUGHT) for resource in unserved.BY_CRD),
             *(rule for resource in makers.ROUTES for rule in _maker(resource)),
-            _on(JOBS, "get", "create", rare="only once a JobFlow or a CronJob is there"),
+            _on(JOBS, "get", "create", rare="only once a JobFlow, a CronJob or a HyperJob is there"),
             _on(CRDS, "list", "watch"),
             # What users declare; the rights to it are those of the role that this one reads.
             _on(WORKLOAD_KINDS, "list", "watch"),

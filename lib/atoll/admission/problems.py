@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from atoll.api import effects
 from atoll.model import duration, keys, lost, quantity
+from atoll.model.divided import is_most
 
 Json = dict[str, Any]
 
@@ -171,6 +172,9 @@ def unread_durations(obj: Json) -> list[Problem]:
             duration.parse(str(text))
         except duration.DurationError as error:
             problems.append(Problem(f"metadata.annotations[{key}]", f"has no effect: {error}"))
+    if (text := annotations.get(keys.DIVIDED)) and not is_most(str(text)):
+        said = f"has no effect: {text!r} is no number of members; use 1 or more, or any"
+        problems.append(Problem(f"metadata.annotations[{keys.DIVIDED}]", said))
     if text := annotations.get(keys.ON_LOST):
         try:
             lost.read(str(text))

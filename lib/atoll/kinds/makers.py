@@ -1,4 +1,4 @@
-"""Admission of what makes Volcano Jobs: CronJobs, JobFlows and JobTemplates.
+"""Admission of what makes Volcano Jobs: CronJobs, JobFlows, JobTemplates and HyperJobs.
 
 Each of their Jobs goes through admission by itself, in the name of atoll-control; what is wrong with all of them is
 said to the user who writes the template.
@@ -12,17 +12,19 @@ from atoll.admission import jsonpatch
 from atoll.admission.problems import SUBDOMAIN_RULE, Json, Problem, is_subdomain, mapping, sequence
 from atoll.kinds.volcano_job.admission import circle, default_job, validate_job, warnings
 from atoll.model import cron
-from atoll.model.apiresource import JOB_FLOWS, JOB_TEMPLATES, VOLCANO_CRON_JOBS, ApiResource
+from atoll.model.apiresource import HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES, VOLCANO_CRON_JOBS, ApiResource
 
 ROUTES: Final[dict[ApiResource, str]] = {
     VOLCANO_CRON_JOBS: "cronjobs",
     JOB_FLOWS: "jobflows",
     JOB_TEMPLATES: "jobtemplates",
+    HYPER_JOBS: "hyperjobs",
 }
 """What their webhooks are called."""
 _LONGEST_NAME = 52
 _MINUTES = "00000000"
 _MOST_STEPS = 256
+_MOST_REPLICAS = 1000
 _MOST_PROBES = 32
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 
@@ -98,6 +100,77 @@ def _probe_problems(probe: Json, targets: bool, path: str) -> list[Problem]:
     return problems
 
 
+def validate_hyper_job(obj: Json) -> list[Problem]:
+    """Everything that is wrong with a HyperJob, and what of it is not served."""
+    spec, name = mapping(obj.get("spec")), str(mapping(obj.get("metadata")).get("name") or "")
+    groups = [mapping(each) for each in sequence(spec.get("replicatedJobs"))]
+    if not groups:
+        return [Problem("spec.replicatedJobs", "is empty; name a group of Jobs at least")]
+    problems, count = [], 0
+    names = [each.get("name") for each in groups]
+    for index, group in enumerate(groups):
+        path, called, replicas = f"spec.replicatedJobs[{index}]", group.get("name"), group.get("replicas", 1)
+        split = mapping(group.get("splitPolicy"))
+        auto = split.get("mode") == "auto"
+        if not is_subdomain(called):
+            problems.append(Problem(f"{path}.name", f"{called!r} can't name a group; {SUBDOMAIN_RULE}"))
+        elif called in names[:index]:
+            problems.append(Problem(f"{path}.name", f"{called!r} is there twice; name each group once"))
+        if type(replicas) is not int or not 1 <= replicas <= _MOST_REPLICAS:
+            problems.append(Problem(f"{path}.replicas", f"is {replicas}; use 1 to {_MOST_REPLICAS}"))
+            replicas = 1
+        count += 1 if auto else replicas
+        for field in ("accelerators", "acceleratorType"):
+            if split.get(field) is not None:
+                text = "is not served: what the template's pods request says it; remove it"
+                problems.append(Problem(f"{path}.splitPolicy.{field}", text))
+        template = group.get("templateSpec")
+        problems += _under(_job(obj, template, f"{name}-{called}-{replicas - 1}"), f"{path}.templateSpec.", "spec.")
+    if spec.get("plugins"):
+        problems.append(Problem("spec.plugins", "are not served; name them in templateSpec.plugins of each group"))
+    return [*problems, *_together(spec, groups, count)]
+
+
+def _together(spec: Json, groups: list[Json], count: int) -> list[Problem]:
+    """What is asked of all Jobs of a HyperJob together: they are admitted one by one, and only one Job is a gang."""
+    problems = []
+    auto = [mapping(each.get("splitPolicy")).get("mode") == "auto" for each in groups]
+    least, most = spec.get("minAvailable"), spec.get("maxDomains")
+    if least is not None:
+        replicas = groups[0].get("replicas", 1)
+        if type(least) is not int or least < 1:
+            problems.append(Problem("spec.minAvailable", f"is {least}; use 1 or more"))
+        elif least > 1 and not (len(groups) == 1 and auto[0]):
+            text = (
+                f"is {least}, and Jobs of a HyperJob are admitted one by one: use one group with splitPolicy.mode auto,"
+                " which is one gang, or leave it out"
+            )
+            problems.append(Problem("spec.minAvailable", text))
+        elif len(groups) == 1 and type(replicas) is int and least > replicas:
+            problems.append(Problem("spec.minAvailable", f"is {least}, more than the {replicas} replicas; lower it"))
+    if most is not None:
+        named = [sequence(each.get("clusterNames")) for each in groups]
+        bounded = len({name for each in named for name in each}) if all(named) else None
+        if type(most) is not int or most < 1:
+            problems.append(Problem("spec.maxDomains", f"is {most}; use 1 or more"))
+        elif not (len(groups) == 1 and auto[0]) and count > most and (bounded is None or bounded > most):
+            text = (
+                f"is {most}, and {count} Jobs that are placed one by one may use more members: name {most} members at"
+                " most in clusterNames of all groups, or use one group with splitPolicy.mode auto"
+            )
+            problems.append(Problem("spec.maxDomains", text))
+    return problems
+
+
+def hyper_job_warnings(obj: Json) -> list[Problem]:
+    """What of the Jobs of a HyperJob has no effect."""
+    problems = []
+    for index, group in enumerate(map(mapping, sequence(mapping(obj.get("spec")).get("replicatedJobs")))):
+        found = warnings({"metadata": {}, "spec": group.get("templateSpec")})
+        problems += _under(found, f"spec.replicatedJobs[{index}].templateSpec.", "spec.")
+    return problems
+
+
 def cron_job_warnings(obj: Json) -> list[Problem]:
     """What of the Jobs of a CronJob has no effect."""
     template = mapping(mapping(obj.get("spec")).get("jobTemplate"))
@@ -118,5 +191,5 @@ def _job(obj: Json, spec: Any, name: str) -> list[Problem]:
     return validate_job(jsonpatch.applied(job, default_job(job)))
 
 
-def _under(problems: list[Problem], path: str) -> list[Problem]:
-    return [Problem(f"{path}{each.field}", each.message) for each in problems]
+def _under(problems: list[Problem], path: str, without: str = "") -> list[Problem]:
+    return [Problem(f"{path}{each.field.removeprefix(without)}", each.message) for each in problems]

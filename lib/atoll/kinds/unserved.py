@@ -12,8 +12,5 @@ BUILT_IN: Final = (
 )
 """Those that every API server has."""
 
-BY_CRD: Final = (
-    ApiResource("training.volcano.sh", "v1alpha1", "hyperjobs", "HyperJob"),
-    ApiResource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob"),
-)
+BY_CRD: Final = (ApiResource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob"),)
 """Those that are there where their CRD is."""

@@ -96,6 +96,7 @@ KUEUE_TOPOLOGIES: Final = ApiResource("kueue.x-k8s.io", "v1beta1", "topologies",
 HYPER_NODES: Final = ApiResource("topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", namespaced=False)
 VOLCANO_CRON_JOBS: Final = ApiResource("batch.volcano.sh", "v1alpha1", "cronjobs", "CronJob")
 JOB_FLOWS: Final = ApiResource("flow.volcano.sh", "v1alpha1", "jobflows", "JobFlow")
+HYPER_JOBS: Final = ApiResource("training.volcano.sh", "v1alpha1", "hyperjobs", "HyperJob")
 JOB_TEMPLATES: Final = ApiResource("flow.volcano.sh", "v1alpha1", "jobtemplates", "JobTemplate")
 COMMANDS: Final = ApiResource("bus.volcano.sh", "v1alpha1", "commands", "Command")
 BINDINGS: Final = ApiResource("work.karmada.io", "v1alpha2", "resourcebindings", "ResourceBinding")

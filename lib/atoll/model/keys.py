@@ -217,6 +217,15 @@ JOB_VERSION: Final = "volcano.sh/job-version"
 MADE_BY_TEMPLATE: Final = "volcano.sh/createdByJobTemplate"
 MADE_BY_FLOW: Final = "volcano.sh/createdByJobFlow"
 """Label and annotation of a Job of a JobFlow: `namespace.name` of its JobTemplate, and of the flow."""
+MADE_BY_HYPER_JOB: Final = "volcano.sh/hyperjob-name"
+MADE_BY_REPLICATED_JOB: Final = "volcano.sh/replicatedjob-name"
+"""Labels of a Job of a HyperJob: its name, and that of the group in it."""
+ONLY_CLUSTERS: Final = "atoll.sh/only-clusters"
+"""Workload annotation: the members that it may use, of those that its policy allows, with commas between."""
+DIVIDED: Final = "atoll.sh/divided"
+"""Workload annotation: the most members over which it may be divided, `any` for any number, whatever its policy says of
+that but for a lower number.
+"""
 SCHEDULED_FOR: Final = "volcano.sh/cronjob-scheduled-timestamp"
 """Annotation of a Job of a CronJob: for when it was made (RFC 3339)."""
 SLA_ANNOTATIONS: Final = ("volcano.sh/sla-waiting-time", "sla-waiting-time")

@@ -251,6 +251,7 @@ class Reviews:
             "/validate/cluster-overrides": ("ClusterOverridePolicy", _added(overrides.override_problems)),
             "/validate/cronjobs": ("CronJob", _added(lambda obj, _: makers.validate_cron_job(obj))),
             "/validate/jobflows": ("JobFlow", _added(lambda obj, _: makers.validate_job_flow(obj))),
+            "/validate/hyperjobs": ("HyperJob", _added(lambda obj, _: makers.validate_hyper_job(obj))),
             "/validate/jobtemplates": ("JobTemplate", _added(lambda obj, _: makers.validate_job_template(obj))),
         }
         #: path -> what is told of an object that is taken
@@ -260,6 +261,7 @@ class Reviews:
                 *self._unknown_resources(request, resources.of_queue, self._named_by_others),
             ],
             "/validate/cronjobs": lambda request: makers.cron_job_warnings(request.object or {}),
+            "/validate/hyperjobs": lambda request: makers.hyper_job_warnings(request.object or {}),
             "/validate/jobtemplates": lambda request: makers.job_template_warnings(request.object or {}),
             "/validate/policies": lambda request: idle("PropagationPolicy", request.object or {}),
             "/validate/cluster-policies": lambda request: idle("ClusterPropagationPolicy", request.object or {}),

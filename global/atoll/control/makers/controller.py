@@ -1,4 +1,4 @@
-"""Does what `flow` and `cron` decide, for objects of namespaces that have opted in."""
+"""Does what `flow`, `cron` and `hyper` decide, for objects of namespaces that have opted in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 import structlog
 
 from atoll.control.caches import Caches
-from atoll.control.makers import cron, flow
+from atoll.control.makers import cron, flow, hyper
 from atoll.control.makers.making import Json, Plan
 from atoll.control.settings import MakerSettings
 from atoll.control.statuses import put_status
@@ -17,16 +17,18 @@ from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model.apiresource import JOB_FLOWS, JOB_TEMPLATES, JOBS, VOLCANO_CRON_JOBS, ApiResource
+from atoll.model.apiresource import HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES, JOBS, VOLCANO_CRON_JOBS, ApiResource
 from atoll.model.objects import Full, Slim
+from atoll.model.timestamps import rfc3339_seconds
 
 log = structlog.get_logger(__name__)
 
 Key = tuple[ApiResource, str]
+_MAKERS = (JOB_FLOWS, VOLCANO_CRON_JOBS, HYPER_JOBS)
 
 
 class Makers:
-    """Makes the Volcano Jobs of JobFlows and CronJobs."""
+    """Makes the Volcano Jobs of JobFlows, CronJobs and HyperJobs."""
 
     def __init__(
         self, host: ApiServer, caches: Caches, recorder: Recorder, *, settings: MakerSettings = MakerSettings()
@@ -36,7 +38,7 @@ class Makers:
         self._queue: WorkQueue[Key] = WorkQueue("makers", lambda key: {"kind": key[0].kind, "object": key[1]})
         #: object -> Job -> why the API server did not take it last
         self._refused: dict[Key, dict[str, str]] = {}
-        for resource in (JOB_FLOWS, VOLCANO_CRON_JOBS):
+        for resource in _MAKERS:
             caches.makers[resource].on_change(partial(self._changed, resource))
         caches.makers[JOB_TEMPLATES].on_change(self._template_changed)
         caches.jobs.on_change(self._job_changed)
@@ -63,16 +65,16 @@ class Makers:
         job = new or old
         assert job is not None
         for owner in job.metadata.owner_references:
-            for resource in (JOB_FLOWS, VOLCANO_CRON_JOBS):
+            for resource in _MAKERS:
                 if owner.controller and owner.kind == resource.kind:
                     self._queue.add((resource, f"{job.metadata.namespace}/{owner.name}"))
         if new is None and not job.metadata.controller_uid:
             # Its name is free again.
-            self._all_of(job.metadata.namespace, JOB_FLOWS)
+            self._all_of(job.metadata.namespace, JOB_FLOWS, HYPER_JOBS)
 
     def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
         if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
-            self._all_of(new.metadata.name, JOB_FLOWS, VOLCANO_CRON_JOBS)
+            self._all_of(new.metadata.name, *_MAKERS)
 
     def _all_of(self, namespace: str, *resources: ApiResource) -> None:
         for resource in resources:
@@ -96,7 +98,7 @@ class Makers:
             self._refused[key] = refused
             # What it waits for is said at once.
             plan = self._plan(key, obj)
-        elif refused:
+        elif refused and resource == VOLCANO_CRON_JOBS:
             # That run is still due.
             plan.status.pop("lastScheduleTime", None)
             if before := (obj.body.get("status") or {}).get("lastScheduleTime"):
@@ -121,7 +123,21 @@ class Makers:
             return flow.plan(
                 obj.body, _by_name(templates.get, namespace), _by_name(jobs.get, namespace), self._refused.get(key, {})
             )
+        if key[0] == HYPER_JOBS:
+            mine = [each.body for each in self._caches.jobs_of(obj.metadata.uid)]
+            return hyper.plan(obj.body, mine, lambda name: self._of_another(obj, name), rfc3339_seconds(time.time()))
         return cron.plan(obj.body, [each.body for each in self._caches.jobs_of(obj.metadata.uid)], time.time())
+
+    def _of_another(self, obj: Full, name: str) -> bool:
+        """Whether a Job of this name is there that the object did not make; that is told of it."""
+        found = self._caches.jobs.get(f"{obj.metadata.namespace}/{name}")
+        if found is None or found.metadata.controller_uid == obj.metadata.uid:
+            return False
+        about = {"apiVersion": HYPER_JOBS.api_version, "kind": HYPER_JOBS.kind}
+        about |= {"namespace": obj.metadata.namespace, "name": obj.metadata.name, "uid": obj.metadata.uid}
+        note = f"there is a Job {name} that is not of this HyperJob; it is made once that is gone"
+        self._recorder.record(about, "FailedCreate", note, warning=True)
+        return True
 
     async def _create(self, plan: Plan) -> dict[str, str]:
         """Make Jobs; those that were not taken, and why."""

@@ -1,0 +1,142 @@
+"""Which Volcano Jobs of a HyperJob are to be made now, and what its status says.
+
+Level-based, as flows are: what is remembered of Jobs that ended and are gone (a time to live, a user) stands in the
+status, so a Job that ended never runs again. A set that is Completed or Failed stays so.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from atoll.control.makers.making import Json, News, Plan, job, phase_of
+from atoll.kinds.volcano_job.tasks import task_minimum, task_replicas
+from atoll.model import keys
+from atoll.model.apiresource import HYPER_JOBS
+
+COMPLETED, FAILED = "Completed", "Failed"
+_ENDED = ("Completed", "Failed", "Terminated")
+_COUNTS = {
+    "Pending": "pending",
+    "Running": "running",
+    "Restarting": "running",
+    "Completing": "running",
+    "Aborting": "running",
+    "Terminating": "running",
+    "Completed": "completed",
+    "Failed": "failed",
+    "Terminated": "terminated",
+    "Aborted": "terminated",
+}
+_LABEL = 63
+
+
+def plan(hyper: Json, jobs: Sequence[Json], taken: Callable[[str], bool], now: str) -> Plan:
+    """What is to be done for a HyperJob now.
+
+    Args:
+        hyper: the whole object.
+        jobs: the Volcano Jobs that it made.
+        taken: whether a Job of this name is there that it did not make.
+        now: RFC 3339.
+    """
+    spec, old = hyper.get("spec") or {}, hyper.get("status") or {}
+    mine = {each["metadata"]["name"]: each for each in jobs}
+    remembered: dict[str, Json] = {}
+    for group in old.get("replicatedJobsStatus") or ():
+        remembered |= group.get("jobStates") or {}
+    over = any(each.get("status") == "True" for each in old.get("conditions") or ())
+    leaving = hyper["metadata"].get("deletionTimestamp") is not None
+    wanted: dict[str, None] = {}
+    create, states = list[Json](), list[Json]()
+    for group in spec.get("replicatedJobs") or ():
+        found: dict[str, Json] = {}
+        for made in jobs_of(hyper, group):
+            name = made["metadata"]["name"]
+            wanted[name] = None
+            if name in mine:
+                found[name] = _state(mine[name])
+            elif (remembered.get(name) or {}).get("phase") in _ENDED:
+                found[name] = remembered[name]
+            else:
+                found[name] = {"phase": "Pending"}
+                if not (over or leaving or taken(name)):
+                    create.append(made)
+        states.append(_group(str(group.get("name") or ""), found))
+    status: Json = {
+        "replicatedJobsStatus": states,
+        "splitCount": len(wanted),
+        "observedGeneration": hyper["metadata"].get("generation") or 0,
+        "conditions": list(old.get("conditions") or ()),
+    }
+    news = []
+    phases = {name: str(state.get("phase")) for group in states for name, state in group["jobStates"].items()}
+    if phases and not over and all(phase in _ENDED for phase in phases.values()):
+        lost = [f"{name} is {phase}" for name, phase in phases.items() if phase != "Completed"]
+        end, text = (FAILED, "; ".join(lost[:5])) if lost else (COMPLETED, "all of its Jobs are Completed")
+        status["conditions"] = [
+            {
+                "type": end,
+                "status": "True",
+                "reason": "JobFailed" if lost else "AllJobsCompleted",
+                "message": text,
+                "lastTransitionTime": now,
+                "observedGeneration": status["observedGeneration"],
+            }
+        ]
+        news.append(News(end, text, warning=bool(lost)))
+    if not status["conditions"]:
+        del status["conditions"]
+    # Fewer replicas than before: the Jobs beyond go, as with upstream.
+    stale = sorted(name for name in mine if name not in wanted) if not over else []
+    return Plan(delete=stale, create=create, status=status, news=news)
+
+
+def jobs_of(hyper: Mapping[str, Any], group: Mapping[str, Any]) -> list[Json]:
+    """The Volcano Jobs of one group."""
+    name, spec = str(group.get("name") or ""), hyper.get("spec") or {}
+    replicas = group.get("replicas")
+    count = 1 if replicas is None else int(replicas)
+    notes = {}
+    if clusters := group.get("clusterNames"):
+        notes[keys.ONLY_CLUSTERS] = ",".join(clusters)
+    template = group.get("templateSpec") or {}
+    if (group.get("splitPolicy") or {}).get("mode") == "auto":
+        least = spec.get("minAvailable")
+        notes[keys.DIVIDED] = str(spec.get("maxDomains") or "any")
+        return [_job(hyper, name, 0, together(template, count, count if least is None else int(least)), notes)]
+    return [_job(hyper, name, index, copy.deepcopy(template), notes) for index in range(count)]
+
+
+def together(template: Mapping[str, Any], count: int, least: int) -> Json:
+    """One Job of so many replicas of a Job, of which so many must start together."""
+    tasks = []
+    for task in template.get("tasks") or ():
+        minimum = task_minimum(task)
+        tasks.append({**task, "replicas": task_replicas(task) * count, "minAvailable": minimum * least})
+    whole = template.get("minAvailable")
+    if whole is None:
+        whole = sum(task_minimum(task) for task in template.get("tasks") or ())
+    return {**copy.deepcopy(dict(template)), "tasks": copy.deepcopy(tasks), "minAvailable": int(whole) * least}
+
+
+def _job(hyper: Mapping[str, Any], group: str, index: int, spec: Json, notes: Json) -> Json:
+    name = hyper["metadata"]["name"]
+    labels = {keys.MADE_BY_HYPER_JOB: name, keys.MADE_BY_REPLICATED_JOB: group}
+    labels = {key: text for key, text in labels.items() if len(text) <= _LABEL}
+    return job(hyper, HYPER_JOBS, f"{name}-{group}-{index}", spec, labels=labels, annotations=dict(notes))
+
+
+def _state(made: Json) -> Json:
+    state = (made.get("status") or {}).get("state") or {}
+    known = {key: state[key] for key in ("phase", "reason", "message", "lastTransitionTime") if state.get(key)}
+    return {**known, "phase": phase_of(made)}
+
+
+def _group(name: str, states: Mapping[str, Json]) -> Json:
+    counts: dict[str, int] = {}
+    for state in states.values():
+        field = _COUNTS.get(str(state.get("phase")), "unknown")
+        counts[field] = counts.get(field, 0) + 1
+    return {"name": name, "jobStates": dict(states), **counts}
