@@ -129,7 +129,7 @@ BAD_HYPER: dict[str, tuple[Json, str, str]] = {
     "accelerators": (
         make_hyper_job(group(split={"accelerators": 8})),
         "spec.replicatedJobs[0].splitPolicy.accelerators",
-        "requests",
+        "pods request",
     ),
     "plugins": (make_hyper_job(group(), plugins={"svc": []}), "spec.plugins", "templateSpec.plugins"),
     "a gang over Jobs": (make_hyper_job(group(), minAvailable=2), "spec.minAvailable", "one by one"),
