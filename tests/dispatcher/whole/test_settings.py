@@ -44,7 +44,8 @@ from tests.dispatcher.builders import (
     ],
 )
 def test_each_setting_is_read_by_its_core(tree: type[CoreSettings] | type[MemberCoreSettings], folder: Path) -> None:
-    text = "".join(path.read_text() for path in folder.rglob("*.py") if path.name != "settings.py")
+    # Who explains decisions, and who loads strategies, stand beside who decides.
+    text = "".join(path.read_text() for path in folder.parent.rglob("*.py") if path.name != "settings.py")
     attributes = [re.sub(r"(?=[A-Z])", "_", leaf.path[-1]).lower() for leaf in leaves(tree)]
     assert [name for name in attributes if not re.search(rf"\.{name}\b", text)] == []
 

@@ -89,14 +89,14 @@ class Dispatcher:
     def handle(self, event: Event) -> list[Command]:
         """Take an event in; only `Pass` decides."""
         match event:
+            case BindingSet(binding):
+                self.sightings.set_binding(binding)
             case Pass(now):
                 commands = self._pass(now)
                 self.changes = Changes(
                     self.tree.take_changed(), self.waiting.take_changed(), self.breakers.take_changed()
                 )
                 return commands
-            case BindingSet(binding):
-                self.sightings.set_binding(binding)
             case BindingGone(uid):
                 self.sightings.drop_binding(uid)
             case Refused(uid, epoch, generation):

@@ -50,6 +50,8 @@ class Lost:
         self._changed = True
         #: when bindings that run in one of these members must leave it
         self._due = Deadlines()
+        #: there is none of either
+        self._idle = True
         state.on_members.append(self._members_changed)
         state.on_entered.append(self._file)
         state.on_dropped.append(self._due.drop)
@@ -86,17 +88,19 @@ class Lost:
         self._changed = False
         views = {member.name: member.view for member in self._state.members.by_name.values() if member.view is not None}
         before, self._members = self._members, {name: view for name, view in views.items() if _troubled(view)}
+        self._idle = False
         for name in dict.fromkeys((*before, *self._members)):
             if before.get(name) != self._members.get(name):
                 for uid in self._running_in(name):
                     self._file(self._state.bindings[uid])
+        self._idle = not self._members and self._due.first is None
 
     def _running_in(self, name: str) -> list[str]:
         return self._state.reservations.timeline.running_in(self._state.members.member(name))
 
     def _file(self, binding: Binding) -> None:
         """Know when a binding must leave."""
-        if not self._members and binding.view.uid not in self._due:
+        if self._idle:
             return
         when = self._departure(binding).when if _runs(binding) else math.inf
         if when < math.inf:

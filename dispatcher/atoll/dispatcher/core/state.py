@@ -166,7 +166,7 @@ class State:
             group = self.waiting.add(binding.leaf, binding.shape, binding.key)
             for waits in self.on_waits:
                 waits(binding, group)
-            if group in self.wakes:
+            if group.lot is None and group in self.wakes:
                 # Perhaps it is short enough for the room that is kept for others.
                 self.waiting.refresh(group)
             verdict = group.verdict(binding.key)

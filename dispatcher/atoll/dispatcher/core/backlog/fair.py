@@ -103,8 +103,8 @@ class FairShares:
 
     def waits(self, namespace: str, group: ShapeClass) -> None:
         """A workload waits in this class."""
-        record = self._record(group.leaf)
-        if record is None:
+        view = group.leaf.view
+        if view is None or view.order is Order.PRIORITY or (record := self._record(group.leaf)) is None:
             return
         if record.order is Order.FAIR_JOBS:
             self._waiting.share([group], _text(dominant(group.leaf, group.shape.request)[1]))
