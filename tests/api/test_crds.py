@@ -131,6 +131,7 @@ FREE = {
     "HyperJob": {".spec.replicatedJobs[].templateSpec.tasks[].template"},
     "JobFlow": {".spec.flows[].patch.jobSpec"},
     "JobTemplate": {".spec.tasks[].template", ".status"},
+    "WorkloadKind": {".spec.suspend.suspended", ".spec.suspend.resumed"},
     "Work": {".spec.workload.manifests[]", ".status.manifestStatuses[].status"},
     "ResourceBinding": {
         ".spec.replicaRequirements.nodeClaim.hardNodeAffinity",

@@ -81,7 +81,6 @@ def test_every_other_field_is_read_somewhere(kind: str) -> None:
         pytest.param(
             "PropagationPolicy",
             {
-                "propagateDeps": True,
                 "failover": {"cluster": {"purgeMode": "Directly"}},
                 "placement": {
                     "replicaScheduling": {
@@ -96,7 +95,6 @@ def test_every_other_field_is_read_somewhere(kind: str) -> None:
                 "spec.placement.replicaScheduling.replicaSchedulingType",
                 "spec.placement.replicaScheduling.weightPreference",
                 "spec.placement.spreadConstraints[1].spreadByField",
-                "spec.propagateDeps",
             ],
             id="of a policy",
         ),

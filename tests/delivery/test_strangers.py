@@ -27,6 +27,14 @@ def test_one_that_control_made_is_none() -> None:
     assert verdict(NAMESPACE, account, priority, JOB) == ""
 
 
+def test_the_image_pull_secrets_of_its_account_are_its_own() -> None:
+    about = {"name": "a", "namespace": "team"}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about, "imagePullSecrets": [{"name": "s"}]}
+    assert verdict(account, SECRET, JOB) == ""
+    assert "sends a Secret besides" in verdict({**account, "imagePullSecrets": ["s", {"name": 7}]}, SECRET, JOB)
+
+
+CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": "team"}}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "team"}}
 ELSEWHERE = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a", "namespace": "other"}}
 SYSTEM = {**JOB, "metadata": {"name": "j", "namespace": "kube-system"}}
@@ -46,6 +54,9 @@ SYSTEM = {**JOB, "metadata": {"name": "j", "namespace": "kube-system"}}
             id="a system one",
         ),
         pytest.param(verdict(SECRET, JOB), "sends a Secret besides", id="another kind besides"),
+        pytest.param(
+            verdict(CLAIM, JOB), "sends a PersistentVolumeClaim besides", id="a claim that its pods don't name"
+        ),
         pytest.param(verdict(ELSEWHERE, JOB), "for namespace other", id="another namespace besides"),
     ],
 )

@@ -10,12 +10,15 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
+    CLAIMS,
     CONFIGMAPS,
     EVENTS,
     NAMESPACES,
     PODS,
+    POLICIES,
     SECRETS,
     SERVICE_ACCOUNTS,
+    VOLUMES,
     ApiResource,
 )
 from tests.integration.federation import Json, Site, batch_job, until
@@ -130,3 +133,103 @@ async def test_what_pods_refer_to_comes_with_the_workload_and_goes_with_the_last
     assert await site.find(SERVICE_ACCOUNTS, "own", MEMBER) is None
     assert await site.find(CONFIGMAPS, "later", MEMBER) is None
     await has(site, CONFIGMAPS, "theirs", {"a": "member"})
+
+
+async def test_a_workload_finds_a_config_map_a_secret_a_claim_and_its_account_in_a_member_that_had_none(
+    site: Site,
+) -> None:
+    """All of them are gone afterwards."""
+    await site.only(MEMBER)
+    host, member = site.host, site.members[MEMBER]
+    await host.create(CONFIGMAPS, made(CONFIGMAPS, "settings", site, {"a": "1"}))
+    for name in ("token", "registry"):
+        await host.create(SECRETS, made(SECRETS, name, site, {"key": KEY}))
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": ""}
+    about = {"name": "scratch", "namespace": site.namespace}
+    await host.create(CLAIMS, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": claim})
+    account = {"name": "robot", "namespace": site.namespace, "annotations": {"example.com/role": "reader"}}
+    of_account = {"imagePullSecrets": [{"name": "registry"}], "automountServiceAccountToken": False}
+    await host.create(
+        SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account, **of_account}
+    )
+    wanted = batch_job("uses", seconds=None)
+    pod = wanted["spec"]["template"]["spec"]
+    pod["serviceAccountName"] = "robot"
+    pod["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+    pod["volumes"] = [
+        {"name": "v", "secret": {"secretName": "token"}},
+        {"name": "d", "persistentVolumeClaim": {"claimName": "scratch"}},
+    ]
+    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/tmp/scratch"}}
+    about = {"name": f"scratch-{site.namespace}"}
+    named = {"claimRef": {"namespace": site.namespace, "name": "scratch"}, "storageClassName": ""}
+    await member.create(
+        VOLUMES, {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": about, "spec": {**volume, **named}}
+    )
+    await site.submit(wanted)
+    await told(site, "ServiceAccountNotPropagated", "annotations", "imagePullSecrets", "serviceaccounts")
+    await told(site, "ClaimNotPropagated", "scratch", "persistentvolumeclaims")
+    assert await site.find(CLAIMS, "scratch", MEMBER) is None
+    consent = {"metadata": {"annotations": {keys.PROPAGATE: "persistentvolumeclaims"}}}
+    await host.merge_patch(NAMESPACES, site.namespace, consent)
+
+    async def bare() -> bool:
+        found = await site.find(SERVICE_ACCOUNTS, "robot", MEMBER)
+        return found is not None and "imagePullSecrets" not in found
+
+    await until(bare, what="the account is there by its name")
+    site.kubectl(
+        *("create", "rolebinding", keys.SECRET_READER, "-n", site.namespace),
+        *(f"--clusterrole={keys.SECRET_READER}", "--serviceaccount=atoll-system:atoll-control"),
+    )
+    consent = {"metadata": {"annotations": {keys.PROPAGATE: "secrets,persistentvolumeclaims,serviceaccounts"}}}
+    await host.merge_patch(NAMESPACES, site.namespace, consent)
+    for name in ("token", "registry"):
+        await has(site, SECRETS, name, {"key": KEY})
+
+    async def whole() -> bool:
+        found = await site.find(SERVICE_ACCOUNTS, "robot", MEMBER)
+        said = found is not None and found["metadata"]["annotations"].get("example.com/role") == "reader"
+        return said and found is not None and {key: found.get(key) for key in of_account} == of_account
+
+    await until(whole, what="the account is as on the host")
+
+    async def claimed() -> bool:
+        found = await site.find(CLAIMS, "scratch", MEMBER)
+        return found is not None and found["spec"]["resources"] == claim["resources"]
+
+    await until(claimed, what="the claim is there")
+
+    async def runs() -> bool:
+        return any((each.get("status") or {}).get("phase") == "Running" for each in await site.pods(MEMBER))
+
+    await until(runs, what="its pod runs")
+    await host.delete(BATCH_JOBS, "uses", site.namespace)
+    gone = ((SECRETS, "token"), (SECRETS, "registry"), (CONFIGMAPS, "settings"), (SERVICE_ACCOUNTS, "robot"))
+
+    async def all_gone() -> bool:
+        left = [await site.find(resource, name, MEMBER) for resource, name in (*gone, (CLAIMS, "scratch"))]
+        return not any(left)
+
+    await until(all_gone, what="all of it is gone")
+    await member.delete(VOLUMES, about["name"])
+
+
+async def test_a_policy_that_propagates_no_dependencies_takes_none_along(site: Site) -> None:
+    await site.only(MEMBER)
+    off, on = ({"spec": {"propagateDeps": each}} for each in (False, None))
+    await site.host.merge_patch(POLICIES, f"only-{MEMBER}", off, site.namespace)
+    await site.host.create(CONFIGMAPS, made(CONFIGMAPS, "settings", site, {"a": "1"}))
+    wanted = batch_job("alone", seconds=None)
+    wanted["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+    await site.submit(wanted)
+
+    async def there() -> bool:
+        return bool(await site.pods(MEMBER))
+
+    await until(there, what="it is in the member")
+    assert await site.find(CONFIGMAPS, "settings", MEMBER) is None
+    await site.host.merge_patch(POLICIES, f"only-{MEMBER}", on, site.namespace)
+    await has(site, CONFIGMAPS, "settings", {"a": "1"})
+    await site.host.merge_patch(POLICIES, f"only-{MEMBER}", off, site.namespace)
+    await has(site, CONFIGMAPS, "settings", None)

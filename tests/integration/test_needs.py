@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from atoll.model import keys
@@ -65,6 +67,28 @@ async def test_what_was_made_for_workloads_goes_with_the_last_of_them(site: Site
     assert await site.find(SERVICE_ACCOUNTS, "made", MEMBER) is None
     assert await site.find(SERVICE_ACCOUNTS, "own", MEMBER)
     assert await api.get(NAMESPACES, site.namespace)
+    await site.host.delete(PRIORITY_CLASSES, name)
+
+
+async def test_what_workloads_shared_goes_though_they_leave_at_once(site: Site) -> None:
+    """Each of them finds the others' Works still there."""
+    await only(site)
+    name = f"class-{site.namespace}"
+    await site.host.create(PRIORITY_CLASSES, priority_class(name, 7))
+    jobs = [f"job-{number}" for number in range(6)]
+    for each in jobs:
+        await site.submit(of_class(each, name, "made"))
+    for each in jobs:
+        await site.phase(each, "Running")
+    assert await site.find(SERVICE_ACCOUNTS, "made", MEMBER)
+    await asyncio.gather(*(site.host.delete(JOBS, each, site.namespace) for each in jobs))
+
+    async def gone() -> bool:
+        return not await site.host.list(BINDINGS, site.namespace)
+
+    await until(gone, what="all of them are gone")
+    assert await site.find(PRIORITY_CLASSES, name, MEMBER) is None
+    assert await site.find(SERVICE_ACCOUNTS, "made", MEMBER) is None
     await site.host.delete(PRIORITY_CLASSES, name)
 
 

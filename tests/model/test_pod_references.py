@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atoll.model.apiresource import CONFIGMAPS, SECRETS
+from atoll.model.apiresource import CLAIMS, CONFIGMAPS, SECRETS
 from atoll.model.pod_references import Reference, references
 
 CONTAINERS = [{"name": "c", "image": "i"}]
@@ -46,6 +46,9 @@ def secret(name: str, *, optional: bool = False) -> Reference:
             {"initContainers": [{"envFrom": [{"configMapRef": {"name": "a"}}, {"secretRef": {"name": "b"}}]}]},
             [config("a"), secret("b")],
             id="all variables",
+        ),
+        pytest.param(
+            {"volumes": [{"persistentVolumeClaim": {"claimName": "a"}}]}, [Reference(CLAIMS, "a", False)], id="claim"
         ),
         pytest.param({"imagePullSecrets": [{"name": "a"}]}, [secret("a", optional=True)], id="image pull secrets"),
         pytest.param(

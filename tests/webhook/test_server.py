@@ -304,7 +304,7 @@ async def test_a_job_that_waits_goes_only_to_a_queue(path: str, queue: str, said
 @pytest.mark.parametrize(
     ("path", "spec", "told"),
     [
-        pytest.param("/validate/policies", {"propagateDeps": True}, "spec.propagateDeps: has no effect", id="policy"),
+        pytest.param("/validate/policies", {"association": True}, "spec.association: has no effect", id="policy"),
         pytest.param("/validate/cluster-policies", {"failover": {"cluster": {}}}, "spec.failover", id="cluster policy"),
         pytest.param("/validate/queues", {"affinity": {"nodeGroupAffinity": {}}}, "spec.affinity", id="queue"),
     ],

@@ -60,8 +60,7 @@ _PLACEMENT: Final = (
 )
 
 _POLICY: Final = (
-    Idle("spec.association", "what pod templates refer to is taken along anyway, and nothing else"),
-    Idle("spec.propagateDeps", "what pod templates refer to is taken along anyway, and nothing else"),
+    Idle("spec.association", "what workloads refer to goes along unless spec.propagateDeps is false"),
     *_PLACEMENT,
     Idle("spec.dependentOverrides", "override policies are not waited for"),
     Idle(

@@ -263,7 +263,8 @@ class PropagationSpec(ApiModel):
     association: bool | None = None
     """Older name of propagateDeps."""
     propagate_deps: bool | None = None
-    """Take along what the workload refers to, such as ConfigMaps."""
+    """Whether what the workload refers to, such as ConfigMaps, goes to members with it; it does unless this is false. A
+    change counts for workloads that run as well."""
     placement: Placement | None = None
     """Where they may run and how they are split."""
     priority: Int32 = 0

@@ -1,8 +1,8 @@
-"""The ConfigMaps and Secrets that pods of a workload refer to: they go with its Works, with their contents.
+"""What pods of a workload refer to (ConfigMaps, Secrets, claims, ServiceAccounts): it goes with its Works.
 
 Only namespaces with dispatched workloads that refer to such objects are read, while there are any; Secrets only where
 the namespace hands them on. What can't go along is in the Work without contents: a member removes the one that it
-got before, and an Event on the workload says why.
+got before, and an Event on the workload says why. Of a ServiceAccount the name goes in any case.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import SECRETS, SELF_REVIEWS, ApiResource
-from atoll.model.namespaces import hands_secrets_on
+from atoll.model.apiresource import CLAIMS, SECRETS, SELF_REVIEWS, SERVICE_ACCOUNTS, ApiResource
+from atoll.model.namespaces import handed_on
 from atoll.model.objects import Full, Slim, decode_full
 from atoll.model.pod_references import Reference, references
 
@@ -37,6 +37,10 @@ _Place = tuple[str, ApiResource]
 _TOKEN = "kubernetes.io/service-account-token"
 log = structlog.get_logger(__name__)
 _CONTENTS = ("type", "data", "binaryData")
+_OF_CLAIM = ("accessModes", "resources", "storageClassName", "volumeMode")
+"""What of a claim's spec goes along: not the volume, which is the host's."""
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_OF_ACCOUNT = ("imagePullSecrets", "automountServiceAccountToken")
 
 
 class NotRead(Exception):
@@ -123,10 +127,22 @@ class Dependencies:
         Raises:
             NotRead: try again when `on_change` says so.
         """
-        key, namespace, wanted = binding.metadata.key, obj.metadata.namespace, references(manifest)
+        key, namespace = binding.metadata.key, obj.metadata.namespace
+        if binding.spec.propagate_deps is False:
+            self._use(key, namespace, [])
+            self._tell(key, kind, obj, [])
+            return []
+        accounts = [
+            Reference(resource, name, True)
+            for resource, name in kind.namespaced_needs(obj.body)
+            if resource == SERVICE_ACCOUNTS
+        ]
+        handed = self._handed_on(namespace)
+        wanted = [*accounts, *references(manifest)]
+        wanted += self._pull_secrets(namespace, accounts, wanted) if SERVICE_ACCOUNTS in handed else []
         self._use(key, namespace, wanted)
-        consents = self._consents(namespace)
-        places = {(namespace, each.resource) for each in wanted if consents or each.resource != SECRETS}
+        withheld = {SECRETS, CLAIMS} - handed
+        places = {(namespace, each.resource) for each in wanted if each.resource not in withheld}
         for place in places:
             if place not in self._there:
                 self._there[place] = self._reflector(*place)
@@ -136,8 +152,17 @@ class Dependencies:
         manifests, problems, size = list[Json](), list[tuple[str, str]](), 0
         for each in wanted:
             about = f"{each.resource.kind} {each.name}"
-            if each.resource == SECRETS and not consents:
-                problems.append(("SecretNotPropagated", self._how_to_consent(about, namespace)))
+            if each.resource == SERVICE_ACCOUNTS:
+                account, problem = self._account(each, namespace, handed=SERVICE_ACCOUNTS in handed)
+                manifests.append(account)
+                problems += [("ServiceAccountNotPropagated", problem)] if problem else []
+                continue
+            if each.resource in withheld:
+                reason = "SecretNotPropagated" if each.resource == SECRETS else "ClaimNotPropagated"
+                problems.append((reason, self._how_to_consent(each, namespace)))
+                if each.resource == CLAIMS:
+                    # Agents of earlier versions take none; one that is not in the Work any more is removed.
+                    continue
             elif (namespace, each.resource) in self._forbidden:
                 problems.append(
                     ("DependencyNotRead", f"members don't get {about}: {_how_to_let_read(each, namespace)}")
@@ -166,6 +191,38 @@ class Dependencies:
         self._tell(key, kind, obj, problems)
         return manifests
 
+    def _pull_secrets(self, namespace: str, accounts: list[Reference], wanted: list[Reference]) -> list[Reference]:
+        """The image pull secrets of ServiceAccounts, but those that pods refer to themselves."""
+        if accounts and (place := (namespace, SERVICE_ACCOUNTS)) not in self._there:
+            self._there[place] = self._reflector(*place)
+            self._changed.set()
+        known, found = {(each.resource, each.name) for each in wanted}, dict[str, Reference]()
+        for each in accounts:
+            obj = self._there[namespace, SERVICE_ACCOUNTS].get(f"{namespace}/{each.name}")
+            for secret in (obj.body.get("imagePullSecrets") or ()) if obj is not None else ():
+                if (name := secret.get("name")) and (SECRETS, name) not in known:
+                    found[name] = Reference(SECRETS, name, True)
+        return list(found.values())
+
+    def _account(self, reference: Reference, namespace: str, *, handed: bool) -> tuple[Json, str]:
+        """The manifest of a ServiceAccount, and what is told of it."""
+        place = (namespace, SERVICE_ACCOUNTS)
+        found = None if place in self._forbidden else self._there[place].get(f"{namespace}/{reference.name}")
+        contents = dict(_contents(SERVICE_ACCOUNTS, found)) if found is not None else {}
+        if found is not None and handed:
+            made = _metadata(reference, namespace, keys.SOURCE_VERSION, found.metadata.resource_version)
+            made["metadata"]["annotations"] |= contents.pop("annotations", {})
+            return made | contents, ""
+        bare = _metadata(reference, namespace, keys.SOURCE_VERSION, keys.NAME_ALONE)
+        if not contents:
+            return bare, ""
+        said = " and ".join(sorted(contents))
+        text = f"members get ServiceAccount {reference.name} without its {said}"
+        return (
+            bare,
+            f"{text}: the namespace does not hand them on; {self._how_to_annotate(namespace, SERVICE_ACCOUNTS)}",
+        )
+
     # -- what is read ------------------------------------------------------------------------------------------------
 
     def _reflector(self, namespace: str, resource: ApiResource) -> Reflector[Full]:
@@ -173,7 +230,7 @@ class Dependencies:
 
         def changed(old: Full | None, new: Full | None) -> None:
             either = new or old
-            if either is not None and _contents(old) != _contents(new):
+            if either is not None and _contents(resource, old) != _contents(resource, new):
                 self._look_at(self._users.get((namespace, resource, either.metadata.name), set()))
 
         reflector.on_change(changed)
@@ -214,9 +271,9 @@ class Dependencies:
         if self._there.pop(place, None) is not None:
             self._changed.set()
 
-    def _consents(self, namespace: str) -> bool:
+    def _handed_on(self, namespace: str) -> frozenset[ApiResource]:
         found = self._caches.namespaces.get(namespace)
-        return found is not None and hands_secrets_on(found.metadata.annotations)
+        return handed_on(found.metadata.annotations) if found is not None else frozenset()
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
         if new is None and old is not None:
@@ -224,25 +281,35 @@ class Dependencies:
             self._told.pop(old.metadata.key, None)
 
     def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
-        before, now = (each is not None and hands_secrets_on(each.metadata.annotations) for each in (old, new))
+        before, now = (
+            handed_on(each.metadata.annotations) if each is not None else frozenset[ApiResource]()
+            for each in (old, new)
+        )
         either = new or old
         if before == now or either is None:
             return
         name = either.metadata.name
-        if not now:
-            self._end((name, SECRETS))
-        self._look_at_users((name, SECRETS))
+        for resource in (SECRETS, CLAIMS):
+            if resource in before - now:
+                self._end((name, resource))
+        for resource in sorted(before ^ now, key=lambda each: each.plural):
+            self._look_at_users((name, resource))
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
-    def _how_to_consent(self, about: str, namespace: str) -> str:
+    def _how_to_consent(self, reference: Reference, namespace: str) -> str:
+        resource, command = reference.resource, self._how_to_annotate(namespace, reference.resource)
+        kinds = f"{resource.kind}s" + (", which members would make anew and empty" if resource == CLAIMS else "")
+        return (
+            f"members don't get {resource.kind} {reference.name}, and pods that need it wait there: the namespace does"
+            f" not hand {kinds} on; {f'{_how_to_bind(namespace)} && ' if resource == SECRETS else ''}{command}"
+        )
+
+    def _how_to_annotate(self, namespace: str, resource: ApiResource) -> str:
         found = self._caches.namespaces.get(namespace)
         there = found.metadata.annotations.get(keys.PROPAGATE, "") if found is not None else ""
-        value = ",".join([*filter(None, (each.strip() for each in there.split(","))), SECRETS.plural])
-        return (
-            f"members don't get {about}, and pods that need it wait there: the namespace does not hand Secrets on;"
-            f" {_how_to_bind(namespace)} && kubectl annotate --overwrite namespace {namespace} {keys.PROPAGATE}={value}"
-        )
+        value = ",".join([*filter(None, (each.strip() for each in there.split(","))), resource.plural])
+        return f"kubectl annotate --overwrite namespace {namespace} {keys.PROPAGATE}={value}"
 
     def _tell(self, key: str, kind: Kind, obj: Full, problems: list[tuple[str, str]]) -> None:
         """Once, until it is something else."""
@@ -267,7 +334,7 @@ def _with_contents(reference: Reference, found: Full) -> Json:
     """Without `immutable`: a new one may take its place on the host."""
     metadata = found.metadata
     manifest = _metadata(reference, metadata.namespace, keys.SOURCE_VERSION, metadata.resource_version)
-    return manifest | dict(_contents(found))
+    return manifest | dict(_contents(reference.resource, found))
 
 
 def _withheld(reference: Reference, namespace: str) -> Json:
@@ -285,9 +352,18 @@ def _how_to_let_read(reference: Reference, namespace: str) -> str:
     return f"Atoll's control may not read {reference.resource.kind}s; repeat atollctl init"
 
 
-def _contents(obj: Full | None) -> list[tuple[str, Any]]:
-    return list(_fields(obj.body)) if obj is not None else [("", None)]
+def _contents(resource: ApiResource, obj: Full | None) -> list[tuple[str, Any]]:
+    return list(_fields(resource, obj.body)) if obj is not None else [("", None)]
 
 
-def _fields(body: Json) -> Iterator[tuple[str, Any]]:
-    return ((field, body[field]) for field in _CONTENTS if body.get(field))
+def _fields(resource: ApiResource, body: Json) -> Iterator[tuple[str, Any]]:
+    if resource == CLAIMS:
+        spec = body.get("spec") or {}
+        yield "spec", {field: spec[field] for field in _OF_CLAIM if spec.get(field)}
+    elif resource == SERVICE_ACCOUNTS:
+        annotations = body["metadata"].get("annotations") or {}
+        if own := {name: text for name, text in annotations.items() if name != _APPLIED}:
+            yield "annotations", own
+        yield from ((field, body[field]) for field in _OF_ACCOUNT if body.get(field) is not None)
+    else:
+        yield from ((field, body[field]) for field in _CONTENTS if body.get(field))

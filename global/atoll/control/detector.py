@@ -260,6 +260,8 @@ class Detector:
         }
         if placement := placements.placement_of(placement, obj.metadata.annotations):
             spec["placement"] = placement
+        if policy is not None and policy.spec.propagate_deps is not None:
+            spec["propagateDeps"] = policy.spec.propagate_deps
         annotations = {keys.GANG: gang.encode(wish)}
         try:
             gang.check(wish)
@@ -345,12 +347,14 @@ def _owned(binding: BindingObject) -> tuple[str, Json]:
     }
     if binding.spec.placement is not None:
         spec["placement"] = binding.spec.placement
+    if binding.spec.propagate_deps is not None:
+        spec["propagateDeps"] = binding.spec.propagate_deps
     return binding.metadata.annotations.get(keys.GANG, ""), spec
 
 
 def _with_nulls(spec: Json) -> Json:
     """A merge patch that also removes what is not wanted any more, and merges nothing into an old placement."""
-    return {**spec, "placement": spec.get("placement")}
+    return {**spec, "placement": spec.get("placement"), "propagateDeps": spec.get("propagateDeps")}
 
 
 def _deleting(binding: BindingObject) -> bool:

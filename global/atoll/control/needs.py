@@ -1,4 +1,4 @@
-"""What a workload needs in a member before it comes: its namespace and that one's rules, PriorityClasses, accounts."""
+"""What a workload needs in a member before it comes: its namespace and that one's rules, and PriorityClasses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from atoll.control.caches import Caches
 from atoll.control.rules import OURS, Rules
 from atoll.kinds import Kind
 from atoll.model import keys
-from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS
+from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES
 from atoll.model.namespaces import propagated
 from atoll.model.objects import Full, Meta
 from atoll.model.pod_security import LABELS
@@ -40,15 +40,13 @@ def _namespace(metadata: Meta) -> Json:
 
 def _shared(caches: Caches, kind: Kind, obj: Full) -> Iterator[Json]:
     for resource, name in kind.namespaced_needs(obj.body):
+        if resource != PRIORITY_CLASSES or name.startswith("system-"):
+            continue
+        if (found := caches.priority_classes.get(name)) is None:
+            continue
         manifest: Json = {"apiVersion": resource.api_version, "kind": resource.kind}
-        if resource == PRIORITY_CLASSES:
-            found = caches.priority_classes.get(name)
-            if found is None or name.startswith("system-"):
-                continue
-            manifest["metadata"] = {"name": name, "labels": OURS}
-            manifest["value"] = found.value
-            if found.preemption_policy:
-                manifest["preemptionPolicy"] = found.preemption_policy
-        elif resource == SERVICE_ACCOUNTS:
-            manifest["metadata"] = {"name": name, "namespace": obj.metadata.namespace, "labels": OURS}
+        manifest["metadata"] = {"name": name, "labels": OURS}
+        manifest["value"] = found.value
+        if found.preemption_policy:
+            manifest["preemptionPolicy"] = found.preemption_policy
         yield manifest

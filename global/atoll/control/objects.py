@@ -41,6 +41,7 @@ class BindingSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     placement: Json | None = None
     clusters: list[Target] = []
     suspension: Json | None = None
+    propagate_deps: bool | None = None
 
 
 class BindingObject(Slim, frozen=True, rename="camel"):

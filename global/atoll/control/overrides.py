@@ -19,12 +19,12 @@ from atoll.delivery.work import WorkObject
 from atoll.kinds import BY_GVK, Kind, overriding
 from atoll.kube.events import Recorder
 from atoll.model import keys, overrides
-from atoll.model.apiresource import CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, ApiResource
+from atoll.model.apiresource import CLAIMS, CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.objects import Full, Meta
 from atoll.model.overrides import Applied, Failed, OverrideObject, Target
 
 Json = dict[str, Any]
-_OTHERS = {(each.api_version, each.kind): each for each in (CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS)}
+_OTHERS = {(each.api_version, each.kind): each for each in (CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, CLAIMS)}
 """What goes along with workloads and may be overridden."""
 _RECORDS = (keys.APPLIED_CLUSTER_OVERRIDES, keys.APPLIED_OVERRIDES)
 

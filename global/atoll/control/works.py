@@ -480,4 +480,5 @@ def _relevant(binding: BindingObject) -> tuple[Any, ...]:
         binding.metadata.deletion_timestamp,
         binding.metadata.annotations.get(keys.GANG),
         binding.metadata.annotations.get(keys.ACTION),
+        binding.spec.propagate_deps,
     )

@@ -31,7 +31,7 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
-from atoll.model.apiresource import CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, WORKS, ApiResource
+from atoll.model.apiresource import CLAIMS, NAMESPACES, PRIORITY_CLASSES, WORKS, ApiResource
 from atoll.model.conditions import with_condition
 from atoll.model.gang import beyond
 from atoll.model.objects import Full
@@ -45,7 +45,7 @@ EndPods = Callable[[str, int], Awaitable[None]]
 """Binding UID, seconds: has its pods end within that time."""
 
 #: what workloads need and others may need as well, and goes with the last of them
-_SHARED = {(r.api_version, r.kind): r for r in (PRIORITY_CLASSES, SERVICE_ACCOUNTS)}
+_SHARED = {(PRIORITY_CLASSES.api_version, PRIORITY_CLASSES.kind): PRIORITY_CLASSES}
 
 _TERMINATING = "because it is being terminated"
 """What every API server says of a namespace that goes."""
@@ -489,16 +489,14 @@ class Delivery:
             if identity[0] in CARRIED:
                 await self._dependencies.keep(identity)
                 continue
+            # Of Works that leave at once, the last one to come here removes it.
             users = self._works.by_index("need", "/".join(identity))
-            if resource is None or any(each.metadata.uid != work.metadata.uid for each in users):
+            if resource is None or any(each.metadata.uid not in self._tidied for each in users):
                 continue
             _, namespace, name = identity
             self._present.discard(identity)
             for there in await _there(self._member, resource, name, namespace or None):
                 if (there["metadata"].get("labels") or {}).get(keys.MADE) != "true":
-                    continue
-                as_it = f"spec.serviceAccountName={name}"
-                if resource == SERVICE_ACCOUNTS and await self._member.list(PODS, namespace, field_selector=as_it):
                     continue
                 try:
                     await self._member.delete(resource, name, namespace or None, uid=there["metadata"]["uid"])
@@ -588,6 +586,9 @@ class Delivery:
                 return
             pods = {"requested": gang.replicas, "available": 0}
             state: Json | None = {"epoch": work.epoch, "state": "Refused", "message": problem, **pods}
+        elif refused := await self._claims_refused(work):
+            await self._write_status(work, kind, f"refused by {self._cluster}: {refused}", refused=refused)
+            return
         else:
             self._reservations.hold(
                 work.binding_uid, work.epoch, gang, metadata["name"], metadata["namespace"], gone=work.question
@@ -599,6 +600,25 @@ class Delivery:
             if status != work.status:
                 await self._put_status(work, status)
         self._queue.add(work.metadata.key, after=self._settings.renew)
+
+    async def _claims_refused(self, work: WorkObject) -> str:
+        """Have the claims of pods that room is to be held for, as the nodes that reach them are known of what is there;
+        why the member refused that, or "".
+        """
+        claims = [each for each in _needs(work) if each["kind"] == CLAIMS.kind]
+        try:
+            if claims:
+                await self._namespaces.ensure(_needs(work))
+            for each in claims:
+                if not self._dependencies.has(_identity(each), each):
+                    await self._dependencies.keep(_identity(each))
+        except NotAccepted as error:
+            return str(error)
+        except errors.Unauthorized:
+            raise
+        except (errors.Invalid, errors.Forbidden) as error:
+            return error.said
+        return ""
 
     async def _remove(self, kind: Kind, found: Full) -> None:
         """Delete an object; in the foreground, so that it stays until its pods are gone."""

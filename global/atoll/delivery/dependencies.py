@@ -1,4 +1,4 @@
-"""The ConfigMaps and Secrets of a member that came with Works: made, kept as on the host, removed.
+"""What pods of a member refer to and came with Works: made, kept as on the host, removed.
 
 None is read: whether Atoll made the one that is there is a test in each patch of it. One that a user of the member made
 stays as it is, and that is told.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -17,19 +17,26 @@ import structlog
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CONFIGMAPS, SECRETS
+from atoll.model.apiresource import CLAIMS, CONFIGMAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 
 Json = dict[str, Any]
 Identity = tuple[str, str, str]
 """(kind, namespace, name)"""
 
-CARRIED: Final = {each.kind: each for each in (CONFIGMAPS, SECRETS)}
+CARRIED: Final = {each.kind: each for each in (CONFIGMAPS, SECRETS, CLAIMS, SERVICE_ACCOUNTS)}
 """What goes along with its contents."""
 
 _MANAGER = "atoll-delivery"
 _OURS: Final = {"op": "test", "path": f"/metadata/labels/{keys.MADE.replace('/', '~1')}", "value": "true"}
 """Fails for what is not Atoll's."""
-_FIELDS: Final = {CONFIGMAPS.kind: ("data", "binaryData"), SECRETS.kind: ("type", "data")}
+_FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    CONFIGMAPS.kind: {"data": {}, "binaryData": {}},
+    SECRETS.kind: {"type": "Opaque", "data": {}},
+    # A claim can't be changed: it stays as it was made.
+    CLAIMS.kind: {},
+    SERVICE_ACCOUNTS.kind: {"imagePullSecrets": [], "automountServiceAccountToken": None},
+}
+"""Kind -> the fields that follow the host's, and what they are where that has none."""
 
 log = structlog.get_logger(__name__)
 
@@ -106,19 +113,31 @@ class Dependencies:
             except errors.Invalid:
                 log.debug("the member's own stays", kind=kind, namespace=namespace, name=name)
                 return
+            as_it = f"spec.serviceAccountName={name}"
+            if resource == SERVICE_ACCOUNTS and await self._member.list(PODS, namespace, field_selector=as_it):
+                # Others' pods run as it.
+                return
             await self._member.delete(resource, name, namespace, uid=found["metadata"]["uid"])
 
     async def _follow(self, identity: Identity, manifest: Json) -> None:
         kind, namespace, name = identity
-        values = {field: manifest.get(field) or ({} if field != "type" else "Opaque") for field in _FIELDS[kind]}
+        values = {field: manifest.get(field, default) for field, default in _FIELDS[kind].items()}
         changes = [{"op": "add", "path": f"/{field}", "value": value} for field, value in values.items()]
+        if kind == SERVICE_ACCOUNTS.kind:
+            annotations = manifest["metadata"].get("annotations") or {}
+            changes.append({"op": "add", "path": "/metadata/annotations", "value": annotations})
         resource, what = CARRIED[kind], f"{kind} {namespace}/{name}"
         self._problems.pop(identity, None)
         try:
             await self._member.json_patch(resource, name, [_OURS], namespace, field_manager=_MANAGER)
         except errors.Invalid:
+            if _version(manifest) == keys.NAME_ALONE:
+                # Any of that name will do.
+                return
             remedy = "rename the one on the host, or delete the member's"
             self._problems[identity] = f"{what} in {self._cluster} is not Atoll's and stays as it is: {remedy}"
+            return
+        if not changes:
             return
         try:
             await self._member.json_patch(resource, name, [_OURS, *changes], namespace, field_manager=_MANAGER)
@@ -131,8 +150,11 @@ class Dependencies:
 
 
 def _version(manifest: Json) -> str:
-    """Its resourceVersion on the host, with a digest where it is overridden; empty where it comes without contents."""
-    return str(manifest["metadata"].get("annotations", {}).get(keys.SOURCE_VERSION, ""))
+    """Its resourceVersion on the host, with a digest where it is overridden; empty where it is not to be there."""
+    annotations = manifest["metadata"].get("annotations", {})
+    # A Work of an earlier version has no more of a ServiceAccount than its name.
+    bare = manifest.get("kind") == SERVICE_ACCOUNTS.kind and keys.WITHHELD not in annotations
+    return str(annotations.get(keys.SOURCE_VERSION, keys.NAME_ALONE if bare else ""))
 
 
 def _order(version: str) -> tuple[bool, int]:

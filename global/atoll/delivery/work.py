@@ -13,7 +13,7 @@ import msgspec
 
 from atoll.kinds import Kind
 from atoll.model import gang, keys, numbers
-from atoll.model.apiresource import CONFIGMAPS, NAMESPACES, PRIORITY_CLASSES, SECRETS, SERVICE_ACCOUNTS
+from atoll.model.apiresource import CLAIMS, CONFIGMAPS, NAMESPACES, PRIORITY_CLASSES, SECRETS, SERVICE_ACCOUNTS
 from atoll.model.decision import Gone, Spots, decode_gone, decode_spots
 from atoll.model.gang import Gang
 from atoll.model.lost import OnLost
@@ -169,7 +169,7 @@ def gang_of(work: WorkObject, kind: Kind) -> Gang:
 
 _NEEDS = {
     (each.api_version, each.kind)
-    for each in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, CONFIGMAPS, SECRETS, *PROPAGATED.values())
+    for each in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, CONFIGMAPS, SECRETS, CLAIMS, *PROPAGATED.values())
 }
 
 
@@ -191,9 +191,8 @@ def stranger(work: WorkObject) -> str:
         if (need.get("apiVersion"), need.get("kind")) not in _NEEDS:
             return f"it sends a {need.get('kind')} besides, which no workload of Atoll's needs"
         needed = need.get("metadata") or {}
-        if need["kind"] in (CONFIGMAPS.kind, SECRETS.kind) and (need["kind"], needed.get("name")) not in _referred(
-            work
-        ):
+        referred_to = need["kind"] in (CONFIGMAPS.kind, SECRETS.kind, CLAIMS.kind)
+        if referred_to and (need["kind"], needed.get("name")) not in _referred(work):
             return f"it sends a {need['kind']} besides, which its pods don't refer to"
         place = needed.get("name") if need["kind"] == NAMESPACES.kind else needed.get("namespace", about["namespace"])
         if place != about["namespace"]:
@@ -202,7 +201,12 @@ def stranger(work: WorkObject) -> str:
 
 
 def _referred(work: WorkObject) -> set[tuple[str, str]]:
-    return {(each.resource.kind, each.name) for each in references(work.manifest)}
+    """What its pods refer to, and the image pull secrets of their accounts."""
+    accounts = [each for each in work.spec.workload.manifests[:-1] if each.get("kind") == SERVICE_ACCOUNTS.kind]
+    lists = [found for each in accounts if isinstance(found := each.get("imagePullSecrets"), list)]
+    pulling = [secret.get("name") for found in lists for secret in found if isinstance(secret, dict)]
+    found = {(each.resource.kind, each.name) for each in references(work.manifest)}
+    return found | {(SECRETS.kind, str(name)) for name in pulling}
 
 
 def work_name(namespace: str, name: str, kind: str, group: str) -> str:

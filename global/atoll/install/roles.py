@@ -198,7 +198,10 @@ CONTROL: Final = (
             # What namespaces may hand on to members.
             *(_on(resource, "list", "watch", rare=_QUIET) for resource in PROPAGATED.values()),
             # Of namespaces whose dispatched workloads refer to them, one namespace at a time.
-            _on(CONFIGMAPS, "list", "watch", rare="only where pods refer to ConfigMaps"),
+            *(
+                _on(resource, "list", "watch", rare="only where workloads refer to such objects")
+                for resource in (CONFIGMAPS, SERVICE_ACCOUNTS, CLAIMS)
+            ),
             _on(PRIORITY_CLASSES, "list", "watch"),
             _on(POLICIES, "list", "watch"),
             _on(CLUSTER_POLICIES, "list", "watch"),
@@ -426,7 +429,8 @@ AGENT_IN_MEMBER: Final = (
             _on(NAMESPACES, "create", rare=_DELIVERED),
             _on(NAMESPACES, "patch", rare="only once a namespace on the host says what its pods may"),
             _on(PRIORITY_CLASSES, "create", "list", "delete", rare="only for workloads that name a PriorityClass"),
-            _on(SERVICE_ACCOUNTS, "create", "list", "delete", rare="only for workloads that name a ServiceAccount"),
+            # A patch tells what it changes, so it reads: it first tests for a label of Atoll's.
+            _on(SERVICE_ACCOUNTS, "create", "patch", "delete", rare="only for workloads that name a ServiceAccount"),
             _on(CLAIMS, "create", "delete", rare="only for Volcano Jobs with a volumeClaim"),
             *(
                 _on(resource, "list", "patch", "delete", rare="only where a namespace on the host hands its rules on")

@@ -86,8 +86,8 @@ the host, though the namespace was not made by Atoll.
 """
 PROPAGATE: Final = "atoll.sh/propagate"
 """Namespace annotation: which of its rules hold in members, too: `limitranges`, `resourcequotas`, `networkpolicies`,
-with commas between; `secrets` lets the Secrets that workloads refer to go along. Of the namespace in a member: which
-rules were brought there.
+with commas between; `secrets`, `persistentvolumeclaims` and `serviceaccounts` let those that workloads refer to go
+along with their contents. Of the namespace in a member: which rules were brought there.
 """
 SECRET_READER: Final = "atoll-secret-reader"
 """ClusterRole that `init` does not bind: a RoleBinding to it lets control read the Secrets of one namespace."""
@@ -187,6 +187,8 @@ AGENT_FACTS: Final = "atoll.sh/agent"
 """Lease annotation by the agent: versions and kinds as JSON (`atoll.model.member.AgentFacts`)."""
 FIGURES: Final = "atoll.sh/figures"
 """Lease annotation by the agent: nodes and resources of the member as JSON (`atoll.model.member.Figures`)."""
+NAME_ALONE: Final = "0"
+"""Value of `SOURCE_VERSION` on what comes without contents, and is kept so."""
 KIND_FINALIZER: Final = "atoll.sh/workloads"
 """On a WorkloadKind: it stays while workloads of it have bindings."""
 KIND_RIGHTS: Final = "atoll-workload-kinds"

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from atoll.model import keys
-from atoll.model.apiresource import LIMIT_RANGES, NETWORK_POLICIES, RESOURCE_QUOTAS, SECRETS
+from atoll.model.apiresource import (
+    CLAIMS,
+    LIMIT_RANGES,
+    NETWORK_POLICIES,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    ApiResource,
+)
 
 NAMES: Final = (keys.SYSTEM_NAMESPACE, "karmada-cluster", "karmada-system")
 """System namespaces by name."""
@@ -29,9 +37,16 @@ def propagated(annotations: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(plural for plural in PROPAGATED if plural in asked)
 
 
-def hands_secrets_on(annotations: Mapping[str, str]) -> bool:
-    """Whether a namespace of the host lets the Secrets that its workloads refer to go to members."""
-    return SECRETS.plural in _asked(annotations)
+HANDED_ON: Final = (SECRETS, CLAIMS, SERVICE_ACCOUNTS)
+"""What workloads refer to that goes to members only where annotation `atoll.sh/propagate` of their namespace names it;
+of ServiceAccounts the name goes anyway.
+"""
+
+
+def handed_on(annotations: Mapping[str, str]) -> frozenset[ApiResource]:
+    """What of `HANDED_ON` a namespace of the host lets go to members."""
+    asked = _asked(annotations)
+    return frozenset(each for each in HANDED_ON if each.plural in asked)
 
 
 def _asked(annotations: Mapping[str, str]) -> set[str]:

@@ -1,11 +1,11 @@
-"""Which ConfigMaps and Secrets pod templates refer to, wherever a workload has its templates."""
+"""Which ConfigMaps, Secrets and claims pod templates refer to, wherever a workload has its templates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from atoll.model.apiresource import CONFIGMAPS, SECRETS, ApiResource
+from atoll.model.apiresource import CLAIMS, CONFIGMAPS, SECRETS, ApiResource
 
 _NAMED_IN: Final[Mapping[str, tuple[ApiResource, str]]] = {
     "configMapKeyRef": (CONFIGMAPS, "name"),
@@ -15,6 +15,7 @@ _NAMED_IN: Final[Mapping[str, tuple[ApiResource, str]]] = {
     "secretRef": (SECRETS, "name"),
     "nodePublishSecretRef": (SECRETS, "name"),
     "azureFile": (SECRETS, "secretName"),
+    "persistentVolumeClaim": (CLAIMS, "claimName"),
 }
 """Field of a pod spec, however deep -> what it refers to, and in which of its fields."""
 _EVERYWHERE: Final = frozenset({"kube-root-ca.crt"})

@@ -20,6 +20,7 @@ class PolicySpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     resource_selectors: list[Json] = []
     placement: Json | None = None
     priority: int = 0
+    propagate_deps: bool | None = None
 
 
 class PolicyObject(Slim, frozen=True, rename="camel"):
