@@ -19,7 +19,16 @@ from atoll.agent.objects import (
     decode_pod,
 )
 from atoll.agent.owners import Owners
-from atoll.agent.volumes import Claim, StorageClass, Volume, decode_claim, decode_class, decode_volume
+from atoll.agent.volumes import (
+    Claim,
+    CsiNode,
+    StorageClass,
+    Volume,
+    decode_claim,
+    decode_class,
+    decode_csi_node,
+    decode_volume,
+)
 from atoll.kinds import known
 from atoll.kube.crds import crds, wake
 from atoll.kube.reflector import Reflector
@@ -27,6 +36,7 @@ from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import (
     BUDGETS,
     CLAIMS,
+    CSI_NODES,
     HYPER_NODES,
     JOBS,
     NAMESPACES,
@@ -56,6 +66,7 @@ class MemberCache:
         self.claims: Reflector[Claim] = Reflector(api, CLAIMS, decode_claim)
         self.volumes: Reflector[Volume] = Reflector(api, VOLUMES, decode_volume)
         self.storage_classes: Reflector[StorageClass] = Reflector(api, STORAGE_CLASSES, decode_class)
+        self.csi_nodes: Reflector[CsiNode] = Reflector(api, CSI_NODES, decode_csi_node)
         self.budgets: Reflector[Budget] = Reflector(api, BUDGETS, decode_budget)
         self.namespaces: Reflector[Slim] = Reflector(api, NAMESPACES, decode_meta)
         #: kinds that Works deliver, cached whole
@@ -79,7 +90,7 @@ class MemberCache:
 
     @property
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        storage = (self.claims, self.volumes, self.storage_classes)
+        storage = (self.claims, self.volumes, self.storage_classes, self.csi_nodes)
         shared = (self.crds, self.replica_sets, self.pods, self.nodes, self.pod_groups, self.hyper_nodes, self.budgets)
         return (self.namespaces, *shared, *storage, *self.workloads.values())
 

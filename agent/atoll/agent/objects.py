@@ -198,6 +198,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Whether its condition Ready holds."""
     stranger: bool = False
     """Whether it names a binding that it does not belong to (`atoll.agent.owners`)."""
+    attach: dict[str, int] = {}
+    """Driver -> volumes of its claims, where some node has a limit of them; known once it is looked at."""
     preempts: bool = True
     """Whether others may be evicted for it (`preemptionPolicy`)."""
 

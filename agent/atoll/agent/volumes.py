@@ -74,7 +74,13 @@ class _Reference(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
 
 
+class _Csi(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    driver: str = ""
+    volume_handle: str = ""
+
+
 class _VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
+    csi: _Csi | None = None
     node_affinity: _Affinity | None = None
     claim_ref: _Reference | None = None
 
@@ -139,8 +145,35 @@ class StorageClass(Slim, frozen=True, rename="camel"):
 IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 """kube-scheduler's words."""
 
+
+class _Count(msgspec.Struct, frozen=True, gc=False):
+    count: int | None = None
+
+
+class _Driver(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    allocatable: _Count | None = None
+
+
+class _CsiNodeSpec(msgspec.Struct, frozen=True):
+    drivers: tuple[_Driver, ...] = ()
+
+
+class CsiNode(Slim, frozen=True):
+    """A CSINode."""
+
+    spec: _CsiNodeSpec = _CsiNodeSpec()
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """Driver -> volumes that the node can attach, of those that have a limit."""
+        known = [(each.name, each.allocatable.count) for each in self.spec.drivers if each.allocatable is not None]
+        return {name: count for name, count in known if count is not None}
+
+
 decode_claim = msgspec.json.Decoder(Claim).decode
 decode_volume = msgspec.json.Decoder(Volume).decode
+decode_csi_node = msgspec.json.Decoder(CsiNode).decode
 decode_class = msgspec.json.Decoder(StorageClass).decode
 
 
@@ -179,6 +212,20 @@ class Storage:
             terms += found.terms
             unbound += found.unbound
         return Reach("", terms, tuple(unbound))
+
+    def attached(self, key: str) -> tuple[str, str] | None:
+        """(driver, handle) of the volume that a claim, by `namespace/name`, has or will have; None where no driver
+        attaches it.
+        """
+        claim = self.claim(key)
+        if claim is None:
+            return None
+        if claim.spec.volume_name:
+            volume = self.volume(claim.spec.volume_name)
+            csi = volume.spec.csi if volume is not None else None
+            return (csi.driver, csi.volume_handle) if csi is not None else None
+        made_of = self.storage_class(claim.spec.storage_class_name or "")
+        return (made_of.provisioner, f"claim {key}") if made_of is not None else None
 
     def _reach_of(self, pod: Pod, wanted: PodClaim) -> Reach:
         key, name = f"{pod.metadata.namespace}/{wanted.name}", wanted.name

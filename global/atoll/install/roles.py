@@ -28,6 +28,7 @@ from atoll.model.apiresource import (
     COMMANDS,
     CONFIGMAPS,
     CRDS,
+    CSI_NODES,
     ENDPOINT_SLICES,
     EVENTS,
     HYPER_NODES,
@@ -397,7 +398,7 @@ AGENT_IN_MEMBER: Final = (
             _on(BUDGETS, "list", "watch"),
             _on(NODES, "list", "watch"),
             # Which nodes the volumes of pods can be reached from.
-            *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES)),
+            *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES)),
             _on(CLAIMS, "patch", rare="only claims whose class waits for their first pod's node"),
             # Kinds that other systems bring, which may come and go; their controllers make what makes the pods.
             _on(CRDS, "list", "watch"),

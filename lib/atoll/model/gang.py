@@ -69,6 +69,8 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a pod says of those beside it; None where that is nothing, and nobody's rules read its labels."""
     preferences: list[dict[str, Any]] = []
     """preferredSchedulingTerms of the node affinity."""
+    attach: dict[str, int] = {}
+    """Driver -> volumes that its node attaches for a pod, where nodes have a limit of them; above 0."""
     later: bool = False
     """Its pods are made once other tasks have started."""
     grace: int = 30

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from atoll.agent.objects import Budget, HyperNode, Node, Pod, PodGroup
 from atoll.agent.scheduler.core.holds import Plan
-from atoll.agent.volumes import Claim, StorageClass, Volume
+from atoll.agent.volumes import Claim, CsiNode, StorageClass, Volume
 from atoll.model.decision import Gone, Spots
 from atoll.model.gang import Gang
 
@@ -104,6 +104,18 @@ class VolumeSet(Struct, frozen=True, gc=False):
 
 class VolumeGone(Struct, frozen=True, gc=False):
     """A PersistentVolume went."""
+
+    name: str
+
+
+class CsiNodeSet(Struct, frozen=True, gc=False):
+    """A CSINode came or changed."""
+
+    csi_node: CsiNode
+
+
+class CsiNodeGone(Struct, frozen=True, gc=False):
+    """A CSINode went."""
 
     name: str
 
@@ -220,6 +232,8 @@ Event = (
     | VolumeGone
     | StorageClassSet
     | StorageClassGone
+    | CsiNodeSet
+    | CsiNodeGone
     | BudgetSet
     | BudgetGone
     | NamespaceSet

@@ -177,6 +177,7 @@ def task_of(pod: Pod, rules: PodRules | None) -> Task:
         ports=pod.ports,
         rules=rules,
         preferences=pod.preferences,
+        attach=pod.attach,
     )
 
 
@@ -199,6 +200,7 @@ def gang_of(view: Standing, read: set[str] | None = None) -> tuple[Gang, list[li
             pod.ports,
             said,
             pod.preferences,
+            pod.attach,
         )
         groups.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
     wanted = dict(view.group.spec.min_task_member) if view.group is not None else {}
@@ -223,6 +225,7 @@ def gang_of(view: Standing, read: set[str] | None = None) -> tuple[Gang, list[li
                 ports=first.ports,
                 rules=of_pods[id(first)],
                 preferences=first.preferences,
+                attach=first.attach,
             )
         )
     floor = max(1, view.missing, sum(task.min_available for task in tasks))

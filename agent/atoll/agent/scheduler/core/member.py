@@ -5,7 +5,8 @@ A pass decides on a bounded number of gangs, so that the shell gets its turn; th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -21,6 +22,8 @@ from atoll.agent.scheduler.core.events import (
     BudgetSet,
     ClaimGone,
     ClaimSet,
+    CsiNodeGone,
+    CsiNodeSet,
     Event,
     HoldAdopted,
     HoldAsked,
@@ -73,6 +76,7 @@ class MemberCore:
         self._volumes: dict[str, Volume] = {}
         self._storage_classes: dict[str, StorageClass] = {}
         self.storage = Storage(self._claims.get, self._volumes.get, self._storage_classes.get)
+        self.room.attached = self._attached
         #: whether a pass would find something to do
         self.due = True
         #: gangs that the last pass looked at, for events were about them
@@ -139,6 +143,12 @@ class MemberCore:
                 self._nodes_changed(event)
             case ClaimSet() | ClaimGone() | VolumeSet() | VolumeGone() | StorageClassSet() | StorageClassGone():
                 self._storage_changed(event)
+            case CsiNodeSet(csi_node):
+                self.room.limits_changed(csi_node.metadata.name, csi_node.limits)
+                self.due = self.due or self.room.grew
+            case CsiNodeGone(name):
+                self.room.limits_changed(name, {})
+                self.due = self.due or self.room.grew
             case BudgetSet(budget):
                 self._budget_changed(budget.metadata.key, budget)
             case BudgetGone(key):
@@ -572,9 +582,26 @@ class MemberCore:
                 why = reach.problem or in_use or "its node affinity and its volumes' have too many alternatives"
                 problems[why] = None
                 fitting = pod
+            if attach := self._attach(pod):
+                fitting = msgspec.structs.replace(fitting, attach=attach)
             pods.append(fitting)
         found = replace(view, waiting=pods)
         return Wait(found, planner.VOLUMES, "; ".join(list(problems)[:3])) if problems else found
+
+    def _attach(self, pod: Pod) -> dict[str, int]:
+        """Driver -> volumes of the pod, where some node has a limit of them."""
+        volumes = (self.storage.attached(f"{pod.metadata.namespace}/{each.name}") for each in pod.claims)
+        return dict(Counter(each[0] for each in volumes if each is not None and self.room.limited(each[0])))
+
+    def _attached(self, but: Collection[str]) -> Iterator[tuple[str, str, str]]:
+        """(node, driver, handle) of the volumes of pods on nodes, or about to be, but for pods of these keys."""
+        for claim, users in self._mounts.items():
+            if (volume := self.storage.attached(claim)) is None:
+                continue
+            for key in users:
+                pod = self._pods[key].pod
+                if key not in but and not pod.finished and (node := pod.node or self.room.node_of(pod)):
+                    yield node, *volume
 
     def _exclusive(self, pod: Pod) -> Iterator[str]:
         """Claims of the pod that one pod at a time may use."""

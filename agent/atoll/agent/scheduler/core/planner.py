@@ -19,9 +19,10 @@ from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.nominations import Nominations
 from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
+from atoll.fit.constraints import Attachments
 from atoll.model import gang as gangs
 from atoll.model import selectors
-from atoll.model.gang import Gang
+from atoll.model.gang import Gang, Task
 from atoll.model.needs import HONOURED
 from atoll.model.reports import readable
 from atoll.model.topology import Tree
@@ -177,9 +178,11 @@ def _reaches(room: Room, pod: Pod, name: str) -> bool:
 
 
 def _bear(room: Room, kept: Sequence[tuple[Pod, str]]) -> bool:
-    """Whether the pods may be on these nodes, by the rules between them and those that are there, in some order."""
+    """Whether the pods may be on these nodes, by the rules between them and those that are there, in some order, and by
+    what these can attach.
+    """
     rules = rules_of((pod for pod, _ in kept), room.peers.read_keys() if room.peers.keep_others_away else None)
-    if not any(rules):
+    if not any(rules) and not any(pod.attach for pod, _ in kept):
         return True
     nodes = room.nodes().copy()
     columns = {name: column for column, name in enumerate(nodes.names)}
@@ -187,7 +190,7 @@ def _bear(room: Room, kept: Sequence[tuple[Pod, str]]) -> bool:
     while left:
         later = []
         for task, column in left:
-            if column >= 0 and nodes.room_by_rules(task, column):
+            if column >= 0 and nodes.room_by_rules(task, column) and _attaches(nodes, task, column):
                 nodes.count_pieces(task, column, 1)
             else:
                 later.append((task, column))
@@ -195,6 +198,11 @@ def _bear(room: Room, kept: Sequence[tuple[Pod, str]]) -> bool:
             return False
         left = later
     return True
+
+
+def _attaches(nodes: Nodes, task: Task, column: int) -> bool:
+    rooms = (each.room(task, len(nodes)) for each in nodes.exact if isinstance(each, Attachments))
+    return all(room is None or room[column] > 0 for room in rooms)
 
 
 def _is_whole(outcome: Placement | Miss, gang: Gang) -> TypeGuard[Placement]:

@@ -16,7 +16,7 @@ import structlog
 from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.fit import Nodes, Profile
 from atoll.fit.company import Company
-from atoll.fit.constraints import HostPorts
+from atoll.fit.constraints import Attachments, Exact, HostPorts
 from atoll.fit.peers import Peers, Site
 from atoll.model import keys, numbers, ports, quantity, topology, vector
 from atoll.model.decision import Gone
@@ -89,6 +89,10 @@ class Room:
         self._wanted_labels: set[str] = set()
         #: HyperNode -> what of it is left out, and why
         self.topology_problems: dict[str, str] = {}
+        #: node -> driver -> volumes that it can attach; of nodes with limits
+        self._limits: dict[str, dict[str, int]] = {}
+        #: gives (node, driver, handle) of the volumes of pods on nodes, but for pods of some keys
+        self.attached: Callable[[Collection[str]], Iterable[tuple[str, str, str]]] = lambda _: ()
         #: whether room was freed or made since it was reset
         self.grew = True
         #: raised by every change of what is free
@@ -318,6 +322,37 @@ class Room:
             self.peers.stirred = False
             self._changed(grew=True, node="")
 
+    def limits_changed(self, node: str, limits: dict[str, int]) -> None:
+        """A node can attach so many volumes of these drivers, and any number of others."""
+        if self._limits.get(node, {}) == limits:
+            return
+        self._limits.pop(node, None)
+        if limits:
+            self._limits[node] = limits
+        self._arrays = None
+        self._changed(grew=True)
+
+    def limited(self, driver: str) -> bool:
+        """Whether some node has a limit of its volumes."""
+        return any(driver in each for each in self._limits.values())
+
+    def _attachments(self, away: Collection[str] = ()) -> tuple[Exact, ...]:
+        if not self._limits:
+            return ()
+
+        def left() -> dict[int, dict[str, int]]:
+            there: dict[str, set[tuple[str, str]]] = {}
+            for node, driver, handle in self.attached(away):
+                there.setdefault(node, set()).add((driver, handle))
+            found: dict[int, dict[str, int]] = {}
+            for node, limits in self._limits.items():
+                if node in self._column:
+                    used = Counter(driver for driver, _ in there.get(node, ()))
+                    found[self._column[node]] = {driver: most - used[driver] for driver, most in limits.items()}
+            return found
+
+        return (Attachments(left),)
+
     def _count_ports(self, node: str, wanted: list[HostPort], times: int) -> None:
         if not wanted:
             return
@@ -441,6 +476,9 @@ class Room:
         if self._arrays is None:
             self._arrays = self._build()
             self._stale.clear()
+        if self._limits:
+            # What pods have attached changes with their claims.
+            self._arrays.exact = (self._host_ports, *self._attachments())
         return self._arrays
 
     def nodes_without(self, gone: Gone) -> Nodes:
@@ -477,7 +515,8 @@ class Room:
             nodes.free[:, self._column[charge.node]] += nodes.column(charge.requests)
             if charge.ports:
                 left[charge.node].subtract(charge.ports)
-        nodes.exact = (HostPorts({self._column[name]: +taken for name, taken in left.items() if name in self._column}),)
+        taken = {self._column[name]: +each for name, each in left.items() if name in self._column}
+        nodes.exact = (HostPorts(taken), *self._attachments(away))
         nodes.company = Company(self.peers.without(set(away)), nodes.names)
         return nodes
 
