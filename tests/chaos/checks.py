@@ -162,7 +162,7 @@ def decided_once(record: Record) -> Iterator[Violation]:
 
 def decisions_kept(record: Record) -> Iterator[Violation]:
     """What was decided for an epoch stays, whoever leads, but for the size of what is elastic; what was bound is taken
-    back for its user only: invariant 9.
+    back for its user only, or for its member: one that is drained, or that an exclusive one lost: invariant 9.
     """
     for uid, states in record.bindings.items():
         for before, after in itertools.pairwise(states):
@@ -170,7 +170,9 @@ def decisions_kept(record: Record) -> Iterator[Violation]:
                 text = f"epoch {after.epoch} of binding {uid} was changed from {before.parts} to {after.parts}"
                 yield Violation("decisions kept", after.workload, after.at, text)
             taken = after.epoch > before.epoch and after.phase is Phase.EVICTING and after.reason is not Reason.HELD
-            if taken and "Bound" in before.conditions:
+            wish = record.plan.get(after.workload)
+            moved = after.reason is Reason.MEMBER_LOST and wish is not None and wish.exclusive
+            if taken and "Bound" in before.conditions and not moved and after.reason is not Reason.MEMBER_DRAINED:
                 text = f"binding {uid} was bound and taken back with epoch {after.epoch} because of {after.reason}"
                 yield Violation("decisions kept", after.workload, after.at, text)
 
@@ -223,11 +225,11 @@ def nothing_lost(record: Record) -> Iterator[Violation]:
 
 def ran_once(record: Record) -> Iterator[Violation]:
     """The pods of a workload's last epoch succeed exactly once each, and each is made once: again only where the gang had
-    shrunk, and none of the earlier ones had succeeded.
+    shrunk, and none of the earlier ones had succeeded; or where it is exclusive and was ended by its agent.
     """
     for uid, pods in by_binding(record).items():
         wish = record.plan.get(pods[0].workload)
-        if wish is None or not _completed(wish, record.final.get(wish.name) or {}):
+        if wish is None or wish.exclusive or not _completed(wish, record.final.get(wish.name) or {}):
             continue
         last = max(pod.epoch for pod in pods)
         mine = [pod for pod in pods if pod.epoch == last]

@@ -31,11 +31,18 @@ class Kind(StrEnum):
     """Somebody else's name is written into it."""
     OUTAGE = "outage"
     """SIGKILL of an API server or of etcd, which returns after seconds."""
+    MEMBER_CUT = "member cut off"
+    """Nothing passes between the agent of a member and the host, for long enough that what is exclusive moves."""
+    CORDONED = "cordoned"
+    """An administrator keeps new work away from a member."""
+    DRAINED = "drained"
+    """An administrator empties a member."""
     WIRE = "wire"
     """One of `tests.faults.Fault` on a connection of a process."""
 
 
 KILLS = frozenset({Kind.KILL, Kind.KILL_BEFORE, Kind.KILL_AFTER})
+MEMBERS = frozenset({Kind.MEMBER_CUT, Kind.CORDONED, Kind.DRAINED})
 LEASES = frozenset({Kind.LEADER_CUT, Kind.LEADER_STOPPED, Kind.LEASE_DELETED, Kind.LEASE_STOLEN})
 
 
@@ -63,6 +70,7 @@ def deck() -> list[Card]:
         cards += [Card(kind if writes else Kind.KILL, component) for kind in sorted(KILLS)]
     cards += [Card(kind, component) for kind in sorted(LEASES) for component in ELECTED for _ in range(2)]
     cards += [Card(Kind.OUTAGE, server) for server in SERVERS]
+    cards += [Card(kind, member) for kind in sorted(MEMBERS) for member in ("alpha", "beta", "gamma")]
     return cards
 
 

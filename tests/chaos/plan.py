@@ -63,6 +63,8 @@ class Submission:
     """The only member to run in."""
     held: bool = False
     """Created held."""
+    exclusive: bool = False
+    """It is elsewhere soon once its member is cut off, and never runs twice; its pods may be made again."""
     acts: tuple[tuple[float, Act], ...] = ()
     """(seconds after its creation, what its user does then), in order."""
 
@@ -119,6 +121,7 @@ def _one(rng: random.Random, number: int, offset: float) -> Submission:
         offset=round(offset, 3),
         minimum=max(pods // 2, 1) if not batch and spread == 1 and rng.random() < 0.2 else 0,
         batch=batch,
+        exclusive=not batch and number % 3 == 0,
         completions=pods * 2 if batch and spread == 1 and rng.random() < 0.4 else 0,
         spread=spread,
         held=held,
@@ -210,12 +213,15 @@ def workload(wish: Submission) -> Json:
     if wish.place:
         labels[_MEMBER] = wish.place
     annotations = {keys.HOLD: "true"} if wish.held else {}
+    if wish.exclusive:
+        annotations |= {keys.ON_LOST: "exclusive", keys.LOST_TOLERATION: "1s"}
     metadata = {"name": wish.name, "namespace": NAMESPACE, "labels": labels, "annotations": annotations}
     share = {"requests": {"cpu": "100m", GPU: str(wish.gpus)}, "limits": {GPU: str(wish.gpus)}}
     template = {
         "metadata": {"annotations": {keys.RUN_TIME: f"{int(wish.seconds * 1000)}ms"}},
         "spec": {
             "restartPolicy": "Never",
+            **({"terminationGracePeriodSeconds": 1} if wish.exclusive else {}),
             "containers": [{"name": "train", "image": "train", "resources": share}],
         },
     }

@@ -16,11 +16,11 @@ from atoll.local.atoll_federation import AtollFederation
 from atoll.local.keeper import KeptProcess
 from atoll.local.processes import Process
 from atoll.model import keys
-from atoll.model.apiresource import LEASES, PODS
-from atoll.model.timestamps import rfc3339_micro
+from atoll.model.apiresource import CLUSTERS, LEASES, PODS
+from atoll.model.timestamps import rfc3339_micro, rfc3339_seconds
 from tests.chaos import faults
 from tests.chaos.connections import Connections, Trap, Write, component_of
-from tests.chaos.faults import KILLS, Card, Kind
+from tests.chaos.faults import KILLS, MEMBERS, Card, Kind
 from tests.chaos.plan import NAMESPACE
 from tests.chaos.record import HOST, Checkpoint, Span
 from tests.faults.play import EVENTS_ONLY, Fault
@@ -28,6 +28,8 @@ from tests.faults.proxy import FaultProxy
 
 LEASE_S = 5.0
 """As in QUICK_ELECTION."""
+CUT_S = (6.0, 26.0)
+"""For how long a member is cut off: with less than the fence, between it and the host's own time, and with more."""
 PATIENCE_S = 6.0
 """How long a fault waits for the request or the write that it is meant for."""
 UNDER_WAY_S = 0.3
@@ -100,6 +102,8 @@ class Player:
                 played = await self._wire(card)
             elif card.kind is Kind.OUTAGE:
                 played = await self._outage(card)
+            elif card.kind in MEMBERS:
+                played = await self._member(card)
             elif card.kind in KILLS:
                 played = await self._kill(card)
             else:
@@ -116,7 +120,7 @@ class Player:
     ) -> None:
         """Note a fault that is over now; what harms a process of several can be made good from its beginning on."""
         ended = time.time()
-        counted = ended if card.kind in (Kind.WIRE, Kind.OUTAGE) else began
+        counted = ended if card.kind in (Kind.WIRE, Kind.OUTAGE, *MEMBERS) else began
         self.spans.append(Span(card.name, card.target, began, ended, harms, detail, counted, process, quiet))
 
     # -- kills -------------------------------------------------------------------------------------------------------
@@ -216,6 +220,57 @@ class Player:
         await asyncio.sleep(lasts)
         if leader.running and leader.pid == pid:
             leader.signal(signal.SIGCONT)
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    async def _member(self, card: Card) -> bool:
+        """One at a time, so that there is somewhere to go."""
+        if "member" in self._busy:
+            return False
+        self._busy.add("member")
+        began = time.time()
+        try:
+            if card.kind is Kind.MEMBER_CUT:
+                proxy = self._connections.proxies[f"atoll-agent-{card.target}", HOST]
+                if proxy.is_cut:
+                    return False
+                proxy.cut()
+                await asyncio.sleep(self._random.uniform(*CUT_S))
+                proxy.heal()
+            else:
+                await self._tainted(card)
+        finally:
+            self._busy.discard("member")
+        self._add(card, began, harms=f"{card.target} agent-{card.target}")
+        return True
+
+    async def _tainted(self, card: Card) -> None:
+        taint = {"key": keys.CORDONED, "effect": "NoSchedule"}
+        if card.kind is Kind.DRAINED:
+            how = self._random.choice(("all", "one-by-one"))
+            taint = {
+                "key": keys.DRAINED,
+                "value": how,
+                "effect": "NoExecute",
+                "timeAdded": rfc3339_seconds(time.time()),
+            }
+        try:
+            await self._taint(card.target, [taint])
+            await asyncio.sleep(self._random.uniform(2, 6))
+        finally:
+            await self._taint(card.target, None)
+
+    async def _taint(self, member: str, taints: list[dict[str, str]] | None) -> None:
+        end = time.monotonic() + _READY_S
+        while True:
+            try:
+                async with await self._federation.host.connect() as host:
+                    await host.merge_patch(CLUSTERS, member, {"spec": {"taints": taints}})
+                    return
+            except ApiError:
+                if time.monotonic() > end:
+                    raise
+                await asyncio.sleep(0.2)
 
     # -- servers -----------------------------------------------------------------------------------------------------
 

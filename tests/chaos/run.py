@@ -23,6 +23,7 @@ EVERY_S = 0.9
 """Seconds from one fault to the next, on average."""
 
 
+_QUICK_LOSS = ("period=1", "silent=4", "duration=6", "fence=6")
 _FACTS = "chaos.json"
 
 
@@ -56,7 +57,8 @@ async def run(
     """
     wishes = plan.generate(seed, seconds)
     connections = Connections(directory / "proxies", seed, lambda name: player.kill(name))
-    quick = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION, "agent": QUICK_ELECTION}
+    agent = (*QUICK_ELECTION, *(f"--set=heartbeat.{each}" for each in _QUICK_LOSS))
+    quick = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION, "agent": agent}
     federation = AtollFederation(
         plan.LAYOUT,
         directory,

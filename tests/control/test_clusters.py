@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 import pytest
 
-from atoll.control.clusters import fenced, patience
-from atoll.control.objects import LeaseObject, decode_lease
+from atoll.control.clusters import dated, fenced, patience
+from atoll.control.objects import ClusterObject, LeaseObject, decode_cluster, decode_lease
 from atoll.control.settings import ClusterSettings
 from atoll.model import keys
 from atoll.model.timestamps import rfc3339
@@ -43,6 +45,20 @@ def test_the_time_of_the_fence_stands_until_the_agent_had_contact_again() -> Non
     known = fenced({}, _lease("first", says), 1000.0)
     assert fenced(known, _lease("first", says), 1030.0) == known
     assert fenced(known, _lease("second", says), 1030.0)["fencedAt"] == rfc3339(1090.0)
+
+
+def test_a_taint_that_does_not_say_since_when_is_dated_once_and_goes_with_it() -> None:
+    taint = {"key": "broken", "effect": "NoExecute"}
+    spec = {"taints": [taint, {"key": "full", "effect": "NoSchedule"}, {**taint, "key": "x", "timeAdded": rfc3339(5)}]}
+    first = dated(_cluster(spec, []), 1000.0)
+    assert first == [{"key": "broken", "since": rfc3339(1000.0)}]
+    assert dated(_cluster(spec, first), 2000.0) == first
+    assert dated(_cluster({}, first), 2000.0) == []
+
+
+def _cluster(spec: dict[str, Any], undated: list[dict[str, Any]]) -> ClusterObject:
+    made = {"metadata": {"name": "m"}, "spec": spec, "status": {"undatedTaints": undated}}
+    return decode_cluster(orjson.dumps(made))
 
 
 def _lease(renewed: str, says: dict[str, str]) -> LeaseObject:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.model import gang, keys
-from atoll.model.apiresource import BINDINGS, CLUSTERS, COMMANDS, EVENTS, JOBS, PRIORITY_CLASSES, QUEUES
+from atoll.model.apiresource import BINDINGS, CLUSTERS, COMMANDS, JOBS, PRIORITY_CLASSES, QUEUES
 from tests.integration.federation import Site, job, next_is_younger, until
 
 pytestmark = pytest.mark.integration
@@ -135,15 +135,23 @@ async def test_workloads_of_one_second_keep_the_order_in_which_they_were_created
     assert (await until(changed, what="its binding follows")).arrival == arrivals["n3"]
 
 
-async def test_a_taint_without_a_time_says_that_it_does_not_evict(site: Site) -> None:
+async def test_a_taint_without_a_time_evicts_from_when_it_was_seen(site: Site) -> None:
+    await site.only("topo")
+    await site.submit(job("tainted", seconds=None))
+    assert await site.where("tainted") == "topo"
     taint = {"key": f"test/{site.namespace}", "effect": "NoExecute"}
     await site.host.merge_patch(CLUSTERS, "topo", {"spec": {"taints": [taint]}})
     try:
 
-        async def told() -> bool:
-            found = await site.host.list(EVENTS, "default")
-            return any(each["reason"] == "NothingEvicted" and site.namespace in each["note"] for each in found)
+        async def evicted() -> bool:
+            binding = await site.find(BINDINGS, "tainted-job")
+            return "MemberTainted" in (binding or {})["metadata"]["annotations"][keys.DECISION]
 
-        await until(told, what="an Event of the Cluster says that nothing is evicted")
+        await until(evicted, what="the taint evicts it")
     finally:
         await site.host.merge_patch(CLUSTERS, "topo", {"spec": {"taints": None}})
+
+    async def forgotten() -> bool:
+        return not (await site.host.get(CLUSTERS, "topo"))["status"].get("undatedTaints")
+
+    await until(forgotten, what="nothing of the taint is left")

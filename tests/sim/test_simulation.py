@@ -160,10 +160,32 @@ def test_work_in_a_lost_member_is_evicted_and_starts_over_elsewhere() -> None:
     outage = Outage("east", 50.0, 500.0)
     run = simulate([make_member("east"), make_member("west")], jobs, outages=(outage,), requeue=True, toleration=30.0)
     record = by_name(run.journal)["a"]
-    assert record.evictions == ["Evicted"]
+    assert record.evictions == ["MemberLost"]
     assert record.members == ("west",)
-    assert record.started == pytest.approx(80.0 + START_UP, abs=1e-6)
-    assert record.finished == pytest.approx(180.0 + START_UP, abs=1e-6)
+    assert record.started == pytest.approx(80.0 + START_UP, abs=0.5)
+    assert record.finished == pytest.approx(180.0 + START_UP, abs=0.5)
+
+
+def test_an_elastic_job_goes_on_without_its_part_in_a_lost_member() -> None:
+    wide = make_job("a", 0.0, 100.0, pods=12, gpu=1, least=4, divided=True)
+    run = simulate(
+        [make_member("east"), make_member("west")], [wide], outages=(Outage("east", 50.0, 500.0),), requeue=True
+    )
+    record = by_name(run.journal)["a"]
+    assert record.evictions == []
+    assert record.finished == pytest.approx(110.0 + START_UP, abs=1.0)
+
+
+def test_a_drain_moves_one_job_after_the_other_and_a_cordon_none() -> None:
+    jobs = [make_job(name, 0.0, 100.0, clusters=("east",)) for name in ("a", "b")]
+    jobs = [*jobs, make_job("late", 60.0, 10.0, clusters=("east",))]
+    members = [make_member("east"), make_member("west")]
+    cordoned = simulate(members, jobs, cordons=(Outage("east", 50.0, 200.0),))
+    assert [by_name(cordoned.journal)[name].evictions for name in ("a", "b")] == [[], []]
+    assert starts(cordoned)["late"] == pytest.approx(200.0 + START_UP, abs=1.0)
+    drained = simulate(members, jobs, drains=(Outage("east", 50.0, 200.0),))
+    assert [by_name(drained.journal)[name].evictions for name in ("a", "b")] == [["MemberDrained"]] * 2
+    assert starts(drained)["late"] == pytest.approx(200.0 + START_UP, abs=1.0)
 
 
 @pytest.mark.parametrize("end", [60.0, 80.0], ids=["returns before it is given up", "returns as it is given up"])
@@ -183,7 +205,7 @@ def test_a_checkpoint_saves_work_from_a_lost_member() -> None:
     run = simulate(
         members, [make_job("a", 0.0, 100.0)], outages=(outage,), requeue=True, toleration=0.0, checkpoint=20.0
     )
-    assert by_name(run.journal)["a"].finished == pytest.approx(50.0 + START_UP + 60.0, abs=1e-6)
+    assert by_name(run.journal)["a"].finished == pytest.approx(50.0 + START_UP + 60.0, abs=0.1)
 
 
 def test_work_that_goes_on_in_a_lost_member_is_seen_when_it_is_back() -> None:

@@ -82,10 +82,20 @@ def simulate(
     outage: Annotated[
         list[str] | None, typer.Option(help="MEMBER:FROM:TO in seconds since the start; may be repeated.")
     ] = None,
+    drain: Annotated[
+        list[str] | None,
+        typer.Option(help="MEMBER:FROM:TO: drained, one workload after the other; may be repeated."),
+    ] = None,
+    cordon: Annotated[list[str] | None, typer.Option(help="MEMBER:FROM:TO: gets nothing new; may be repeated.")] = None,
     lost: Annotated[
         Lost,
-        typer.Option(help="Work in a member that is not ready: goes on unseen, as in production, or is evicted."),
+        typer.Option(
+            help="Work in a lost member: goes on there (on-lost: wait), or its pods die and it returns to its queue."
+        ),
     ] = Lost.CONTINUE,
+    toleration: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that a member may be away before that, with --lost requeue.")
+    ] = 60.0,
     checkpoint: Annotated[
         float | None,
         typer.Option(min=0.001, help="Seconds of work between checkpoints; else evicted work starts over."),
@@ -103,7 +113,13 @@ def simulate(
     from atoll.sim.inputs import InputError
 
     try:
-        for option, number in (("load", load), ("weeks", weeks), ("until", until), ("checkpoint", checkpoint)):
+        for option, number in (
+            ("load", load),
+            ("weeks", weeks),
+            ("until", until),
+            ("checkpoint", checkpoint),
+            ("toleration", toleration),
+        ):
             if number is not None and not math.isfinite(number):
                 raise InputError(f"--{option} {number}: expected a number with an end")
         if plot is not None and plot.suffix not in (".svg", ".html"):
@@ -112,11 +128,16 @@ def simulate(
             if file is not None and not file.parent.is_dir():
                 raise InputError(f"--{option} {file}: no such directory; make it first")
         outages = tuple(simulation.Outage.parse(text) for text in outage or ())
+        drains = tuple(simulation.Outage.parse(text, "drain") for text in drain or ())
+        cordons = tuple(simulation.Outage.parse(text, "cordon") for text in cordon or ())
         members, views, jobs, about = _prepare(
             trace, trace_format, clusters, queues, strategy, estimates, load, gangs, seed, weeks, limit
         )
         options = simulation.Options(
             outages=outages,
+            drains=drains,
+            cordons=cordons,
+            toleration=toleration,
             requeue=lost is Lost.REQUEUE,
             checkpoint=checkpoint,
             until=float("inf") if until is None else until,

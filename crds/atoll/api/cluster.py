@@ -171,6 +171,17 @@ class Lost(ApiModel):
     """Renewal of the agent's Lease that was the last one before."""
 
 
+class UndatedTaint(ApiModel):
+    """A NoExecute taint that does not say since when it is there."""
+
+    key: str
+    """Its key."""
+    value: str = ""
+    """Its value."""
+    since: Time
+    """When it was seen first; tolerationSeconds count from then."""
+
+
 class Circuit(ApiModel):
     """Circuit breaker of a member that did not do what it was told."""
 
@@ -205,6 +216,8 @@ class ClusterStatus(ApiModel):
     """What the dispatcher knows against the member; absent where that is nothing."""
     lost: Lost | None = None
     """Absent while the member is ready."""
+    undated_taints: list[UndatedTaint] = Field(default_factory=list)
+    """NoExecute taints of others without timeAdded."""
 
 
 @served(

@@ -234,6 +234,7 @@ class ClusterStatus(Part, frozen=True, rename="camel"):
     agent: ClusterAgent | None = None
     circuit: dict[str, Any] | None = None
     lost: dict[str, Any] | None = None
+    undated_taints: list[dict[str, Any]] = []
 
 
 class ClusterObject(Slim, frozen=True, rename="camel"):
@@ -650,7 +651,7 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
         obj.metadata.name,
         ready and not stale and not drained and obj.metadata.deletion_timestamp is None,
         obj.metadata.labels,
-        tuple(obj.spec.taints),
+        _dated(obj),
         {
             "provider": (obj.spec.provider,),
             "region": (obj.spec.region,),
@@ -662,6 +663,19 @@ def cluster_view(obj: ClusterObject) -> ClusterView:
         ceiling_of(obj)[0],
         since,
         fenced_after,
+    )
+
+
+def _dated(obj: ClusterObject) -> tuple[dict[str, Any], ...]:
+    """Its taints; those without timeAdded with when control saw them first."""
+    since = {(each.get("key"), each.get("value") or ""): each.get("since") for each in obj.status.undated_taints}
+    return tuple(
+        {**taint, "timeAdded": at}
+        if taint.get("effect") == "NoExecute"
+        and not taint.get("timeAdded")
+        and (at := since.get((taint.get("key"), taint.get("value") or "")))
+        else taint
+        for taint in obj.spec.taints
     )
 
 

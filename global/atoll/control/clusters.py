@@ -76,18 +76,8 @@ class Clusters:
         await self._queue.run(self._reconcile)
 
     def _cluster_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
-        if new is None:
-            return
-        self._queue.add(new.metadata.name)
-        taints = new.undated_taints
-        if taints and (old is None or old.undated_taints != taints):
-            about = {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind, "name": new.metadata.name}
-            note = (
-                f"{', '.join(taints)}: a NoExecute taint without timeAdded keeps new work away and evicts nothing, for"
-                " tolerations count from then; set it, as atollctl cluster taint does"
-            )
-            about["uid"] = new.metadata.uid
-            self._recorder.record(about, "NothingEvicted", note, warning=True)
+        if new is not None:
+            self._queue.add(new.metadata.name)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
         work = new or old
@@ -130,7 +120,9 @@ class Clusters:
             wrong = wrong_with_agent(facts.version)
             goes, why = wrong or ("Supported", f"Atoll {facts.version} goes with the host's {VERSION}")
             wanted = with_condition(wanted, "AgentVersionSupported", wrong is None, goes, why, now=time.time())
-        if wanted != conditions or due or lost != (cluster.status.get("lost") or None):
+        undated = dated(cluster, time.time())
+        changed = wanted != conditions or undated != (cluster.status.get("undatedTaints") or [])
+        if changed or due or lost != (cluster.status.get("lost") or None):
             if said:
                 self._summarised[name] = asyncio.get_running_loop().time()
             await self._host.merge_patch(
@@ -139,7 +131,12 @@ class Clusters:
                 # The list of conditions is replaced whole, and the dispatcher writes some of them.
                 {
                     "metadata": {"resourceVersion": cluster.metadata.resource_version},
-                    "status": {**said, "conditions": wanted, "lost": lost and {**_NO_FENCE, **lost}},
+                    "status": {
+                        **said,
+                        "conditions": wanted,
+                        "lost": lost and {**_NO_FENCE, **lost},
+                        "undatedTaints": undated or None,
+                    },
                 },
                 subresource="status",
                 field_manager="atoll-control",
@@ -241,6 +238,15 @@ def _fence(lease: LeaseObject) -> float | None:
     except ValueError:
         return None
     return after if 0 < after <= _LONGEST_FENCE else None
+
+
+def dated(cluster: ClusterObject, now: float) -> list[Json]:
+    """`status.undatedTaints`: since when those NoExecute taints are known that don't say it themselves."""
+    known = {(each["key"], each.get("value", "")): each["since"] for each in cluster.status.get("undatedTaints") or ()}
+    return [
+        {"key": key, **({"value": value} if value else {}), "since": known.get((key, value)) or rfc3339(now)}
+        for key, value in cluster.undated_taints
+    ]
 
 
 def fenced(known: Json, lease: LeaseObject, heard: float) -> Json:

@@ -159,10 +159,11 @@ class ClusterObject(Slim, frozen=True, rename="camel"):
     status: Json = msgspec.field(default_factory=dict)
 
     @property
-    def undated_taints(self) -> list[str]:
-        """Keys of its NoExecute taints that don't say since when they are there."""
+    def undated_taints(self) -> list[tuple[str, str]]:
+        """(key, value) of its NoExecute taints that don't say since when they are there."""
         taints = [each for each in self.spec.get("taints") or () if each.get("effect") == "NoExecute"]
-        return sorted(str(each.get("key")) for each in taints if not each.get("timeAdded"))
+        found = {(str(each.get("key")), str(each.get("value") or "")) for each in taints if not each.get("timeAdded")}
+        return sorted(found)
 
     @property
     def ready(self) -> Json:

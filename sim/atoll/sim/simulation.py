@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+
+from msgspec import structs
 
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.dispatcher.core import (
@@ -40,6 +42,7 @@ from atoll.model.decision import Decision, Phase
 from atoll.model.decision import Line as StoryLine
 from atoll.model.flavors import NONE, kept_to_nodes
 from atoll.model.gang import Gang, divide
+from atoll.model.lost import OnLost
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
 from atoll.sim.clusters import MemberSpec
@@ -65,7 +68,7 @@ class Outage:
     end: float
 
     @classmethod
-    def parse(cls, text: str) -> Outage:
+    def parse(cls, text: str, option: str = "outage") -> Outage:
         """Read `member:from:to`.
 
         Raises:
@@ -78,7 +81,7 @@ class Outage:
             outage = cls("", 0, 0)
         if not outage.member or not 0 <= outage.begin < outage.end <= MOST_SECONDS:
             raise InputError(
-                f"--outage {text}: expected MEMBER:FROM:TO in seconds since the start, such as east:600:1200"
+                f"--{option} {text}: expected MEMBER:FROM:TO in seconds since the start, such as east:600:1200"
             )
         return outage
 
@@ -89,10 +92,16 @@ class Options:
 
     delays: Delays = field(default_factory=Delays)
     outages: tuple[Outage, ...] = ()
+    drains: tuple[Outage, ...] = ()
+    """Members that are drained, one workload after the other, from one time to another."""
+    cordons: tuple[Outage, ...] = ()
+    """Members that get nothing new from one time to another."""
     requeue: bool = False
-    """Whether work in a lost member dies and is taken back; else it goes on there unseen, as in production."""
-    toleration: float = 30.0
-    """Seconds after which it is taken back."""
+    """Whether pods in a lost member die, and workloads return to their queues after the toleration; else both go on
+    there, as with on-lost: wait.
+    """
+    toleration: float = 60.0
+    """Seconds that a member may be away before its workloads return to their queues."""
     checkpoint: float | None = None
     """Seconds of work between two checkpoints; None: evicted work begins again."""
     core: CoreSettings = CoreSettings()
@@ -171,6 +180,9 @@ class Simulation:
         self.journal = Journal(resource, sum(capacities.values()), capacities=capacities)
         self._lines = {name: Line(self.timeline) for name in self.members}
         self._specs = {spec.name: spec for spec in members}
+        #: since when members are away; what administrators set, by the option that says so
+        self._lost_since: dict[str, float | None] = dict.fromkeys(self.members)
+        self._taints: dict[str, dict[str, dict[str, str]]] = {name: {} for name in self.members}
         self._jobs = list(jobs)
         self._next = 0
         self._done = 0
@@ -182,6 +194,11 @@ class Simulation:
         self._submit_queues_and_members(queues)
         for outage in options.outages:
             self._plan_outage(outage)
+        for drain in options.drains:
+            taint = {"key": keys.DRAINED, "value": "one-by-one", "effect": "NoExecute"}
+            self._plan_taint("drain", drain, taint)
+        for cordon in options.cordons:
+            self._plan_taint("cordon", cordon, {"key": keys.CORDONED, "effect": "NoSchedule"})
 
     def run(self) -> Journal:
         """Play it to the end: until nothing happens any more or `until` is reached."""
@@ -221,14 +238,21 @@ class Simulation:
             self.members[spec.name].wake()
 
     def _set_ready(self, name: str, *, ready: bool) -> None:
-        spec = self._specs[name]
-        self.host.tell(ClusterSet(ClusterView(name, ready, spec.labels, spec.taints)))
+        self._lost_since[name] = None if ready else self.timeline.now
+        self._tell_cluster(name)
+
+    def _tell_cluster(self, name: str) -> None:
+        spec, since, taints = self._specs[name], self._lost_since[name], self._taints[name]
+        drained = any(taint["key"] == keys.DRAINED for taint in taints.values())
+        view = ClusterView(name, since is None and not drained, spec.labels, (*spec.taints, *taints.values()))
+        self.host.tell(ClusterSet(replace(view, lost_since=since)))
 
     def _submit(self) -> None:
         job = self._jobs[self._next]
         self._next += 1
         uid = f"{self._next:07d}"
         self.journal.submitted(uid, job)
+        on_lost = OnLost.REQUEUE if self.options.requeue else OnLost.WAIT
         self.host.see(
             BindingView(
                 uid,
@@ -236,7 +260,7 @@ class Simulation:
                 job.name,
                 1,
                 0,
-                job.gang(START),
+                structs.replace(job.gang(START), on_lost=on_lost, lost_toleration=self.options.toleration),
                 Decision(),
                 timestamps.rfc3339_seconds(self.timeline.now),
                 affinities=({"clusterNames": list(job.clusters)},) if job.clusters else ({},),
@@ -256,7 +280,7 @@ class Simulation:
             self._set_ready(name, ready=False)
             if self.options.requeue:
                 self.members[name].lose_all()
-                self.timeline.after(self.options.toleration, lambda: self._give_up(name))
+                self.timeline.after(self.options.toleration, lambda: self._go_on_without(name))
 
         def end() -> None:
             if self.options.requeue:
@@ -269,8 +293,30 @@ class Simulation:
         self.timeline.at(START + outage.begin, begin)
         self.timeline.at(START + outage.end, end)
 
+    def _plan_taint(self, option: str, during: Outage, taint: dict[str, str]) -> None:
+        name = during.member
+        if name not in self.members:
+            raise InputError(f"--{option} {name}: no such member; there are {', '.join(self.members)}")
+
+        def begin() -> None:
+            self._taints[name][option] = {**taint, "timeAdded": timestamps.rfc3339(self.timeline.now)}
+            self._tell_cluster(name)
+
+        def end() -> None:
+            self._taints[name].pop(option, None)
+            self._tell_cluster(name)
+
+        self.timeline.at(START + during.begin, begin)
+        self.timeline.at(START + during.end, end)
+
+    def _go_on_without(self, name: str) -> None:
+        """The toleration is over: what is on its way out of a lost member is gone for the host."""
+        for uid, run in list(self._runs.items()):
+            if self._lines[name].cut and name in run.leaving:
+                self._released(name, uid, run.left_by)
+
     def _give_up(self, name: str) -> None:
-        """The host takes back what ran in a lost member; its parts elsewhere are stopped."""
+        """A member is back without its pods before its absence was too long: what ran there starts over."""
         if not self._lines[name].cut:
             return
         for uid, run in list(self._runs.items()):
@@ -318,6 +364,10 @@ class Simulation:
             if command.decision.reason is Reason.DEADLINE_EXCEEDED and before.decision.phase is Phase.DISPATCHED:
                 record.stranded = True
             self._take_back(uid, run, command.decision.reason, epoch)
+            for name in run.members if command.decision.reason is Reason.MEMBER_LOST else ():
+                since = self._lost_since[name]
+                if since is not None and since + self.options.toleration <= self.timeline.now:
+                    self._released(name, uid, epoch)
 
     def _note_reservations(self) -> None:
         made = list(self.host.core.reservations.made.values())
@@ -351,6 +401,14 @@ class Simulation:
 
     def _resize(self, uid: str) -> None:
         view, now = self.host.views[uid], timestamps.rfc3339(self.timeline.now)
+        run, names = self._runs.get(uid), tuple(name for name, _ in view.parts)
+        if run is not None and names != run.members:
+            # It goes on without a part whose member is lost.
+            run.members, run.missing = names, run.missing.intersection(names)
+            if run.started is not None:
+                record = self.journal.records[uid]
+                left = run.started + record.job.duration - record.done - (self.timeline.now - START)
+                self.timeline.after(max(left, 0.0), lambda: self._finish(uid, run))
         for name, part in self._parts(view):
             member, epoch = self.members[name], view.epoch
             spots = view.decision.expected.get(name, ())

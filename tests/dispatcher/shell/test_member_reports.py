@@ -71,3 +71,15 @@ def test_a_ceiling_that_can_t_be_read_keeps_new_work_away_and_says_so() -> None:
         "nvidia.com/gpu": 2,
         "cpu": 500,
     }
+
+
+def test_a_taint_without_a_date_counts_from_when_control_saw_it() -> None:
+    taint, at = {"key": "broken", "effect": "NoExecute"}, "2026-11-23T10:00:00.000Z"
+    dated = {**taint, "key": "other", "timeAdded": "2026-01-01T00:00:00Z"}
+    made = {
+        "metadata": {"name": "m"},
+        "spec": {"taints": [taint, dated, {**taint, "effect": "NoSchedule"}]},
+        "status": {"undatedTaints": [{"key": "broken", "since": at}, {"key": "other", "since": at}]},
+    }
+    view = objects.cluster_view(objects.decode_cluster(orjson.dumps(made)))
+    assert view.taints == ({**taint, "timeAdded": at}, dated, {**taint, "effect": "NoSchedule"})
