@@ -79,6 +79,26 @@ async def test_a_diamond_with_a_probe_and_a_patch_runs_in_its_order(site: Site) 
     assert "message" not in done["status"]["state"]
 
 
+async def test_a_flow_waits_for_pods_that_do_not_answer_and_says_so(site: Site) -> None:
+    """Its pods do not start; what answers is in `tests/e2e`, as simulated pods have no network."""
+    serve = template(seconds=None)
+    serve["tasks"][0]["template"]["metadata"]["annotations"][keys.FAIL] = "image"
+    await make(site, JOB_TEMPLATES, "serve", serve)
+    await make(site, JOB_TEMPLATES, "use", template(seconds=0.3))
+    probe = {"tcpSocketList": [{"taskName": "worker", "port": 8080}]}
+    steps = [{"name": "serve"}, {"name": "use", "dependsOn": {"targets": ["serve"], "probe": probe}}]
+    await make(site, JOB_FLOWS, "web", {"flows": steps})
+
+    async def said() -> bool:
+        found = await site.find(JOB_FLOWS, "web") or {}
+        message = ((found.get("status") or {}).get("state") or {}).get("message")
+        return bool(message == "use: 0 of 1 pods answer on port 8080 of task worker of serve")
+
+    await until(said, what="it was tried, and the flow says why it waits")
+    assert [each["metadata"]["name"] for each in await site.host.list(JOBS, site.namespace)] == ["web-serve"]
+    await site.host.delete(JOB_FLOWS, "web", site.namespace)
+
+
 async def test_a_flow_waits_for_its_template_and_goes_with_its_jobs(site: Site) -> None:
     await make(site, JOB_FLOWS, "late", {"flows": [{"name": "a"}], "jobRetainPolicy": "delete"})
     waiting = await flow_phase(site, "late", "Pending")

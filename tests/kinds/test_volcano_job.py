@@ -71,6 +71,18 @@ def test_a_member_hears_of_changes_where_policies_ask_about_them() -> None:
     assert keys.UPDATED not in KIND.rewrite(silent, part)["metadata"]["annotations"]
 
 
+def test_answers_to_probes_add_up_over_members() -> None:
+    one, two = (
+        {"state": {"phase": "Running"}, "probes": each}
+        for each in (
+            [{"answered": 1}, {"answered": 0, "message": "pod x: refused"}],
+            [{"answered": 2}, {"answered": 1}],
+        )
+    )
+    status = KIND.aggregate(make_job(), [Report("m1", one), Report("m2", two)], waiting=("", ""), now=BEFORE)
+    assert status["probes"] == [{"answered": 3}, {"answered": 1, "message": "m1: pod x: refused"}]
+
+
 def test_a_job_without_pods_is_held() -> None:
     assert KIND.gang(make_job(make_task("a", 0), make_task("b", 0)), priority=0).hold
     assert not KIND.gang(make_job(make_task("a", 0), make_task("b", 1, minimum=0)), priority=0).hold

@@ -69,15 +69,20 @@ BAD_FLOW: dict[str, tuple[Json, str, str]] = {
         "spec.flows[1].dependsOn.probe.taskStatusList[0].phase",
         "Succeeded",
     ),
-    "a request that the host can't make": (
-        make_flow(step("a"), step("b", "a", httpGetList=[{"taskName": "w", "port": 80}])),
-        "spec.flows[1].dependsOn.probe.httpGetList",
-        "no network path",
+    "a request without a port": (
+        make_flow(step("a"), step("b", "a", httpGetList=[{"taskName": "w"}])),
+        "spec.flows[1].dependsOn.probe.httpGetList[0].port",
+        "no port",
     ),
-    "a port that the host can't reach": (
-        make_flow(step("a"), step("b", "a", tcpSocketList=[{"taskName": "w", "port": 80}])),
+    "too large a port": (
+        make_flow(step("a"), step("b", "a", tcpSocketList=[{"taskName": "w", "port": 65536}])),
+        "spec.flows[1].dependsOn.probe.tcpSocketList[0].port",
+        "no port",
+    ),
+    "too many requests": (
+        make_flow(step("a"), step("b", "a", tcpSocketList=[{"taskName": "w", "port": 80}] * 33)),
         "spec.flows[1].dependsOn.probe.tcpSocketList",
-        "no network path",
+        "at most 32",
     ),
 }
 
@@ -88,7 +93,11 @@ def test_flows_that_are_refused(obj: Json, field: str, words: str) -> None:
 
 
 def test_a_flow_that_is_taken() -> None:
-    probe = {"taskStatusList": [{"taskName": "w", "phase": "Running"}]}
+    probe = {
+        "taskStatusList": [{"taskName": "w", "phase": "Running"}],
+        "httpGetList": [{"taskName": "w", "path": "/ready", "port": 80}],
+        "tcpSocketList": [{"taskName": "w", "port": 80}],
+    }
     assert makers.validate_job_flow(make_flow(step("a"), step("b", "a", **probe), step("c", "a", "b"))) == []
 
 

@@ -109,6 +109,7 @@ class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     reason: str | None = None
     start_time: str | None = None
     nominated_node_name: str | None = None
+    ip: str | None = msgspec.field(name="podIP", default=None)
     conditions: list[_PodCondition] = []
     container_statuses: list[_ContainerStatus] = []
     init_container_statuses: list[_ContainerStatus] = []
@@ -196,6 +197,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """preferredSchedulingTerms of its node affinity."""
     ready: bool = False
     """Whether its condition Ready holds."""
+    ip: str = ""
+    """Its address, as its kubelet says."""
     stranger: bool = False
     """Whether it names a binding that it does not belong to (`atoll.agent.owners`)."""
     attach: dict[str, int] = {}
@@ -299,6 +302,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         grace=30 if (grace := spec.termination_grace_period_seconds) is None else grace,
         disrupted=_holds(pod.status, "DisruptionTarget"),
         ready=_holds(pod.status, "Ready"),
+        ip=pod.status.ip or "",
     )
 
 

@@ -47,6 +47,15 @@ class FactSettings(Section, frozen=True):
     again: Annotated[float, seconds("Until a member that did not answer is asked again.", above=0)] = 5.0
 
 
+class ProbeSettings(Section, frozen=True):
+    """Requests that pods of Jobs of JobFlows must answer."""
+
+    every: Annotated[float, seconds("Between two tries.", above=0)] = 2.0
+    patience: Annotated[float, seconds("That an answer may take.", above=0)] = 2.0
+    pods: Annotated[int, number("Of a task that are tried.")] = 64
+    at_once: Annotated[int, number("Requests that are under way at once.")] = 32
+
+
 class JobSettings(Section, frozen=True):
     """The controller of Volcano Jobs."""
 
@@ -64,6 +73,7 @@ class JobSettings(Section, frozen=True):
         seconds("Until a pod that its kubelets refuse is made again, the second time; it doubles.", above=0),
     ] = 1.0
     longest_again: Annotated[float, seconds("The same at most.", above=0)] = 60.0
+    probes: ProbeSettings = ProbeSettings()
 
 
 class TunnelSettings(Section, frozen=True):

@@ -252,6 +252,15 @@ class TaskState(ApiModel):
     """Number of pods by pod phase."""
 
 
+class ProbeResult(ApiModel):
+    """What came of a request that a JobFlow asks for."""
+
+    answered: Int32 | None = None
+    """Pods that answered."""
+    message: str | None = None
+    """Why the first one that did not did not."""
+
+
 class JobStatus(ApiModel):
     """Observed state of a Job."""
 
@@ -285,6 +294,8 @@ class JobStatus(ApiModel):
     """Restarts by what was restarted: a task, a partition, a pod, or the whole Job; Atoll's own."""
     last_action: str | None = None
     """The action of the host that was carried out last; Atoll's own."""
+    probes: list[ProbeResult] = Field(default_factory=list)
+    """Of those in annotation `atoll.sh/probes`, in their order; Atoll's own."""
     seen_update: str | None = None
     """The last change of the Job's spec on the host that its policies were asked about; Atoll's own."""
     evicted: dict[str, Time] = Field(default_factory=dict)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from atoll.admission import jsonpatch
-from atoll.admission.problems import SUBDOMAIN_RULE, Json, Problem, is_subdomain, mapping, sequence
+from atoll.admission.problems import SUBDOMAIN_RULE, Json, Problem, integer, is_subdomain, mapping, sequence
 from atoll.kinds.volcano_job.admission import circle, default_job, validate_job, warnings
 from atoll.model import cron
 from atoll.model.apiresource import HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES, VOLCANO_CRON_JOBS, ApiResource
@@ -87,9 +87,14 @@ def _probe_problems(probe: Json, targets: bool, path: str) -> list[Problem]:
     if probe and not targets:
         problems.append(Problem(path, "has no targets that it could look at; name them in dependsOn.targets"))
     for field in ("httpGetList", "tcpSocketList"):
-        if sequence(probe.get(field)):
-            text = "is not looked at: the host has no network path to pods of members; use taskStatusList"
-            problems.append(Problem(f"{path}.{field}", text))
+        asked = sequence(probe.get(field))
+        if len(asked) > _MOST_PROBES:
+            problems.append(Problem(f"{path}.{field}", f"are {len(asked)}; use at most {_MOST_PROBES}"))
+        for index, each in enumerate(map(mapping, asked[:_MOST_PROBES])):
+            port = integer(each.get("port"))
+            if port is None or not 0 < port < 65536:
+                text = f"{each.get('port')} is no port; use one from 1 to 65535"
+                problems.append(Problem(f"{path}.{field}[{index}].port", text))
     listed = sequence(probe.get("taskStatusList"))
     if len(listed) > _MOST_PROBES:
         problems.append(Problem(f"{path}.taskStatusList", f"are {len(listed)}; use at most {_MOST_PROBES}"))

@@ -109,6 +109,10 @@ in all members (JSON), so that ranks and sizes are job-wide.
 """
 UPDATED: Final = "atoll.sh/updated"
 """Annotation of a Volcano Job in a member, where its policies ask about it: generation of its spec on the host."""
+PROBES: Final = "atoll.sh/probes"
+"""Annotation of a Volcano Job of a JobFlow: requests that its pods must answer (JSON, `atoll.model.probes`); what comes
+of them is in its status, in their order.
+"""
 PARTS: Final = "atoll.sh/parts"
 """Member workload annotation: in how many members the workload runs at once."""
 DELIVERED: Final = "atoll.sh/delivered"

@@ -8,6 +8,7 @@ import pytest
 
 from atoll.control.makers.flow import merged, plan
 from atoll.control.makers.making import Plan
+from atoll.model import keys, probes
 from atoll.model.apiresource import JOB_FLOWS
 
 Json = dict[str, Any]
@@ -223,3 +224,50 @@ def test_its_end_is_told_once() -> None:
     assert [each.reason for each in first.news] == ["Succeed"]
     flow["status"] = first.status
     assert look(flow, a=job("Completed")).news == []
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+PROBED = {
+    "httpGetList": [{"taskName": "w", "path": "/ready", "port": 80, "httpHeader": {"name": "X-A", "value": "b"}}],
+    "tcpSocketList": [{"taskName": "w", "port": 22}],
+}
+
+
+def probed(*outcomes: Json, phase: str = "Running") -> Json:
+    """The Job of step `a` as the flow made it, with what came of its probes."""
+    flow = make_flow(step("a"), step("b", "a", probe=PROBED))
+    [made_first] = look(flow).create
+    found = job(phase, probes=list(outcomes))
+    found["metadata"]["annotations"] = made_first["metadata"]["annotations"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (probed({"answered": 2}, {"answered": 2}), ""),
+        (probed(phase="Completed"), ""),
+        (
+            probed({"answered": 1, "message": "m1: pod x: refused"}, {"answered": 2}),
+            "b: 1 of 2 pods answer on port 80 of task w (/ready) of a (m1: pod x: refused)",
+        ),
+        (probed(), "b: 0 of 2 pods answer on port 80 of task w (/ready) of a (no member has tried it)"),
+        (
+            job("Running", probes=[{"answered": 2}, {"answered": 2}]),
+            "b: port 80 of task w (/ready) of a is not tried: its Job was made before the flow asked for that",
+        ),
+    ],
+    ids=["all answer", "it is Completed", "one does not answer", "nothing was tried", "it does not know of the probe"],
+)
+def test_a_step_waits_until_pods_answer(target: Json, message: str) -> None:
+    found = look(make_flow(step("a"), step("b", "a", probe=PROBED)), a=target)
+    assert made(found) == ([] if message else ["f-b"])
+    assert found.status["state"].get("message", "") == message
+
+
+def test_a_job_carries_what_later_steps_ask_of_it_once() -> None:
+    flow = make_flow(step("a"), step("b", "a", probe=PROBED), step("c", "a", probe=PROBED))
+    [found] = look(flow).create
+    assert len(probes.decode(found["metadata"]["annotations"][keys.PROBES])) == 2
+    assert keys.PROBES not in found["metadata"]["labels"]

@@ -19,6 +19,7 @@ from atoll.agent.cache import MemberCache
 from atoll.agent.jobs import pods as made
 from atoll.agent.jobs import policies, rejections, stages, state
 from atoll.agent.jobs.plugin_objects import PluginObjects
+from atoll.agent.jobs.probes import Probes
 from atoll.agent.objects import Pod
 from atoll.agent.settings import JobSettings
 from atoll.kinds.volcano_job.tasks import task_name
@@ -67,6 +68,7 @@ class JobController:
         #: job UIDs whose PodGroup and claims were made or seen
         self._grouped: set[str] = set()
         self._plugged = PluginObjects(api)
+        self._probes = Probes(cache, lambda key: self._queue.add(key), settings=settings.probes)
         #: UIDs of pods that we deleted and that the cache still has
         self._removed: set[str] = set()
         #: job UID -> name -> pod that was removed from outside before it had ended; until the next look at the Job
@@ -140,7 +142,9 @@ class JobController:
         """Reconcile until cancelled; the cache must have synced."""
         for key in self._cache.jobs.store:
             self._queue.add(key)
-        await self._queue.run(self.reconcile, workers=workers)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._probes.run())
+            tasks.create_task(self._queue.run(self.reconcile, workers=workers))
 
     async def reconcile(self, key: str) -> None:
         cached = self._cache.jobs.get(key)
@@ -381,6 +385,8 @@ class JobController:
         """The Job with the status that it has now."""
         required = intent.message if intent.required else ""
         wanted = state.desired_status(job, census, time.time(), hold=intent.hold, required=required, opened=opened)
+        if (probed := self._probes.of(uid)) is not None:
+            wanted["probes"] = probed
         present = {key: value for key, value in (job.get("status") or {}).items() if key in wanted}
         patch = state.difference(present, wanted)
         if not patch:

@@ -12,7 +12,7 @@ from typing import Any
 from atoll.control.makers.making import Json, News, Plan, job, phase_of
 from atoll.kinds.volcano_job import KIND
 from atoll.kinds.volcano_job.tasks import task_minimum, task_name
-from atoll.model import keys
+from atoll.model import keys, probes
 from atoll.model.apiresource import JOB_FLOWS
 
 SUCCEEDED, FAILED, RUNNING, PENDING, TERMINATING = "Succeed", "Failed", "Running", "Pending", "Terminating"
@@ -112,7 +112,8 @@ def _owner(job: Json) -> str:
 def _unmet(flow: Json, step: Json, jobs: Mapping[str, Json], phases: Mapping[str, str]) -> Iterator[str]:
     """Why a step can't begin."""
     depends = step.get("dependsOn") or {}
-    wanted = (depends.get("probe") or {}).get("taskStatusList") or ()
+    probe = depends.get("probe") or {}
+    wanted, asked = probe.get("taskStatusList") or (), probes.of_flow(probe)
     for target in depends.get("targets") or ():
         name = job_name(flow, target)
         phase = phases.get(name, "")
@@ -120,12 +121,13 @@ def _unmet(flow: Json, step: Json, jobs: Mapping[str, Json], phases: Mapping[str
             continue
         if not phase:
             yield f"{target} has not started"
-        elif not wanted:
+        elif not (wanted or asked):
             yield f"{target} is {phase}"
         elif name not in jobs:
             yield f"the Job of {target} is gone"
         else:
             yield from _not_reached(target, jobs[name], wanted)
+            yield from _not_answered(target, jobs[name], asked)
 
 
 def _not_reached(target: str, job: Json, wanted: Any) -> Iterator[str]:
@@ -143,16 +145,47 @@ def _not_reached(target: str, job: Json, wanted: Any) -> Iterator[str]:
             yield f"{have} of {needed} pods of task {name} of {target} are {phase}"
 
 
+def _not_answered(target: str, job: Json, asked: list[probes.Probe]) -> Iterator[str]:
+    tasks = {task_name(task, index): task for index, task in enumerate((job.get("spec") or {}).get("tasks") or ())}
+    known = probes.decode((job["metadata"].get("annotations") or {}).get(keys.PROBES))
+    outcomes = (job.get("status") or {}).get("probes") or ()
+    for probe in asked:
+        if probe.task not in tasks:
+            yield f"{target} has no task {probe.task}"
+            continue
+        if probe not in known:
+            yield f"{probe} of {target} is not tried: its Job was made before the flow asked for that"
+            continue
+        index, needed = known.index(probe), max(1, task_minimum(tasks[probe.task]))
+        outcome = outcomes[index] if index < len(outcomes) else {}
+        have = int(outcome.get("answered") or 0)
+        if have < needed:
+            said = outcome.get("message") or ("" if outcome else "no member has tried it")
+            yield f"{have} of {needed} pods answer on {probe} of {target}" + (f" ({said})" if said else "")
+
+
 def _job(flow: Json, step: Json, name: str, template: Mapping[str, Any]) -> Json:
     namespace = flow["metadata"]["namespace"]
     made_by = {
         keys.MADE_BY_TEMPLATE: f"{namespace}.{step['name']}",
         keys.MADE_BY_FLOW: f"{namespace}.{flow['metadata']['name']}",
     }
+    if asked := _asked_of(flow, step["name"]):
+        made_by[keys.PROBES] = probes.encode(asked)
     labels = {**(template["metadata"].get("labels") or {})}
-    labels |= {key: text for key, text in made_by.items() if len(text) <= _LABEL}
+    labels |= {key: text for key, text in made_by.items() if key != keys.PROBES and len(text) <= _LABEL}
     spec = merged(template.get("spec") or {}, (step.get("patch") or {}).get("jobSpec") or {})
     return job(flow, JOB_FLOWS, name, spec, labels=labels, annotations=made_by)
+
+
+def _asked_of(flow: Json, target: str) -> list[probes.Probe]:
+    """What the steps after this one ask of its pods."""
+    found: dict[probes.Probe, None] = {}
+    for step in flow["spec"]["flows"]:
+        depends = step.get("dependsOn") or {}
+        if target in (depends.get("targets") or ()):
+            found |= dict.fromkeys(probes.of_flow(depends.get("probe") or {}))
+    return list(found)[: probes.MOST]
 
 
 def merged(base: Any, patch: Any) -> Any:

@@ -27,7 +27,7 @@ from atoll.kinds.interface import (
     Words,
 )
 from atoll.kinds.volcano_job.tasks import task_dependencies, task_minimum, task_name, task_replicas
-from atoll.model import duration, features, keys, needs, numbers, reports
+from atoll.model import duration, features, keys, needs, numbers, probes, reports
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, MadeFor, Placer, Unplaceable
@@ -53,6 +53,9 @@ _STATE = reports.record(
     message=reports.text(),
     lastTransitionTime=reports.moment,
 )
+
+
+_PROBE = reports.record(answered=reports.number(numbers.INT32), message=reports.text())
 
 
 class VolcanoJob:
@@ -247,6 +250,7 @@ class VolcanoJob:
             "version": reports.number(numbers.INT32),
             "retryCount": reports.number(numbers.INT32),
             "runningDuration": reports.matching(duration.BOUNDED),
+            "probes": reports.items(_PROBE, probes.MOST),
             "conditions": reports.items(reports.record(status=reports.text(32), lastTransitionTime=reports.moment), 64),
         }
         return reports.part_of(status, pods, own, field)
@@ -338,6 +342,8 @@ class VolcanoJob:
                 status[name] = amount
         if counts := _task_counts(reports):
             status["taskStatusCount"] = counts
+        if probed := _probed(reports):
+            status["probes"] = probed
         if stopped and not reports:
             status |= _ended_pods(old)
         for name in ("version", "retryCount"):
@@ -393,6 +399,19 @@ def _task_counts(reports: Sequence[Report]) -> dict[str, Json]:
             for phase, amount in (counts.get("phase") or {}).items():
                 phases[phase] = phases.get(phase, 0) + int(amount)
     return result
+
+
+def _probed(reports: Sequence[Report]) -> list[Json]:
+    """What came of each probe in all members."""
+    found: list[Json] = []
+    for report in reports:
+        for index, each in enumerate(report.status.get("probes") or ()):
+            if index == len(found):
+                found.append({"answered": 0})
+            found[index]["answered"] += int(each.get("answered") or 0)
+            if text := each.get("message"):
+                found[index].setdefault("message", f"{report.cluster}: {text}")
+    return found
 
 
 def _identified(task: Mapping[str, Any], identity: Mapping[str, str]) -> Json:
