@@ -15,17 +15,17 @@ from atoll.control.objects import BindingObject
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS
 from atoll.model.objects import Full, Meta
-from atoll.model.policies import PolicyObject, decode_policy
+from atoll.model.policies import Claim, PolicyObject, claim_metadata, claim_of, decode_policy, suspended_on
 
 Json = dict[str, Any]
 JOB = Full(Meta(name="train", namespace="team-a", labels={"size": "big"}), {})
 ANY: Json = {"apiVersion": "batch/v1", "kind": "Job"}
 
 
-def policy(name: str, *selectors: Json, priority: int = 0, namespace: str = "") -> PolicyObject:
+def policy(name: str, *selectors: Json, priority: int = 0, namespace: str = "", **spec: Any) -> PolicyObject:
     body = {
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"resourceSelectors": list(selectors) or [ANY], "priority": priority},
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"},
+        "spec": {"resourceSelectors": list(selectors) or [ANY], "priority": priority, **spec},
     }
     return decode_policy(msgspec.json.encode(body))
 
@@ -101,3 +101,62 @@ def binding(*conditions: str, suspended: bool = False) -> BindingObject:
 )
 def test_the_suspend_switch(given: BindingObject, wanted: bool | None) -> None:
     assert should_suspend(given) is wanted
+
+
+@pytest.mark.parametrize(
+    ("found", "chosen"),
+    [
+        pytest.param([policy("b", priority=9)], "a", id="a higher priority alone changes nothing"),
+        pytest.param([policy("b", priority=9, preemption="Always")], "b", id="one that preempts does"),
+        pytest.param([policy("b", preemption="Always")], "a", id="but not of the same priority"),
+        pytest.param([policy("b", namespace="team-a", priority=-1)], "a", id="nor the namespace's alone"),
+        pytest.param(
+            [policy("b", namespace="team-a", priority=-1, preemption="Always")],
+            "b",
+            id="which preempts the cluster's whatever its priority",
+        ),
+        pytest.param([policy("b", NOBODY, priority=9, preemption="Always")], "a", id="nor one of other workloads"),
+    ],
+)
+def test_a_claim_holds_until_it_is_preempted(found: list[PolicyObject], chosen: str) -> None:
+    claim = Claim("", "a")
+    outcome = policies.choose(caches(policy("a", priority=1), *found), BATCH_JOBS, JOB, "q", claim)
+    assert outcome is not None
+    assert outcome.metadata.name == chosen
+
+
+def test_a_policy_of_the_cluster_never_preempts_the_namespaces() -> None:
+    own, other = policy("a", namespace="team-a"), policy("b", priority=9, preemption="Always")
+    outcome = policies.choose(caches(own, other), BATCH_JOBS, JOB, "q", Claim("team-a", "a"))
+    assert outcome is own
+
+
+@pytest.mark.parametrize("gone", [[], [policy("a", NOBODY)]], ids=["it was deleted", "it selects the workload no more"])
+def test_a_claim_ends_with_its_policy(gone: list[PolicyObject]) -> None:
+    outcome = policies.choose(caches(policy("b"), *gone), BATCH_JOBS, JOB, "q", Claim("", "a"))
+    assert outcome is not None
+    assert outcome.metadata.name == "b"
+
+
+@pytest.mark.parametrize("namespace", ["", "team-a"])
+def test_what_is_written_of_a_claim_says_who_has_it(namespace: str) -> None:
+    labels, notes = claim_metadata(policy("a", namespace=namespace))
+    written = {key: value for key, value in notes.items() if value is not None}
+    assert claim_of(written) == Claim(namespace, "a")
+    assert [value for value in labels.values() if value] == ["uid-a"]
+    labels, notes = claim_metadata(None)
+    assert not any([*labels.values(), *notes.values()])
+
+
+@pytest.mark.parametrize(
+    ("suspension", "members"),
+    [
+        ({}, []),
+        ({"dispatching": True}, ["*"]),
+        ({"dispatching": False}, []),
+        ({"dispatchingOnClusters": {"clusterNames": ["b", "a"]}}, ["a", "b"]),
+    ],
+)
+def test_members_to_which_a_policy_sends_nothing(suspension: Json, members: list[str]) -> None:
+    assert suspended_on(policy("a", suspension=suspension)) == members
+    assert suspended_on(None) == []

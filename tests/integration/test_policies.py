@@ -1,4 +1,4 @@
-"""Policies end to end: what members get of a workload by override policies."""
+"""Policies end to end: what members get of a workload by override policies, and which policy it follows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from atoll.kube import errors
 from atoll.model import keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
+    BINDINGS,
     CLUSTER_OVERRIDES,
     CONFIGMAPS,
     EVENTS,
     OVERRIDES,
+    POLICIES,
     WORKS,
     ApiResource,
 )
@@ -133,3 +135,51 @@ async def test_an_override_of_what_was_decided_is_refused_and_one_without_effect
         await create(site, OVERRIDES, policy(OVERRIDES, "size", selector, plaintext=patch))
     with pytest.raises(errors.Forbidden, match="that namespace's objects only"):
         await create(site, OVERRIDES, policy(OVERRIDES, "far", {**selector, "namespace": "default"}))
+
+
+async def test_policies_claim_suspend_wait_for_overrides_and_preempt(site: Site) -> None:
+    """One workload after the other under one policy, which has the claim on each."""
+    one = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
+    about = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind}
+    only = {"clusterAffinity": {"clusterNames": [MEMBER]}}
+    spec: Json = {"resourceSelectors": [one], "placement": only, "dependentOverrides": ["needed"]}
+    await create(site, POLICIES, {**about, "metadata": {"name": "own"}, "spec": spec})
+
+    # 1. It waits for the override that its policy depends on.
+    await site.submit(job("waits", seconds=None))
+    await told(site, "DependentOverridesMissing", "needed")
+    assert await site.find(BINDINGS, "waits-job") is None
+    label = [{"operator": "add", "value": {"site": "a"}}]
+    await create(site, OVERRIDES, policy(OVERRIDES, "needed", one, labelsOverrider=label))
+    await site.phase("waits", "Running")
+    binding = await site.find(BINDINGS, "waits-job")
+    assert binding is not None
+    assert binding["metadata"]["annotations"]["propagationpolicy.karmada.io/name"] == "own"
+    assert binding["metadata"]["labels"]["propagationpolicy.karmada.io/permanent-id"]
+    assert binding["spec"]["schedulePriority"] == {"priority": 0}
+
+    # 2. Suspended, nothing new is dispatched, and what runs goes on.
+    suspended = {"spec": {"suspension": {"dispatching": True}}}
+    await site.host.merge_patch(POLICIES, "own", suspended, site.namespace)
+    await site.submit(job("held", seconds=None))
+    await site.reason("held", "SuspendedByPolicy")
+    await site.phase("waits", "Running")
+    assert (await site.find(BINDINGS, "waits-job") or {})["spec"]["clusters"] == binding["spec"]["clusters"]
+
+    # 3. Another policy of a higher priority takes it over, once it says so; it goes elsewhere.
+    named = {"resourceSelectors": [{**one, "name": "held"}], "priority": 5}
+    elsewhere: Json = {**named, "placement": {"clusterAffinity": {"exclude": [MEMBER]}}}
+    await create(site, POLICIES, {**about, "metadata": {"name": "other"}, "spec": elsewhere})
+    await site.submit(job("held-too", seconds=None))
+    await site.reason("held-too", "SuspendedByPolicy")
+    await site.reason("held", "SuspendedByPolicy")
+    await site.host.merge_patch(POLICIES, "other", {"spec": {"preemption": "Always"}}, site.namespace)
+    assert await site.where("held") != MEMBER
+
+    # 4. Lifted for all members but one.
+    changed = {"spec": {"suspension": {"dispatching": None, "dispatchingOnClusters": {"clusterNames": [MEMBER]}}}}
+    await site.host.merge_patch(
+        POLICIES, "own", {**changed, "spec": {**changed["spec"], "placement": None}}, site.namespace
+    )
+    assert await site.where("held-too") != MEMBER
+    await site.phase("waits", "Running")

@@ -62,7 +62,6 @@ _PLACEMENT: Final = (
 _POLICY: Final = (
     Idle("spec.association", "what workloads refer to goes along unless spec.propagateDeps is false"),
     *_PLACEMENT,
-    Idle("spec.dependentOverrides", "override policies are not waited for"),
     Idle(
         "spec.schedulerName",
         "Atoll places every workload of the namespaces that opted in",
@@ -70,11 +69,12 @@ _POLICY: Final = (
     ),
     Idle("spec.failover", "lost members and failed pods are handled for all workloads alike"),
     Idle("spec.conflictResolution", "an object that is there already is left alone", unless=("Abort",)),
-    Idle("spec.activationPreference", "a changed policy applies at once"),
-    Idle("spec.suspension", "dispatching goes on; hold workloads with atollctl job hold, or close their queue"),
     Idle("spec.preserveResourcesOnDeletion", "what runs in members goes with the workload"),
-    Idle("spec.preemption", "the policy of the highest priority that matches is followed anyway", unless=("Never",)),
-    Idle("spec.schedulePriority", "the priority is that of the workload's own PriorityClass"),
+    Idle(
+        "spec.schedulePriority.priorityClassSource",
+        "the priority is that of the workload's own PriorityClass",
+        unless=("KubePriorityClass", "PodPriorityClass"),
+    ),
 )
 
 WITHOUT_EFFECT: Final[Mapping[str, tuple[Idle, ...]]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -38,6 +38,7 @@ from atoll.model.lost import STALE_GONE, absence
 from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
 from atoll.model.placer import Placer
+from atoll.model.policies import ALL_MEMBERS
 from atoll.model.queues import truth
 from atoll.model.quotas import Quota, scopes_in
 from atoll.model.timestamps import to_seconds
@@ -89,11 +90,16 @@ class Reference(Part, frozen=True):
     name: str = ""
 
 
+class SchedulePriority(Part, frozen=True, rename="camel"):
+    priority: int = 0
+
+
 class BindingSpec(Part, frozen=True, rename="camel"):
     resource: Reference = Reference()
     suspension: Suspension | None = None
     clusters: list[Target] = []
     placement: BindingPlacement | None = None
+    schedule_priority: SchedulePriority | None = None
 
 
 class Condition(Part, frozen=True, rename="camel"):
@@ -395,7 +401,8 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     try:
         wish = gang.decode(text)
         gang.check(wish)
-        read = wish
+        rank = obj.spec.schedule_priority
+        read = wish if rank is None else msgspec.structs.replace(wish, priority=rank.priority)
     except (msgspec.MsgspecError, gang.BadGang) as error:
         log.warning("gang annotation can't be read", **_about(obj), error=str(error))
     try:
@@ -425,7 +432,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         created=obj.metadata.creation_timestamp,
         suspended=obj.spec.suspension is not None and obj.spec.suspension.scheduling,
         parts=tuple((target.name, _counts(read, target)) for target in obj.spec.clusters),
-        affinities=tuple(placement.cluster_affinities) or (placement.cluster_affinity,),
+        affinities=_affinities(placement, read.suspended if read is not None else ()),
         tolerations=tuple(placement.cluster_tolerations),
         divided=_divided(placement) and (most is None or most > 1),
         least_clusters=least,
@@ -483,6 +490,14 @@ def _counts(read: gang.Gang | None, target: Target) -> tuple[int, ...]:
         return ()
     told = {component.name: component.replicas for component in target.components}
     return tuple(gang.counts_in(read, target.replicas, told))
+
+
+def _affinities(placement: BindingPlacement, suspended: Sequence[str]) -> tuple[dict[str, Any], ...]:
+    """Its cluster affinities, without the members to which its policy sends nothing new."""
+    found = tuple(placement.cluster_affinities) or (placement.cluster_affinity,)
+    if not suspended or ALL_MEMBERS in suspended:
+        return found
+    return tuple({**each, "exclude": sorted({*(each.get("exclude") or ()), *suspended})} for each in found)
 
 
 def _divided(placement: BindingPlacement) -> bool:

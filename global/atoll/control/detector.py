@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from atoll.admission import trust
 from atoll.control import placements, policies
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, QueueObject
@@ -29,6 +30,8 @@ from atoll.model import gang, keys, lost, numbers, quantity
 from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
 from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
+from atoll.model.overrides import OverrideObject
+from atoll.model.policies import PolicyObject, best, claim_metadata, claim_of, suspended_on
 from atoll.model.priority import default_class, priority_of
 from atoll.model.reports import readable
 from atoll.model.timestamps import rfc3339_seconds
@@ -58,6 +61,8 @@ class Detector:
         caches.policies.on_change(lambda old, new: self._namespace_changed((new or old).metadata.namespace))  # type: ignore[union-attr]
         caches.cluster_policies.on_change(lambda old, new: self._all_changed())
         caches.queues.on_change(self._queue_changed)
+        caches.overrides.on_change(lambda old, new: self._override_came(old, new))
+        caches.cluster_overrides.on_change(lambda old, new: self._override_came(old, new))
         caches.priority_classes.on_change(lambda old, new: self._all_changed())
         caches.works.on_change(self._work_changed)
 
@@ -98,6 +103,15 @@ class Detector:
         before, after = (_inherited(each) for each in (old, new))
         if before != after:
             self._all_changed()
+
+    def _override_came(self, old: OverrideObject | None, new: OverrideObject | None) -> None:
+        """Policies may have waited for it."""
+        if old is None and new is not None:
+            name, namespace = new.metadata.name, new.metadata.namespace
+            if namespace and any(name in each.spec.dependent_overrides for each in self._caches.policies):
+                self._namespace_changed(namespace)
+            elif not namespace and any(name in each.spec.dependent_overrides for each in self._caches.cluster_policies):
+                self._all_changed()
 
     def _look_at_workload_of(self, binding: BindingObject) -> None:
         reference = binding.spec.resource
@@ -145,7 +159,11 @@ class Detector:
                 await self._tell_waiting(kind, obj, waits)
             if over or not kind.takes(obj.body):
                 return
-            wanted = self._wanted(kind, obj, current)
+            policy = self._policy(kind, obj, current)
+            if policy is not None and (missing := policies.missing_overrides(self._caches, policy)):
+                await self._tell_missing(kind, obj, current, policy, missing)
+                return
+            wanted = self._wanted(kind, obj, current, policy)
         except MALFORMED as error:
             log.warning("workload can't be read", kind=resource.kind, workload=name, exc_info=True)
             why = readable(f"{type(error).__name__}: {error}")
@@ -153,12 +171,15 @@ class Detector:
             return
         if current is None:
             await self._create(kind, obj, wanted)
-        elif _owned(current) != (wanted["annotations"][keys.GANG], wanted["spec"]):
-            metadata: Json = {"annotations": wanted["annotations"]}
+        elif (
+            _owned(current) != (wanted["annotations"][keys.GANG], wanted["spec"]) or _claim(current) != wanted["claim"]
+        ):
+            labels, notes = wanted["claim"]
+            metadata: Json = {"annotations": {**wanted["annotations"], **notes}, "labels": labels}
             if current.gang is None or current.gang.queue != gang.decode(wanted["annotations"][keys.GANG]).queue:
                 # What is dispatched in the meantime stays in the queue that it was admitted to.
                 metadata["resourceVersion"] = current.metadata.resource_version
-            patch = {"metadata": metadata, "spec": _with_nulls(wanted["spec"])}
+            patch = {"metadata": metadata, "spec": _replacing(_owned(current)[1], wanted["spec"])}
             await self._host.merge_patch(
                 BINDINGS, current.metadata.name, patch, current.metadata.namespace, field_manager="atoll-detector"
             )
@@ -189,7 +210,8 @@ class Detector:
             "metadata": {
                 "name": name,
                 "namespace": obj.metadata.namespace,
-                "annotations": {**wanted["annotations"], keys.EPOCH: "0"},
+                "annotations": {**wanted["annotations"], **_said_of(wanted["claim"][1]), keys.EPOCH: "0"},
+                "labels": _said_of(wanted["claim"][0]),
                 "finalizers": [keys.BINDING_FINALIZER],
                 "ownerReferences": [
                     {
@@ -211,12 +233,24 @@ class Detector:
             # Ours and not seen yet, or that of another kind's workload of this name: the cache is about to tell.
             raise errors.Retry(0.2) from error
 
-    def _wanted(self, kind: Kind, obj: Full, current: BindingObject | None) -> Json:
+    def _policy(self, kind: Kind, obj: Full, current: BindingObject | None) -> PolicyObject | None:
+        """The policy that it follows."""
+        wished = kind.queue_of(obj.body, default=self._caches.default_queue(obj.metadata.namespace))
+        claim = claim_of(current.metadata.annotations) if current is not None else None
+        return policies.choose(self._caches, kind.resource, obj, _queue(wished, current), claim)
+
+    def _wanted(self, kind: Kind, obj: Full, current: BindingObject | None, policy: PolicyObject | None) -> Json:
         """The detector's own fields of the binding."""
+        claim = claim_metadata(policy if policy is not None and best([policy], kind.resource, obj) else None)
+        if _is_lazy(policy, current, obj):
+            # What the policy says now counts from the workload's next change.
+            assert current is not None
+            own, kept = _owned(current)
+            return {"annotations": {keys.GANG: own}, "spec": kept, "claim": claim}
         status = obj.body.get("status") or {}
         wish = kind.gang(
             obj.body,
-            priority=priority_of(kind.priority_class_of(obj.body), self._caches.priority_classes),
+            priority=self._priority(kind, obj, policy),
             default_class=default_class(self._caches.priority_classes),
             default_queue=self._caches.default_queue(obj.metadata.namespace),
             carried=self._caches.carried(current, kind, obj) if current is not None else kind.carried(status),
@@ -224,7 +258,6 @@ class Detector:
         wish = msgspec.structs.replace(wish, arrival=_arrival(obj, current), queue=_queue(wish.queue, current))
         if wish.replicas > numbers.INT32:
             raise ValueError(f"{wish.replicas} pods are more than an object can say")
-        policy = policies.choose(self._caches, kind.resource, obj, wish.queue)
         placement = (policy.spec.placement if policy is not None else None) or {}
         on_lost, toleration = lost.wish(
             obj.metadata.annotations,
@@ -233,7 +266,9 @@ class Detector:
             wish.queue,
             self._caches.said_of_queue,
         )
-        wish = msgspec.structs.replace(wish, on_lost=on_lost, lost_toleration=toleration)
+        wish = msgspec.structs.replace(
+            wish, on_lost=on_lost, lost_toleration=toleration, suspended=suspended_on(policy)
+        )
         spec: Json = {
             "resource": {
                 "apiVersion": kind.resource.api_version,
@@ -243,6 +278,7 @@ class Detector:
                 "uid": obj.metadata.uid,
             },
             "replicas": wish.replicas,
+            "schedulePriority": {"priority": wish.priority},
             "components": [
                 {
                     "name": gang.component_name(task.name),
@@ -263,6 +299,8 @@ class Detector:
         if policy is not None and policy.spec.propagate_deps is not None:
             spec["propagateDeps"] = policy.spec.propagate_deps
         annotations = {keys.GANG: gang.encode(wish)}
+        if policy is not None and policy.spec.activation_preference == "Lazy":
+            annotations[keys.POLICY_ACTIVE] = str(obj.metadata.generation)
         try:
             gang.check(wish)
         except gang.BadGang as error:
@@ -275,7 +313,34 @@ class Detector:
                     " that have no such class start none of its pods; create it, or correct priorityClassName"
                 )
                 self._tell(kind, obj, "PriorityClassNotFound", note)
-        return {"annotations": annotations, "spec": spec}
+        return {"annotations": annotations, "spec": spec, "claim": claim}
+
+    def _priority(self, kind: Kind, obj: Full, policy: PolicyObject | None) -> int:
+        """That of the PriorityClass that its policy names, if its queue allows that one; else of its own."""
+        classes = self._caches.priority_classes
+        if name := policies.class_of(policy):
+            queue = kind.queue_of(obj.body, default=self._caches.default_queue(obj.metadata.namespace))
+            found = self._caches.queues.get(queue)
+            allowed = trust.classes_allowed(found.metadata.annotations) if found is not None else None
+            field = "spec.schedulePriority.priorityClassName"
+            problems = [
+                *trust.class_problems(name, field),
+                *trust.not_allowed([(field, name)], queue, allowed),
+                *trust.unknown_classes([(field, name)], lambda each: classes.get(each) is not None),
+            ]
+            if not problems:
+                return priority_of(name, classes)
+            self._tell(kind, obj, "PolicyPriorityIgnored", f"its policy's {problems[0]}")
+        return priority_of(kind.priority_class_of(obj.body), classes)
+
+    async def _tell_missing(
+        self, kind: Kind, obj: Full, current: BindingObject | None, policy: PolicyObject, missing: list[str]
+    ) -> None:
+        """A policy does not apply before the override policies that it depends on exist."""
+        note = f"policy {policy.metadata.name} waits for override policies that do not exist: {', '.join(missing)}"
+        self._tell(kind, obj, "DependentOverridesMissing", note)
+        if current is None:
+            await self._tell_waiting(kind, obj, ("DependentOverridesMissing", note))
 
     async def _tell_waiting(self, kind: Kind, obj: Full, waits: tuple[str, str]) -> None:
         """Write on the objects of a workload why it can't be run yet."""
@@ -345,6 +410,8 @@ def _owned(binding: BindingObject) -> tuple[str, Json]:
         "replicas": binding.spec.replicas,
         "components": binding.spec.components,
     }
+    if binding.spec.schedule_priority is not None:
+        spec["schedulePriority"] = binding.spec.schedule_priority
     if binding.spec.placement is not None:
         spec["placement"] = binding.spec.placement
     if binding.spec.propagate_deps is not None:
@@ -352,9 +419,31 @@ def _owned(binding: BindingObject) -> tuple[str, Json]:
     return binding.metadata.annotations.get(keys.GANG, ""), spec
 
 
-def _with_nulls(spec: Json) -> Json:
-    """A merge patch that also removes what is not wanted any more, and merges nothing into an old placement."""
-    return {**spec, "placement": spec.get("placement"), "propagateDeps": spec.get("propagateDeps")}
+def _claim(binding: BindingObject) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """The labels and annotations by which it says which policy it follows, comparable with `_wanted`."""
+    labels, notes = claim_metadata(None)
+    metadata = binding.metadata
+    return {key: metadata.labels.get(key) for key in labels}, {key: metadata.annotations.get(key) for key in notes}
+
+
+def _said_of(claim: dict[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in claim.items() if value is not None}
+
+
+def _is_lazy(policy: PolicyObject | None, current: BindingObject | None, obj: Full) -> bool:
+    """Whether a binding keeps what its policy said when its workload was changed last."""
+    if policy is None or current is None or policy.spec.activation_preference != "Lazy":
+        return False
+    notes = current.metadata.annotations
+    follows = claim_of(notes) == (policy.metadata.namespace or "", policy.metadata.name)
+    return follows and notes.get(keys.POLICY_ACTIVE) == str(obj.metadata.generation)
+
+
+def _replacing(old: Any, new: Any) -> Any:
+    """The merge patch by which a value becomes another one, with nothing of the old one left in it."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    return {**dict.fromkeys(old), **{key: _replacing(old.get(key), value) for key, value in new.items()}}
 
 
 def _deleting(binding: BindingObject) -> bool:

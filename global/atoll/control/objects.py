@@ -42,6 +42,7 @@ class BindingSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     clusters: list[Target] = []
     suspension: Json | None = None
     propagate_deps: bool | None = None
+    schedule_priority: Json | None = None
 
 
 class BindingObject(Slim, frozen=True, rename="camel"):

@@ -498,6 +498,8 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 verb = "resume" if keys.ABORTED in given else "release"
                 helps.append(f"atollctl job {verb} {meta['name']} -n {meta.get('namespace') or 'default'}")
             return helps
+        case Reason.POLICY_SUSPENDED:
+            return ["lift spec.suspension of its propagation policy"]
         case Reason.INVALID_GANG:
             return [f"remove annotation {keys.GANG} from the binding: atoll-control writes it again"]
     return []

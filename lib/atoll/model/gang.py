@@ -112,6 +112,9 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     lost_toleration: float | None = None
     """Seconds that its member may be away before it runs elsewhere; None for the default."""
 
+    suspended: list[str] = []
+    """Members to which its policy sends nothing new, sorted; `*` for all. What runs there goes on."""
+
     @property
     def replicas(self) -> int:
         return sum([task.replicas for task in self.tasks])

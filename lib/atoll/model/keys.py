@@ -129,6 +129,8 @@ DEFAULT_POLICY: Final = "atoll.sh/default-policy"
 """Queue annotation: the policy of workloads that no policy selects, `name` of a ClusterPropagationPolicy or
 `namespace/name` of a PropagationPolicy.
 """
+POLICY_ACTIVE: Final = "atoll.sh/policy-active"
+"""Binding annotation, where its policy is Lazy: the workload's generation with which the policy was followed last."""
 HOLD: Final = "atoll.sh/hold"
 """Workload annotation: `true` says that its user does not want it to run now."""
 RETRY: Final = "atoll.sh/retry"

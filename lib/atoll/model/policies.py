@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,11 @@ class PolicySpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     placement: Json | None = None
     priority: int = 0
     propagate_deps: bool | None = None
+    preemption: str = "Never"
+    activation_preference: str | None = None
+    dependent_overrides: list[str] = []
+    suspension: Json | None = None
+    schedule_priority: Json | None = None
 
 
 class PolicyObject(Slim, frozen=True, rename="camel"):
@@ -31,6 +36,49 @@ class PolicyObject(Slim, frozen=True, rename="camel"):
 
 decode_policy = msgspec.json.Decoder(PolicyObject).decode
 
+_NAMESPACED: Final = "propagationpolicy.karmada.io"
+_CLUSTER: Final = "clusterpropagationpolicy.karmada.io"
+ALL_MEMBERS: Final = "*"
+
+
+class Claim(NamedTuple):
+    """The policy that a workload follows until another one preempts it; as Karmada writes it, on the binding."""
+
+    namespace: str
+    """Empty for one of the cluster."""
+    name: str
+
+
+def claim_of(annotations: Mapping[str, str]) -> Claim | None:
+    """The claim that a binding says; None where it has none."""
+    if name := annotations.get(f"{_NAMESPACED}/name"):
+        return Claim(annotations.get(f"{_NAMESPACED}/namespace", ""), name)
+    name = annotations.get(f"{_CLUSTER}/name")
+    return Claim("", name) if name else None
+
+
+def claim_metadata(policy: PolicyObject | None) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """(labels, annotations) of a binding that follows a policy; None where it is to have none."""
+    labels: dict[str, str | None] = {f"{each}/permanent-id": None for each in (_NAMESPACED, _CLUSTER)}
+    notes: dict[str, str | None] = dict.fromkeys(
+        (f"{_NAMESPACED}/namespace", f"{_NAMESPACED}/name", f"{_CLUSTER}/name")
+    )
+    if policy is not None:
+        scope, metadata = _NAMESPACED if policy.metadata.namespace else _CLUSTER, policy.metadata
+        labels[f"{scope}/permanent-id"] = metadata.labels.get(f"{scope}/permanent-id") or metadata.uid
+        notes[f"{scope}/name"] = metadata.name
+        if metadata.namespace:
+            notes[f"{scope}/namespace"] = metadata.namespace
+    return labels, notes
+
+
+def suspended_on(policy: PolicyObject | None) -> list[str]:
+    """Members to which a policy sends nothing new; `ALL_MEMBERS` for all."""
+    suspension = (policy.spec.suspension if policy is not None else None) or {}
+    if suspension.get("dispatching"):
+        return [ALL_MEMBERS]
+    return sorted(set((suspension.get("dispatchingOnClusters") or {}).get("clusterNames") or ()))
+
 
 def choose(
     resource: ApiResource,
@@ -40,6 +88,7 @@ def choose(
     common: Iterable[PolicyObject],
     default: str = "",
     others: Iterable[PolicyObject] = (),
+    claim: Claim | None = None,
 ) -> PolicyObject | None:
     """The policy of a workload: of its namespace, else of the cluster, else the default of its queue; None means all
     members, one cluster.
@@ -51,8 +100,16 @@ def choose(
         common: those of the cluster.
         default: that the queue names: `name` of a cluster-scoped one, or `namespace/name`.
         others: the policies of that namespace, or more.
+        claim: the policy that it follows already: it does so while that selects it, until one with preemption Always
+            and a higher priority does; one of the namespace preempts those of the cluster whatever the priorities.
     """
-    common = [*common]
+    own, common = [*own], [*common]
+    held = next(
+        (each for each in [*own, *common] if claim == (each.metadata.namespace or "", each.metadata.name)), None
+    )
+    if held is not None and best([held], resource, obj) is not None:
+        takers = [[each for each in group if _preempts(each, held)] for group in (own, common)]
+        return best(takers[0], resource, obj) or best(takers[1], resource, obj) or held
     chosen = best(own, resource, obj) or best(common, resource, obj)
     if chosen is not None or not default:
         return chosen
@@ -71,6 +128,13 @@ def best(policies: Iterable[PolicyObject], resource: ApiResource, obj: Full) -> 
         if exact:
             found.append((-policy.spec.priority, -exact, policy.metadata.name, policy))
     return min(found, key=lambda each: each[:3])[3] if found else None
+
+
+def _preempts(policy: PolicyObject, held: PolicyObject) -> bool:
+    if policy.spec.preemption != "Always":
+        return False
+    scopes = bool(policy.metadata.namespace), bool(held.metadata.namespace)
+    return policy.spec.priority > held.spec.priority if scopes[0] == scopes[1] else scopes[0]
 
 
 def exactness(selector: Json, resource: ApiResource, metadata: Meta) -> int:

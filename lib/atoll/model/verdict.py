@@ -49,6 +49,7 @@ class Reason(StrEnum):
     MEMBER_FAILING = "MemberFailing"
     HELD = "Held"
     NO_PODS = "NoPods"
+    POLICY_SUSPENDED = "SuspendedByPolicy"
     REFUSED_BY_MEMBER = "RefusedByMember"
     NAMESPACE_NOT_ACCEPTED = "NamespaceNotAccepted"
     DEACTIVATED = "Deactivated"
@@ -184,6 +185,7 @@ _SENTENCES: dict[Reason, str] = {
     " workload at a time is tried there",
     Reason.HELD: "it is held by its user",
     Reason.NO_PODS: "it asks for no pods",
+    Reason.POLICY_SUSPENDED: "its propagation policy suspends dispatching (spec.suspension)",
     Reason.REFUSED_BY_MEMBER: "a member refused it",
     Reason.NAMESPACE_NOT_ACCEPTED: "a member has a namespace of that name of its own",
     Reason.DEACTIVATED: "members refused it, or did not get it to run, again and again; it is not tried until its user"

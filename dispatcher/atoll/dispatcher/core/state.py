@@ -37,6 +37,7 @@ from atoll.dispatcher.core.times import Times
 from atoll.model.decision import Phase
 from atoll.model.flavors import Variant
 from atoll.model.gang import Gang
+from atoll.model.policies import ALL_MEMBERS
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import REFUSED, Blocker, Reason, Verdict
 
@@ -233,6 +234,8 @@ class State:
         """
         if binding.gang.hold:
             return withheld(binding.gang)
+        if ALL_MEMBERS in binding.gang.suspended:
+            return Verdict(Reason.POLICY_SUSPENDED)
         return self.outside(binding.leaf, binding.view.namespace) or self.refusals.deactivated(binding.view)
 
     def outside(self, leaf: Queue, namespace: str) -> Verdict | None:

@@ -618,6 +618,7 @@ def _by_itself(verdict: Verdict) -> list[Change]:
     text = {
         Reason.HELD: (ChangeKind.WISH, "its user releases it"),
         Reason.NO_PODS: (ChangeKind.WISH, "its user gives it pods"),
+        Reason.POLICY_SUSPENDED: (ChangeKind.WISH, "spec.suspension of its propagation policy is lifted"),
         Reason.CLUSTERS_NOT_READY: (ChangeKind.WAIT, "a member that it may use is ready again"),
         Reason.NAMESPACE_NOT_ACCEPTED: (ChangeKind.WISH, "the member's administrator lets the namespace in"),
         Reason.REFUSED_BY_MEMBER: (ChangeKind.WISH, "fix what the member names, there or in the workload"),
