@@ -253,3 +253,14 @@ async def test_jobs_of_kubernetes_own_cron_jobs_go_through_their_queue(site: Sit
     assert found["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
     assert found["spec"]["managedBy"] == keys.CONTROLLER, "it went through admission"
     assert len(await site.host.list(BINDINGS, site.namespace)) == 1
+
+
+async def test_who_may_edit_a_namespace_may_make_what_makes_jobs(site: Site) -> None:
+    site.kubectl("create", "rolebinding", "write", "-n", site.namespace, "--clusterrole=edit", "--user=eve")
+    asked = [f"{each.plural}.{each.group}" for each in (JOB_FLOWS, JOB_TEMPLATES, VOLCANO_CRON_JOBS)]
+
+    async def allowed() -> bool:
+        said = [site.both("auth", "can-i", "create", each, "-n", site.namespace, "--as", "eve") for each in asked]
+        return all(each.startswith("yes") for each in said)
+
+    await until(allowed, what="eve may create them")

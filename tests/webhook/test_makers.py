@@ -57,6 +57,11 @@ BAD_FLOW: dict[str, tuple[Json, str, str]] = {
     "a step without a name": (make_flow({}), "spec.flows[0].name", "can't name"),
     "a step twice": (make_flow(step("a"), step("a")), "spec.flows[1].name", "twice"),
     "an unknown target": (make_flow(step("a", "x")), "spec.flows[0].dependsOn.targets", "no step 'x'"),
+    "more targets than a flow has steps": (
+        make_flow(step("a", *["x"] * 257)),
+        "spec.flows[0].dependsOn.targets",
+        "name each once",
+    ),
     "a circle": (make_flow(step("a", "b"), step("b", "a")), "spec.flows", "a -> b -> a"),
     "a step after itself": (make_flow(step("a", "a")), "spec.flows", "a -> a"),
     "a probe of nothing": (

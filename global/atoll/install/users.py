@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.roles import SECRETS_OF_NAMESPACES, Grant, Rule, manifest_rules
+from atoll.kinds import makers
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
@@ -51,6 +52,7 @@ VIEW: Final = Grant(
     None,
     (
         *(_on(resource, _READ) for resource in (JOBS, POD_GROUPS, COMMANDS, BINDINGS, POLICIES, OVERRIDES)),
+        *(_on(resource, _READ) for resource in makers.ROUTES),
         *(_on(resource, ("get",), sub="status") for resource in (JOBS, BINDINGS)),
         _on(VERDICTS, ("get", "list")),
         # Whoever may not read logs of pods is refused all the same.
@@ -64,6 +66,7 @@ EDIT: Final = Grant(
     None,
     (
         *(_on(resource, _WRITE) for resource in (JOBS, POD_GROUPS, COMMANDS, POLICIES, OVERRIDES)),
+        *(_on(resource, _WRITE) for resource in makers.ROUTES),
         _on(WHAT_IFS, ("create",)),
         # Whoever may not do that with pods is refused all the same, and so are all by members that do not allow it.
         *(_on(VERDICTS, ("get",), sub=sub) for sub in ("exec", "portforward")),

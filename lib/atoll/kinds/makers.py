@@ -72,6 +72,8 @@ def validate_job_flow(obj: Json) -> list[Problem]:
         depends = mapping(step.get("dependsOn"))
         targets = sequence(depends.get("targets"))
         path_here, hint = f"{path}.dependsOn.targets", "name steps of this flow"
+        if len(targets) > _MOST_STEPS:
+            return [Problem(path_here, f"are {len(targets)}; a flow has at most {_MOST_STEPS} steps: name each once")]
         problems += [Problem(path_here, f"there is no step {each!r}; {hint}") for each in targets if each not in names]
         needs[str(name)] = [str(each) for each in targets if each in names]
         probe = mapping(depends.get("probe"))
