@@ -94,6 +94,19 @@ async def test_why_a_pod_does_not_answer_is_said() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "probe",
+    [Probe("w", 99999), Probe("w", -1), Probe("w", 80, "//[x"), Probe("w", 80, "/", ("X\nY", "b"))],
+    ids=["too large a port", "a negative port", "no path", "no header"],
+)
+async def test_what_no_request_can_be_made_of_is_no_answer(probe: Probe) -> None:
+    """Whoever may write Jobs may write the annotation."""
+    found = await outcome(make_member(pods("127.0.0.1"), probe))
+    assert found is not None
+    assert found[0]["answered"] == 0
+    assert found[0]["message"].startswith("pod train-w-0: ")
+
+
 async def test_pods_that_do_not_run_and_other_tasks_are_not_tried() -> None:
     assert await outcome(make_member(pods("127.0.0.1", phase="Pending"), Probe("w", 1))) == [{"answered": 0}]
     assert await outcome(make_member(pods("127.0.0.1"), Probe("other", 1))) == [{"answered": 0}]

@@ -6,7 +6,7 @@ import re
 import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 
 from cronsim import CronSim, CronSimError
@@ -121,8 +121,3 @@ def _zone(name: object) -> zoneinfo.ZoneInfo:
         return zoneinfo.ZoneInfo(name)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as error:
         raise BadSchedule(f"timeZone {name!r} is not known; use a name such as Europe/Berlin") from error
-
-
-def as_time(moment: float) -> datetime:
-    """In UTC."""
-    return datetime.fromtimestamp(moment, UTC)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import aiohttp
+import structlog
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.jobs import state
@@ -21,6 +22,8 @@ from atoll.model import keys, probes
 from atoll.model.objects import Full
 from atoll.model.probes import Probe
 from atoll.model.reports import readable
+
+log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
 _SAID = 160
@@ -53,7 +56,11 @@ class Probes:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._settings.patience)) as session:
             while True:
                 asked = [job for job in self._cache.jobs if _asks(job)]
-                await asyncio.gather(*(self._look(session, job) for job in asked))
+                try:
+                    await asyncio.gather(*(self._look(session, job) for job in asked))
+                except Exception:
+                    # A defect of ours here is no reason to make no pods.
+                    log.exception("probes of Jobs failed")
                 uids = {job.metadata.uid for job in asked}
                 self._known = {uid: known for uid, known in self._known.items() if uid in uids}
                 await asyncio.sleep(self._settings.every)
@@ -83,7 +90,7 @@ class Probes:
                 return await (_request(session, probe, address) if probe.path else _connect(probe, address))
         except TimeoutError:
             return f"no answer within {self._settings.patience:g} s"
-        except (OSError, aiohttp.ClientError, ValueError) as error:
+        except (OSError, aiohttp.ClientError, ValueError, ArithmeticError) as error:
             return readable(str(error), _SAID)
 
 
