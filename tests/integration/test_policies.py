@@ -15,6 +15,7 @@ from atoll.model.apiresource import (
     CLUSTER_OVERRIDES,
     CONFIGMAPS,
     EVENTS,
+    NAMESPACES,
     OVERRIDES,
     POLICIES,
     WORKS,
@@ -183,3 +184,41 @@ async def test_policies_claim_suspend_wait_for_overrides_and_preempt(site: Site)
     )
     assert await site.where("held-too") != MEMBER
     await site.phase("waits", "Running")
+
+
+async def test_a_policy_that_overwrites_replaces_what_a_member_has_of_that_name(site: Site) -> None:
+    """The member's own Job stays without that word."""
+    one = {"apiVersion": "batch/v1", "kind": "Job"}
+    only = {"clusterAffinity": {"clusterNames": [MEMBER]}}
+    head = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind, "metadata": {"name": "own"}}
+    await create(site, POLICIES, {**head, "spec": {"resourceSelectors": [{**one, "name": "taken"}], "placement": only}})
+    about = {"name": site.namespace, "labels": {keys.ACCEPT: "true"}}
+    await site.members[MEMBER].create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": about})
+    theirs = batch_job("taken", seconds=None)
+    theirs["metadata"]["namespace"] = site.namespace
+    theirs["spec"]["suspend"] = True
+    before = await site.members[MEMBER].create(BATCH_JOBS, theirs)
+    await site.submit(batch_job("taken", seconds=None))
+
+    async def refused() -> bool:
+        binding = await site.find(BINDINGS, "taken-job") or {}
+        items = (binding.get("status") or {}).get("aggregatedStatus") or ()
+        return any("is not Atoll's" in (each.get("appliedMessage") or "") for each in items)
+
+    await until(refused, what="the binding says that the name is taken")
+    assert (await in_member(site, "taken"))["metadata"]["uid"] == before["metadata"]["uid"]
+    await site.host.delete(BATCH_JOBS, "taken", site.namespace)
+
+    async def gone() -> bool:
+        return await site.find(BINDINGS, "taken-job") is None
+
+    await until(gone, what="its binding is gone")
+    assert (await in_member(site, "taken"))["metadata"]["uid"] == before["metadata"]["uid"]
+    await site.host.merge_patch(POLICIES, "own", {"spec": {"conflictResolution": "Overwrite"}}, site.namespace)
+    await site.submit(batch_job("taken", seconds=None))
+
+    async def replaced() -> bool:
+        found = await site.find(BATCH_JOBS, "taken", MEMBER)
+        return found is not None and keys.BINDING_UID in found["metadata"].get("annotations", {})
+
+    await until(replaced, what="the workload has the name")

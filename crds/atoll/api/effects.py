@@ -68,7 +68,6 @@ _POLICY: Final = (
         unless=("atoll", "default-scheduler"),
     ),
     Idle("spec.failover", "lost members and failed pods are handled for all workloads alike"),
-    Idle("spec.conflictResolution", "an object that is there already is left alone", unless=("Abort",)),
     Idle("spec.preserveResourcesOnDeletion", "what runs in members goes with the workload"),
     Idle(
         "spec.schedulePriority.priorityClassSource",

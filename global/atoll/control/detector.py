@@ -279,6 +279,7 @@ class Detector:
             },
             "replicas": wish.replicas,
             "schedulePriority": {"priority": wish.priority},
+            "conflictResolution": policy.spec.conflict_resolution if policy is not None else "Abort",
             "components": [
                 {
                     "name": gang.component_name(task.name),
@@ -409,6 +410,7 @@ def _owned(binding: BindingObject) -> tuple[str, Json]:
         },
         "replicas": binding.spec.replicas,
         "components": binding.spec.components,
+        "conflictResolution": binding.spec.conflict_resolution,
     }
     if binding.spec.schedule_priority is not None:
         spec["schedulePriority"] = binding.spec.schedule_priority

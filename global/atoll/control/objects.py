@@ -43,6 +43,7 @@ class BindingSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     suspension: Json | None = None
     propagate_deps: bool | None = None
     schedule_priority: Json | None = None
+    conflict_resolution: str = "Abort"
 
 
 class BindingObject(Slim, frozen=True, rename="camel"):

@@ -335,6 +335,7 @@ class Works:
         if action := binding.metadata.annotations.get(keys.ACTION):
             annotations[keys.ACTION] = action
         sent, group = manifest["metadata"], manifest["apiVersion"].rpartition("/")[0]
+        overwrites = binding.spec.conflict_resolution == "Overwrite"
         needs, record = needs_of(self._caches, self._rules, kind, obj), dict[str, str]()
         manifests = [*needs, manifest]
         if binding.question is None:
@@ -358,6 +359,7 @@ class Works:
                     **({keys.GRACE: str(part.grace)} if part.grace is not None else {}),
                     **_expecting(binding, part.cluster),
                     **record,
+                    **({keys.CONFLICT_RESOLUTION: "overwrite"} if overwrites else {}),
                     keys.GANG: encode(part.gang(gang)),
                     keys.BINDING_NAME: binding.metadata.name,
                     keys.BINDING_NAMESPACE: binding.metadata.namespace,

@@ -275,6 +275,13 @@ class Delivery:
             return
         theirs = found.metadata.annotations
         if keys.BINDING_UID not in theirs:
+            overwrites = work.metadata.annotations.get(keys.CONFLICT_RESOLUTION) == "overwrite"
+            if overwrites and not found.metadata.controller_uid:
+                log.warning("overwritten, as its policy asks", object=found.metadata.key)
+                await self._remove(kind, found)
+                # Its end is no event of this Work.
+                self._queue.add(key, after=self._settings.look_again)
+                return
             message = (
                 f"{kind.resource.kind} {found.metadata.key} exists in {self._cluster} and is not Atoll's: "
                 "rename the workload or delete the one in the member"

@@ -206,6 +206,8 @@ WORK_FINALIZER: Final = "atoll.sh/delivery"
 
 # -- of the systems that Atoll is wire-compatible with -----------------------------------------------------------------
 MANAGED: Final = "karmada.io/managed"
+CONFLICT_RESOLUTION: Final = "work.karmada.io/conflict-resolution"
+"""Work annotation: `overwrite` says that what the member has of that name goes."""
 APPLIED_OVERRIDES: Final = "policy.karmada.io/applied-overrides"
 """Work annotation: the overriders of OverridePolicies that its workload has, as JSON: [{policyName, overriders}]."""
 APPLIED_CLUSTER_OVERRIDES: Final = "policy.karmada.io/applied-cluster-overrides"

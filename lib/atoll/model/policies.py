@@ -22,6 +22,7 @@ class PolicySpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     priority: int = 0
     propagate_deps: bool | None = None
     preemption: str = "Never"
+    conflict_resolution: str = "Abort"
     activation_preference: str | None = None
     dependent_overrides: list[str] = []
     suspension: Json | None = None
