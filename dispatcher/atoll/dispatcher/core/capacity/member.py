@@ -11,10 +11,11 @@ from typing import Any, Self
 import numpy as np
 
 from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
+from atoll.dispatcher.split.distance import Place, place_of
 from atoll.fit import Miss, Nodes, Placement, Profile, fill, place, weights
 from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model import affinity as cluster_affinity
-from atoll.model import selectors, vector
+from atoll.model import keys, selectors, vector
 from atoll.model.features import said_of
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.member import UNSAID
@@ -113,6 +114,16 @@ class Member:
     heard_of: float = -math.inf
     #: the domains as they were published last, the tree of them, and the index of each by its name
     _topology: tuple[Sequence[PublishedDomain], Tree, dict[str, int]] = field(default_factory=lambda: ((), Tree(), {}))
+    #: the view of which `place` was found, and that
+    _place: tuple[ClusterView | None, Place] = None, place_of("", {})
+
+    @property
+    def place(self) -> Place:
+        """Where it is, as its Cluster object says: found once for each of these."""
+        view = self.view
+        if view is not None and self._place[0] is not view:
+            self._place = view, place_of(view.labels.get(keys.SITE, ""), view.fields)
+        return self._place[1]
 
     @property
     def generation(self) -> int:

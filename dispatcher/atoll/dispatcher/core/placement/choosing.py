@@ -17,10 +17,8 @@ from atoll.dispatcher.core.placement.choice import Choice, alone
 from atoll.dispatcher.core.placement.ranking import ranked
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.dispatcher.split import Division, Short, divide_as, divide_natively, sets_of
-from atoll.dispatcher.split.distance import Place, place_of
 from atoll.fit import Placement, place
 from atoll.fit.placement import Ints
-from atoll.model import keys
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -94,7 +92,7 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
         unit = {name: amount // sets for name, amount in total.items()}
         ceilings = {member.name: most for member in able if (most := rules.times(member, unit, sets)) < sets}
 
-        places = {member.name: _place_of(member) for member in able}
+        places = {member.name: member.place for member in able}
 
         def divided(ceilings: Mapping[str, int]) -> Division | Short:
             return divide_natively(
@@ -133,11 +131,6 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
         first, *others = [None] if kept else [rules.capped(choice) for choice in refused]
         return Verdict(Reason.WOULD_DELAY) if first is None or None in others else first
     return _nearest(shape, gang, members, ready)
-
-
-def _place_of(member: Member) -> Place:
-    view = member.view
-    return place_of(view.labels.get(keys.SITE, ""), view.fields) if view is not None else place_of("", {})
 
 
 class _Rooms(Mapping[str, Sequence[Ints]]):
