@@ -55,7 +55,6 @@ _PLACEMENT: Final = (
         unless=("Aggregated",),
     ),
     Idle("spec.placement.replicaScheduling.weightPreference", "parts follow the room in the clusters, not weights"),
-    Idle("spec.placement.clusterTolerations[].tolerationSeconds", "a tolerated taint is tolerated for ever"),
     Idle("spec.placement.workloadAffinity", "where other workloads run is not looked at"),
 )
 
