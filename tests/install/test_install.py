@@ -148,7 +148,7 @@ async def test_init_makes_what_processes_expect(prepared: Path, host: ApiServer)
             assert review["status"]["userInfo"]["username"] == f"system:serviceaccount:atoll-system:atoll-{process}"
             assert await api.list(QUEUES)
             with pytest.raises(Forbidden):
-                await api.list(SERVICE_ACCOUNTS)
+                await api.list(CLUSTER_ROLE_BINDINGS)
 
 
 async def test_atolls_requests_have_their_own_places_in_the_api_servers_queues(

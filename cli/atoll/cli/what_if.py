@@ -181,10 +181,10 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
     from atoll.model.deschedulers import unread
 
     if (kind := kind_of(manifest)) is None:
+        if said := unread(manifest):
+            raise CommandError(said)
         await read_declared(host)
         kind = kind_of(manifest)
-    if kind is None and (said := unread(manifest)):
-        raise CommandError(said)
     if kind is None or kind.assembly is not None:
         takes = [kind.resource for kind in known() if kind.assembly is None]
         titles = ", ".join(f"{each.kind} of {each.api_version}" for each in takes)

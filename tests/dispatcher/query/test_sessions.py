@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
 import msgspec
@@ -53,11 +53,12 @@ async def sessions(tunnels: Tunnels, count: int = 1) -> AsyncIterator[tuple[Agen
     app = web.Application()
     app.router.add_get("/agent", serve)
     app.router.add_get("/user", hold)
-    async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        agent = await session.ws_connect(server.make_url("/agent"))
-        users = [await session.ws_connect(server.make_url("/user")) for _ in range(count)]
+    async with TestServer(app) as server, aiohttp.ClientSession() as session, AsyncExitStack() as sockets:
+        agent = await sockets.enter_async_context(session.ws_connect(server.make_url("/agent")))
+        users = [
+            await sockets.enter_async_context(session.ws_connect(server.make_url("/user"))) for _ in range(count)
+        ]
         yield Agent(agent), [User(each) for each in users]
-        await agent.close()
 
 
 async def test_both_sides_hear_each_other_and_the_code_comes_last() -> None:
