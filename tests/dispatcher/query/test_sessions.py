@@ -55,9 +55,7 @@ async def sessions(tunnels: Tunnels, count: int = 1) -> AsyncIterator[tuple[Agen
     app.router.add_get("/user", hold)
     async with TestServer(app) as server, aiohttp.ClientSession() as session, AsyncExitStack() as sockets:
         agent = await sockets.enter_async_context(session.ws_connect(server.make_url("/agent")))
-        users = [
-            await sockets.enter_async_context(session.ws_connect(server.make_url("/user"))) for _ in range(count)
-        ]
+        users = [await sockets.enter_async_context(session.ws_connect(server.make_url("/user"))) for _ in range(count)]
         yield Agent(agent), [User(each) for each in users]
 
 
