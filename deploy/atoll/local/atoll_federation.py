@@ -19,11 +19,14 @@ from atoll.local import keeper
 from atoll.local.binaries import Binaries, ensure
 from atoll.local.cluster import ClusterHandle, at
 from atoll.local.federation import Federation
+from atoll.local.install import wait_until
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig, Member
 from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessSpec
 from atoll.local.supervisor import Extension
+from atoll.model.apiresource import CLUSTERS
+from atoll.model.conditions import condition, is_true
 
 _START_S = 60.0
 _START_S_PER_PROCESS = 5.0
@@ -100,11 +103,12 @@ class Atoll:
         return self._federation.host.kubeconfig.parent / "atoll"
 
     async def start(self) -> None:
-        """Init, join every member, start all processes; return when all are ready.
+        """Init, join every member, start all processes; return when all are ready, and members too if none is left out.
 
         Raises:
             Refused: a cluster can't be prepared.
             ProcessFailed: a process does not become ready; nothing of Atoll is left running.
+            TimeoutError: likewise a member.
         """
         processes = sum(self._replicas.get(name, 1) for name in install.PROCESSES)
         processes += self._replicas.get("agent", 1) * len(self._members)
@@ -119,6 +123,8 @@ class Atoll:
         self._progress(f"starting {len(started)} processes of Atoll")
         try:
             await keeper.start_all(started, _START_S + _START_S_PER_PROCESS * len(started), self._progress)
+            if not self._leave_out:
+                await self._members_ready()
         except BaseException:
             await self.stop()
             raise
@@ -126,6 +132,17 @@ class Atoll:
     async def stop(self) -> None:
         """Stop all processes. Safe to repeat."""
         await asyncio.gather(*(process.stop() for process in self.processes.values()))
+
+    async def _members_ready(self) -> None:
+        """Return once work may go to every member."""
+        async with await self._federation.host.connect() as api:
+
+            async def missing() -> str:
+                clusters = await api.list(CLUSTERS)
+                ready = {each["metadata"]["name"] for each in clusters if is_true(condition(each, "Ready"))}
+                return ", ".join(name for name in self._members if name not in ready)
+
+            await wait_until(missing, "members", _START_S)
 
     async def _install(self, webhook_url: str) -> None:
         host = self._federation.host
