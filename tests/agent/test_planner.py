@@ -124,6 +124,30 @@ def test_later_pods_of_a_hard_gang_stay_in_its_domain() -> None:
     assert assert_planned(outcome, 2) == {"r1n1": 2}
 
 
+@pytest.mark.parametrize("topology", [None, {"mode": "soft"}, {"mode": "hard", "highestTierAllowed": 2}])
+def test_a_pod_in_the_place_of_a_lost_one_stays_near_the_others(topology: dict[str, Any] | None) -> None:
+    """Both racks have room, and the other one is the tighter gap."""
+    room = racks(2, 3)
+    running = [*members("g", 1, node="r0n0"), *members("g", 1, node="r0n1", start=1)]
+    others = [*members("a", 1, node="r1n0", gpu=8), *members("b", 1, node="r1n1")]
+    for pod in (*running, *others):
+        room.pod_changed(None, pod)
+    [outcome] = plan(room, [gang(room, make_group("g", 3, topology=topology), [*running, *members("g", 1, start=2)])])
+    [node] = assert_planned(outcome, 1)
+    assert node.startswith("r0")
+
+
+def test_neighbours_in_index_order_share_racks_whatever_their_nodes_are_called() -> None:
+    names = ["a", "b", "c", "d"]
+    domains = [make_domain("rack0", 1, ["a", "c"]), make_domain("rack1", 1, ["b", "d"])]
+    domains.append(make_domain("all", 2, ["rack0", "rack1"], of="HyperNode"))
+    room = make_room(*(make_node(name) for name in names), domains=domains)
+    [outcome] = plan(room, [gang(room, make_group("g", 4), members("g", 4, gpu=8))])
+    assert isinstance(outcome, Plan)
+    placed = {pod.metadata.name: node for pod, node in outcome.nodes}
+    assert [placed[f"g-{rank}"] for rank in range(4)] == ["a", "c", "b", "d"]
+
+
 def test_higher_priority_then_age_goes_first() -> None:
     room = make_room(make_node("n"))
     views = [

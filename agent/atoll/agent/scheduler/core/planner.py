@@ -25,7 +25,7 @@ from atoll.model import selectors
 from atoll.model.gang import Gang, Task
 from atoll.model.needs import HONOURED
 from atoll.model.reports import readable
-from atoll.model.topology import Tree
+from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
@@ -162,6 +162,10 @@ def _decide(
         outcome = place(nodes.without(others), gang, within=within)
         if _is_whole(outcome, gang):
             return Plan(view, spread(pods, nodes, outcome))
+    for near in _nearer(nodes, view, within):
+        outcome = place(nodes, gang, within=near)
+        if _is_whole(outcome, gang):
+            return Plan(view, spread(pods, nodes, outcome))
     outcome = place(nodes, gang, within=within)
     if isinstance(outcome, Miss):
         parked.misses[shape] = outcome.sentence()
@@ -220,12 +224,26 @@ def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None
 
 
 def spread(pods: Sequence[Sequence[Pod]], nodes: Nodes, placement: Placement) -> list[tuple[Pod, str]]:
-    """Which pod of each task goes where. Neighbours in index order share nodes, which is what ring-shaped
-    communication wants.
+    """Which pod of each task goes where. Neighbours in index order share nodes, then the smallest domains around these,
+    which is what ring-shaped communication wants.
     """
     order = [iter(task) for task in pods]
-    spots = sorted(placement.pods, key=lambda spot: (spot[0], nodes.names[spot[1]]))
+    spots = sorted(placement.pods, key=lambda spot: (spot[0], _path(nodes, spot[1]), nodes.names[spot[1]]))
     return [(next(order[task]), nodes.names[node]) for task, node, count in spots for _ in range(count)]
+
+
+def _path(nodes: Nodes, node: int) -> list[str]:
+    """The names of the domains around a node, the largest first."""
+    around = [domain for domain in nodes.domain[::-1, node].tolist() if domain != NO_DOMAIN]
+    return [nodes.tree.domains[domain].name for domain in around]
+
+
+def _nearer(nodes: Nodes, view: Standing, within: int | None) -> list[int]:
+    """The domains around what runs of a gang, nearest first, below that in which it must stay: where a pod that takes
+    the place of another one is to go if it can.
+    """
+    found = _around(nodes, view.nodes) if view.nodes else []
+    return found[: found.index(within)] if within in found else found
 
 
 def _message(view: Standing, sentence: str) -> str:
