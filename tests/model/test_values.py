@@ -114,6 +114,16 @@ def container(always: bool = False, limits: Any = None, **requests: str) -> dict
             8000,
             id="pod-level resources win",
         ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "resources": {"limits": {"cpu": "4"}}},
+            1000,
+            id="what containers request wins over the limit of the pod",
+        ),
+        pytest.param(
+            {"containers": [container()], "resources": {"limits": {"cpu": "4"}}},
+            4000,
+            id="the limit of the pod where no container requests any",
+        ),
         pytest.param({}, 0, id="no containers"),
     ],
 )

@@ -11,6 +11,7 @@ from fractions import Fraction
 import msgspec
 
 from atoll.admission import pod_fields
+from atoll.admission.pod_resources import pod_resource_problems
 from atoll.admission.problems import (
     LABEL_RULE,
     Json,
@@ -92,9 +93,7 @@ def validate_template(template: object, path: str) -> list[Problem]:
     problems += [each.problem for each in pod_fields.unknown_fields(template, path) if each.resource]
     spec = mapping(mapping(template).get("spec"))
     amounts(spec.get("overhead"), f"{path}.spec.overhead", problems)
-    for key, resources in mapping(spec.get("resources")).items():
-        if key in ("requests", "limits"):
-            amounts(resources, f"{path}.spec.resources.{key}", problems)
+    problems += pod_resource_problems(spec, f"{path}.spec")
     if not sequence(spec.get("containers")):
         problems.append(Problem(f"{path}.spec.containers", "is empty; a pod needs at least one container"))
     names: set[str] = set()

@@ -79,11 +79,30 @@ def share(used: Mapping[str, int], limit: Mapping[str, int]) -> float:
     )
 
 
+OF_WHOLE_PODS = ("cpu", "memory")
+"""What `resources` of a pod as a whole may name, beside hugepages."""
+
+
 def pod_requests(spec: Mapping[str, Any]) -> Vector:
     """What a pod of this spec takes from a node, the way the Kubernetes scheduler counts it, `pods: 1` included.
 
-    The larger of (sum of containers and sidecars) and (each init container beside the sidecars started before it), plus
-    overhead; a missing request is taken from the limit. Pod-level resources win where they are set.
+    What its containers take, plus overhead. Of resources of the pod as a whole its request wins; its limit stands for
+    that where no container requests any, as Kubernetes' defaults have it.
+    """
+    running = container_requests(spec)
+    pod_level = spec.get("resources") or {}
+    for name, amount in quantity.requests(pod_level.get("limits")).items():
+        if name not in OF_WHOLE_PODS or not running.get(name):
+            running[name] = amount
+    running.update(quantity.requests(pod_level.get("requests")))
+    add(running, quantity.requests(spec.get("overhead")))
+    running["pods"] = 1
+    return running
+
+
+def container_requests(spec: Mapping[str, Any]) -> Vector:
+    """What the containers of a pod take together: the larger of (sum of containers and sidecars) and (each init
+    container beside the sidecars started before it); a missing request is taken from the limit.
     """
     running: Vector = {}
     for container in spec.get("containers") or ():
@@ -100,10 +119,6 @@ def pod_requests(spec: Mapping[str, Any]) -> Vector:
         _raise_to(peak, wanted)
     add(running, sidecars)
     _raise_to(running, peak)
-    pod_level = spec.get("resources") or {}
-    running.update(quantity.requests({**(pod_level.get("limits") or {}), **(pod_level.get("requests") or {})}))
-    add(running, quantity.requests(spec.get("overhead")))
-    running["pods"] = 1
     return running
 
 
