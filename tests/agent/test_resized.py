@@ -42,3 +42,20 @@ def test_a_pod_holds(asks: str, status: dict[str, Any], conditions: list[dict[st
         )
     )
     assert pod.requests["cpu"] == holds
+
+
+@pytest.mark.parametrize(
+    ("status", "holds"),
+    [
+        pytest.param({}, 2000, id="one that was never resized"),
+        pytest.param({"allocatedResources": {"cpu": "4"}}, 4000, id="it shrinks, and is still allocated more"),
+        pytest.param({"resources": {"requests": {"cpu": "3"}}}, 3000, id="it shrinks, and still has more"),
+        pytest.param(
+            {"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}, 2000, id="it is to grow"
+        ),
+    ],
+)
+def test_a_pod_with_resources_as_a_whole_holds(status: dict[str, Any], holds: int) -> None:
+    spec = {"nodeName": "n", "resources": {"requests": {"cpu": "2"}}, "containers": [{"name": "c"}]}
+    body = {"metadata": {"name": "p", "namespace": "default"}, "spec": spec, "status": {"phase": "Running", **status}}
+    assert decode_pod(orjson.dumps(body)).requests["cpu"] == holds

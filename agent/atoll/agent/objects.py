@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import msgspec
 
-from atoll.model import keys, needs, placer, pod_rules, ports, quantity, selectors, vector
+from atoll.model import images, keys, needs, placer, pod_rules, ports, quantity, selectors, vector
 from atoll.model.conditions import condition
 from atoll.model.objects import Meta, Slim
 from atoll.model.pod_rules import PodRules
@@ -31,6 +32,7 @@ class _Container(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     resources: _Resources = _Resources()
     restart_policy: str = ""
+    image: str = ""
     ports: list[dict[str, Any]] = []
 
 
@@ -113,6 +115,8 @@ class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     conditions: list[_PodCondition] = []
     container_statuses: list[_ContainerStatus] = []
     init_container_statuses: list[_ContainerStatus] = []
+    allocated_resources: dict[str, str | int | float] = {}
+    resources: _Resources | None = None
 
 
 class _RawPod(Slim, frozen=True):
@@ -205,6 +209,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Driver -> volumes of its claims, where some node has a limit of them; known once it is looked at."""
     preempts: bool = True
     """Whether others may be evicted for it (`preemptionPolicy`)."""
+    images: tuple[str, ...] = ()
+    """Of its containers, one for each, as nodes name them."""
 
     @property
     def finished(self) -> bool:
@@ -298,6 +304,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         rules=_rules(pod.metadata, plain),
         preferences=pod_rules.node_preferences(plain) if spec.affinity else [],
         preempts=spec.preemption_policy != "Never",
+        images=tuple(images.on_node(each.image) for each in (*spec.init_containers, *spec.containers) if each.image),
         claims=_claims(pod.metadata.name, spec.volumes) if spec.volumes else (),
         grace=30 if (grace := spec.termination_grace_period_seconds) is None else grace,
         disrupted=_holds(pod.status, "DisruptionTarget"),
@@ -346,16 +353,17 @@ def _held_up(container: _ContainerStatus, waiting: _Waiting, what: str, since: s
 
 
 def _with_allocated(spec: dict[str, Any], status: _PodStatus) -> dict[str, Any]:
-    """The spec with what a pod that is resized in place holds: of each resource of a container the most of what it asks
-    for, what it is allocated and what it has, as kube-scheduler counts; without what it asks for where that can't be.
+    """The spec with what a pod that is resized in place holds: of each resource of a container, or of the whole pod,
+    the most of what it asks for, what it is allocated and what it has, as kube-scheduler counts; without what it asks
+    for where that can't be.
     """
     told = {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
-    if not any(each.allocated_resources or each.resources for each in told.values()):
+    holders: list[_ContainerStatus | _PodStatus] = [*told.values(), status]
+    if not any(each.allocated_resources or each.resources for each in holders):
         return spec
     infeasible = any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in status.conditions)
 
-    def held(container: dict[str, Any]) -> dict[str, Any]:
-        state = told.get(container.get("name", ""))
+    def held(container: dict[str, Any], state: _ContainerStatus | _PodStatus | None) -> dict[str, Any]:
         has = [] if state is None else [state.allocated_resources, state.resources.requests if state.resources else {}]
         has = [each for each in has if each]
         resources = container.get("resources") or {}
@@ -370,7 +378,12 @@ def _with_allocated(spec: dict[str, Any], status: _PodStatus) -> dict[str, Any]:
             most[name] = max(told_of, key=lambda text, name=name: quantity.ceil_units(name, text))  # type: ignore[misc]
         return {**container, "resources": {"requests": most}}
 
-    fields = {name: [held(each) for each in spec.get(name) or ()] for name in ("containers", "initContainers")}
+    fields: dict[str, Any] = {
+        name: [held(each, told.get(each.get("name", ""))) for each in spec.get(name) or ()]
+        for name in ("containers", "initContainers")
+    }
+    if (spec.get("resources") or {}).get("requests"):
+        fields["resources"] = held({"resources": spec["resources"]}, status)["resources"]
     return {**spec, **fields}
 
 
@@ -428,10 +441,24 @@ class NodeSpec(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """What of a node's status is read."""
+    """What of a node's status is kept."""
 
     allocatable: dict[str, str | int | float] = {}
     conditions: list[_Condition] = []
+
+
+class _Image(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    names: list[str] | None = None
+    size_bytes: int = 0
+
+
+class _RawNodeStatus(NodeStatus, frozen=True):
+    images: list[_Image] | None = None
+
+
+class _RawNode(Slim, frozen=True):
+    spec: NodeSpec = NodeSpec()
+    status: _RawNodeStatus = _RawNodeStatus()
 
 
 class Node(Slim, frozen=True):
@@ -439,6 +466,8 @@ class Node(Slim, frozen=True):
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+    images: dict[str, int] = msgspec.field(default_factory=dict)
+    """Name -> bytes of those that are there and large enough to count."""
 
     @property
     def ready(self) -> bool:
@@ -532,9 +561,27 @@ class Budget(Slim, frozen=True):
         )
 
 
-_node_decoder = msgspec.json.Decoder(Node)
-decode_node = _node_decoder.decode
-"""The node that this JSON describes."""
+_node_decoder = msgspec.json.Decoder(_RawNode)
+
+
+def decode_node(raw: bytes | msgspec.Raw) -> Node:
+    """The node that this JSON describes.
+
+    Raises:
+        msgspec.MsgspecError: not a node.
+    """
+    node = _node_decoder.decode(raw)
+    status = NodeStatus(node.status.allocatable, node.status.conditions)
+    there = {
+        # Nodes of a member have the same images, under long names.
+        sys.intern(name): each.size_bytes
+        for each in node.status.images or ()
+        if each.size_bytes >= images.LEAST
+        for name in each.names or ()
+    }
+    return Node(node.metadata, node.spec, status, there)
+
+
 decode_budget = msgspec.json.Decoder(Budget).decode
 decode_group = msgspec.json.Decoder(PodGroup).decode
 decode_hyper_node = msgspec.json.Decoder(HyperNode).decode

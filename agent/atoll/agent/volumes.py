@@ -53,6 +53,11 @@ class Claim(Slim, frozen=True):
         """Whether one pod at a time may use it."""
         return "ReadWriteOncePod" in self.spec.access_modes
 
+    @property
+    def of_one_node(self) -> bool:
+        """Whether pods of one node at a time may use it."""
+        return bool(self.spec.access_modes) and set(self.spec.access_modes) <= {"ReadWriteOnce", "ReadWriteOncePod"}
+
     def alike(self, other: Claim) -> bool:
         """Whether nothing that placing reads differs."""
         mine, theirs = self.metadata, other.metadata

@@ -104,6 +104,11 @@ class Company:
         found = scores.sum_up(task, self, of_all)
         return found.take(self._where) if found is not None else None
 
+    def stocked(self, task: Task) -> Ints | None:
+        """int64[N]: how many of its images, by their size, each node has; None where that makes no difference."""
+        found = scores.images.score(task, self)
+        return found.take(self._where) if found is not None else None
+
     def refusals(self, task: Task) -> list[tuple[str, Bools]]:
         """(words of kube-scheduler, bool[N] nodes that they are said of) of each rule."""
         if (rules := task.rules) is None:

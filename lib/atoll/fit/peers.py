@@ -53,6 +53,10 @@ class Peers:
         self.stirred = False
         #: what was found of nodes by their labels and taints; empty again when these change
         self.eligible: dict[object, NDArray[np.bool_]] = {}
+        #: node -> image -> bytes; of nodes that have some
+        self._images: dict[str, Mapping[str, int]] = {}
+        #: what was found of images; empty again when nodes or these change
+        self._shares: dict[str, Ints] = {}
         self._names: list[str] | None = None
         self._index: dict[str, int] = {}
         self._domains: dict[str, tuple[Ints, int]] = {}
@@ -70,7 +74,17 @@ class Peers:
         self.eligible.clear()
         self._names = None
         self._domains.clear()
+        self._shares.clear()
         return True
+
+    def set_images(self, name: str, images: Mapping[str, int]) -> None:
+        """The node has these images: name -> bytes."""
+        if self._images.get(name, {}) == images:
+            return
+        self._images.pop(name, None)
+        if images:
+            self._images[name] = images
+        self._shares.clear()
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """The namespace has these labels, or is gone."""
@@ -122,6 +136,7 @@ class Peers:
         twin = Peers()
         for name, site in self._sites.items():
             twin.set_node(name, site)
+            twin.set_images(name, self._images.get(name, {}))
         for name, labels in self._namespaces.items():
             twin.set_namespace(name, labels)
         for key, each in self._there.items():
@@ -180,6 +195,19 @@ class Peers:
             values = (self._sites[name].labels.get(key) for name in self.names)
             ids = [-1 if value is None else numbers.setdefault(value, len(numbers)) for value in values]
             found = self._domains[key] = np.array(ids, np.int64), len(numbers)
+        return found
+
+    def image(self, name: str) -> Ints:
+        """int64[M]: bytes of this image on each node, times the share of all nodes that have it: as in kube-scheduler,
+        an image on few nodes counts little, or all would go there.
+        """
+        found = self._shares.get(name)
+        if found is None:
+            if len(self._shares) >= _MOST_QUESTIONS:
+                self._shares.clear()
+            sizes = np.array([self._images.get(node, {}).get(name, 0) for node in self.names], np.int64)
+            share = np.count_nonzero(sizes) / max(len(sizes), 1)
+            found = self._shares[name] = (sizes * share).astype(np.int64)
         return found
 
     def selects(self, selection: Selection, rules: PodRules) -> bool:

@@ -144,7 +144,7 @@ def _find(
 ) -> Placement | None:
     full, levels = gang.full(), _levels(nodes, gang)
     if len(full) == 1 and full[0] == 1 and floor[0] == 1 and not nodes.in_turn(gang):
-        return _place_one(nodes, gang, held[0].tolist(), room[0].take)
+        return _place_one(nodes, gang, held[0].tolist(), room[0].take, _stocked(nodes, gang.tasks[0]))
     turns = nodes.in_turn(gang)
     if turns and sum(full) == 1:
         # One pod is near itself wherever it is: it may choose among all nodes.
@@ -170,8 +170,10 @@ def _find_liked(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Placement | N
     return _find(nodes, gang, gang.full(), liked, [_held(nodes, each) for each in liked])
 
 
-def _place_one(nodes: Nodes, gang: Gang, held: Sequence[int], room: Callable[[Ints], Ints]) -> Placement | None:
-    """A single pod: all of it is the choice of a domain and of a node in it. See `OneRoom`."""
+def _place_one(
+    nodes: Nodes, gang: Gang, held: Sequence[int], room: Callable[[Ints], Ints], stocked: Ints | None = None
+) -> Placement | None:
+    """A single pod: all of it is the choice of a domain and of a node in it. See `OneRoom` and `_fill`."""
     for domains in _levels(nodes, gang):
         domain = ALL if domains is _EVERYWHERE else _tightest(nodes, domains, held)
         if domain is None:
@@ -180,7 +182,10 @@ def _place_one(nodes: Nodes, gang: Gang, held: Sequence[int], room: Callable[[In
         here = room(inside)
         if not np.count_nonzero(here):
             continue
-        node = int(inside[np.where(here > 0, here, UNBOUNDED).argmin()])
+        tight = np.where(here > 0, here, UNBOUNDED)
+        if stocked is not None:
+            tight = np.where(tight == tight.min(), -stocked.take(inside), 1)
+        node = int(inside[tight.argmin()])
         for level, tier in enumerate(nodes.tree.tiers):
             around = int(nodes.domain[level, node])
             if around != NO_DOMAIN:
@@ -298,7 +303,7 @@ def _try(
             if held < missing and target is want:
                 return None
             taken = min(missing, held)
-            chosen, counts = _fill(nodes, here, taken, domain)
+            chosen, counts = _fill(nodes, here, taken, domain, _stocked(nodes, gang.tasks[index]))
             placement.pods += zip(repeat(index), chosen.tolist(), counts.tolist())
             placement.counts[index] += taken
             if free is not nodes:
@@ -367,9 +372,13 @@ def weights(nodes: Nodes, tasks: Iterable[Task]) -> list[float]:
     return [float((nodes.column(task.requests) / total).max(initial=0.0)) for task in tasks]
 
 
-def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> tuple[Ints, Ints]:
+def _stocked(nodes: Nodes, task: Task) -> Ints | None:
+    return nodes.company.stocked(task) if nodes.company is not None else None
+
+
+def _fill(nodes: Nodes, room: Ints, count: int, domain: int, stocked: Ints | None) -> tuple[Ints, Ints]:
     """(nodes, each once; pods on each) for `count` pods in the domain, by rule 3; `room` is zero outside and holds
-    enough.
+    enough. Of nodes with equal room those first that have more images (int64[N], or None).
     """
     chosen: list[Ints] = []
     counts: list[Ints] = []
@@ -388,7 +397,12 @@ def _fill(nodes: Nodes, room: Ints, count: int, domain: int) -> tuple[Ints, Ints
             room = room - filled
         if last is not None:
             room = np.where(parts == last, room, 0)
-    whole, last, count = greedy(room, count)
+    if stocked is None:
+        whole, last, count = greedy(room, count)
+    else:
+        order = np.argsort(-stocked, kind="stable")
+        whole, last, count = greedy(room.take(order), count)
+        whole, last = order.take(whole), int(order[last]) if last is not None else None
     chosen.append(whole)
     counts.append(room.take(whole))
     if last is not None:

@@ -71,6 +71,8 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """preferredSchedulingTerms of the node affinity."""
     attach: dict[str, int] = {}
     """Driver -> volumes that its node attaches for a pod, where nodes have a limit of them; above 0."""
+    images: tuple[str, ...] = ()
+    """Of its containers, where nodes differ in which of them they have; only what a member's own agent knows."""
     later: bool = False
     """Its pods are made once other tasks have started."""
     grace: int = 30

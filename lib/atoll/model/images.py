@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+LEAST = 23 * 1024 * 1024
+"""Bytes below which it makes no difference whether a node has an image, as in kube-scheduler."""
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
 
@@ -35,6 +37,11 @@ def parse(text: str) -> Image:
     if slash and (first == "localhost" or "." in first or ":" in first):
         return Image(first, rest, tag, digest)
     return Image("", path, tag, digest)
+
+
+def on_node(text: str) -> str:
+    """The name by which a node lists the image; what else nodes call it is not guessed, as in kube-scheduler."""
+    return text if text.rfind(":") > text.rfind("/") else f"{text}:latest"
 
 
 def changed(text: str, component: str, operator: str, value: str) -> str:

@@ -54,7 +54,7 @@ class Claims:
         return all(self._reaches(pod, name) for pod, name in nodes if pod.claims)
 
     def _reaches(self, pod: Pod, name: str) -> bool:
-        node, reach = self._core.room.node(name), self._core.storage.reach(pod)
+        node, reach = self._core.room.node(name), self._core.mounts.storage.reach(pod)
         return (
             node is not None
             and not reach.problem
@@ -70,7 +70,7 @@ class Claims:
         """
         wanted: dict[str, str] = {}
         for pod, node in pods:
-            for key in self._core.storage.reach(pod).unbound if pod.claims and not pod.held else ():
+            for key in self._core.mounts.storage.reach(pod).unbound if pod.claims and not pod.held else ():
                 wanted.setdefault(key, node)
         if not wanted and self.reached(pods):
             return True

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from atoll.fit.constraints.beside import Beside
 from atoll.fit.placement import Ints
-from atoll.fit.scores import node_affinity, pod_affinity, taints, topology_spread
+from atoll.fit.scores import images, node_affinity, pod_affinity, taints, topology_spread
 from atoll.model.gang import Task
 
 _MOST = 100
@@ -36,6 +36,9 @@ def sum_up(task: Task, beside: Beside, among: NDArray[np.bool_]) -> Ints | None:
         if least < most:
             scaled = (values.clip(least, most) - least) * _MOST // (most - least) * weight
             found = scaled if found is None else found + scaled
+    # What images say is between 0 and 100 already, and has the weight 1.
+    if (there := images.score(task, beside)) is not None:
+        found = there if found is None else found + there
     return found
 
 

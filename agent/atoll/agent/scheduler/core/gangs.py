@@ -178,6 +178,7 @@ def task_of(pod: Pod, rules: PodRules | None) -> Task:
         rules=rules,
         preferences=pod.preferences,
         attach=pod.attach,
+        images=pod.images,
     )
 
 
@@ -226,6 +227,7 @@ def gang_of(view: Standing, read: set[str] | None = None) -> tuple[Gang, list[li
                 rules=of_pods[id(first)],
                 preferences=first.preferences,
                 attach=first.attach,
+                images=first.images,
             )
         )
     floor = max(1, view.missing, sum(task.min_available for task in tasks))

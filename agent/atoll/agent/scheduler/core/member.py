@@ -5,8 +5,7 @@ A pass decides on a bounded number of gangs, so that the shell gets its turn; th
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -52,11 +51,12 @@ from atoll.agent.scheduler.core.expected import Expected
 from atoll.agent.scheduler.core.gangs import Standing
 from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.lifted import Lifted, refusal
+from atoll.agent.scheduler.core.mounts import Mounts, claims_of
 from atoll.agent.scheduler.core.nominations import Nomination, Nominations
 from atoll.agent.scheduler.core.planner import Parked, Plan, Wait
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
-from atoll.agent.volumes import IN_USE, Claim, Storage, StorageClass, Volume, narrowed
+from atoll.agent.volumes import IN_USE
 from atoll.model.gang import Task
 from atoll.model.placer import parse_selector
 from atoll.model.selectors import label_selector_matches
@@ -72,11 +72,8 @@ class MemberCore:
         self.holds = Holds(self.room, settings.holds)
         #: gang key -> why its pods wait; only of gangs with pods that wait
         self.waits: dict[str, Wait] = {}
-        self._claims: dict[str, Claim] = {}
-        self._volumes: dict[str, Volume] = {}
-        self._storage_classes: dict[str, StorageClass] = {}
-        self.storage = Storage(self._claims.get, self._volumes.get, self._storage_classes.get)
-        self.room.attached = self._attached
+        #: claims and their volumes, and the pods that mount them
+        self.mounts = Mounts(self.room, self.pod)
         #: whether a pass would find something to do
         self.due = True
         #: gangs that the last pass looked at, for events were about them
@@ -84,8 +81,6 @@ class MemberCore:
         self._pods: dict[str, PodSet] = {}
         #: gang key -> keys of its pods, in the order in which they came; without empty ones
         self._gangs: dict[str, dict[str, None]] = {}
-        #: `namespace/name` of a claim -> keys of the pods that mount it; without empty ones
-        self._mounts: dict[str, dict[str, None]] = {}
         self._groups: dict[str, PodGroupSet] = {}
         self._expected = Expected()
         self._lifted = Lifted(settings.lifted)
@@ -142,7 +137,7 @@ class MemberCore:
             case NodeSet() | NodeGone() | NodesUsed() | HyperNodeSet() | HyperNodeGone():
                 self._nodes_changed(event)
             case ClaimSet() | ClaimGone() | VolumeSet() | VolumeGone() | StorageClassSet() | StorageClassGone():
-                self._storage_changed(event)
+                self._look_at_claims(self.mounts.changed(event))
             case CsiNodeSet(csi_node):
                 self.room.limits_changed(csi_node.metadata.name, csi_node.limits)
                 self.due = self.due or self.room.grew
@@ -218,10 +213,9 @@ class MemberCore:
             for pod, gang in ((old, was), (new, now)):
                 if pod is not None:
                     self._index(self._gangs, gang, key, pod is new)
-                    for claim in pod.claims:
-                        self._index(self._mounts, f"{pod.metadata.namespace}/{claim.name}", key, pod is new)
+                    self.mounts.index(pod, there=pod is new)
         if old is not None and old.claims and (new is None or new.finished):
-            self._look_at_mounts(*(f"{old.metadata.namespace}/{each.name}" for each in old.claims))
+            self._look_at_claims(claims_of(old))
         if was != now:
             self._mark(was)
         if now:
@@ -237,33 +231,6 @@ class MemberCore:
         if not alike or (before is not None and told is not None and before.ours != told.ours):
             self._mark(key)
 
-    def _storage_changed(
-        self, event: ClaimSet | ClaimGone | VolumeSet | VolumeGone | StorageClassSet | StorageClassGone
-    ) -> None:
-        match event:
-            case ClaimSet(claim):
-                known = self._claims.get(claim.metadata.key)
-                self._claims[claim.metadata.key] = claim
-                if known is None or not claim.alike(known):
-                    self._look_at_mounts(claim.metadata.key)
-            case ClaimGone(key):
-                self._claims.pop(key, None)
-                self._look_at_mounts(key)
-            case VolumeSet(volume):
-                before = self._volumes.get(volume.metadata.name)
-                self._volumes[volume.metadata.name] = volume
-                if before is None or not volume.alike(before):
-                    self._look_at_mounts(volume.claim, *([before.claim] if before is not None else []))
-            case VolumeGone(name):
-                gone = self._volumes.pop(name, None)
-                self._look_at_mounts(gone.claim if gone is not None else "")
-            case StorageClassSet(storage_class):
-                self._storage_classes[storage_class.metadata.name] = storage_class
-                self._look_at_mounts(*self._mounts)
-            case StorageClassGone(name):
-                self._storage_classes.pop(name, None)
-                self._look_at_mounts(*self._mounts)
-
     def _budget_changed(self, key: str, budget: Budget | None) -> None:
         before = self._budgets.pop(key, None)
         if budget is not None:
@@ -276,18 +243,17 @@ class MemberCore:
                 if wait.shape is not None:
                     self._mark(gang)
 
-    def _look_at_mounts(self, *claims: str) -> None:
+    def _look_at_claims(self, claims: Iterable[str]) -> None:
         """What pods wait for that mount one of these may be another thing now."""
-        for claim in claims:
-            for key in self._mounts.get(claim, ()):
-                if not self._pods[key].pod.node:
-                    self._mark(gangs.key_of(self._pods[key].pod))
+        for key in self.mounts.users_of(claims):
+            if not self._pods[key].pod.node:
+                self._mark(gangs.key_of(self._pods[key].pod))
 
     def _not_bound(self, pods: Iterable[tuple[str, str]]) -> None:
         for key, uid in pods:
             known = self._pods.get(key)
             if known is not None and known.pod.metadata.uid == uid and self.room.forget(known.pod):
-                self._look_at_mounts(*(f"{known.pod.metadata.namespace}/{each.name}" for each in known.pod.claims))
+                self._look_at_claims(claims_of(known.pod))
                 self.due = True
 
     def _mark(self, gang: str) -> None:
@@ -370,7 +336,7 @@ class MemberCore:
             self._wait(outcome, commands)
             return
         self._aside.forget(key)
-        if any(self._in_use(pod) for pod, _ in outcome.nodes):
+        if any(self.mounts.in_use(pod) for pod, _ in outcome.nodes):
             # One before it in this pass got the claim.
             for pod, _ in outcome.nodes:
                 self.room.forget(pod)
@@ -554,69 +520,11 @@ class MemberCore:
             # Another scheduler was to bind these pods, and says that it can't.
             return Wait(view, planner.NOT_BOUND, refusal(unbound))
         if view.waiting:
-            return self._with_claims(view)
+            return self.mounts.narrowed(view)
         over = group is not None and group.group.status.get("phase") == "Completed"
         if not view.missing or over:
             return None
         return Wait(view, planner.NOT_ENOUGH_TASKS, f"{view.settled.total()} of {view.min_member} pods exist")
-
-    def _with_claims(self, view: Standing) -> Standing | Wait:
-        """The gang with its volumes' nodes as its own, or why it can't start for its claims."""
-        if not any(pod.claims for pod in view.waiting):
-            return view
-        pods: list[Pod] = []
-        problems: dict[str, None] = {}
-        spoken_for: set[str] = set()
-        later = 0
-        for pod in view.waiting:
-            exclusive = set(self._exclusive(pod))
-            if exclusive & spoken_for and len(view.waiting) - later > max(1, view.missing):
-                # The gang starts without it, and then it waits for a pod of its own.
-                later += 1
-                continue
-            reach = self.storage.reach(pod)
-            fitting = narrowed(pod, reach.terms)
-            in_use = IN_USE if exclusive & spoken_for or self._in_use(pod) else ""
-            spoken_for |= exclusive
-            if reach.problem or in_use or fitting is None:
-                why = reach.problem or in_use or "its node affinity and its volumes' have too many alternatives"
-                problems[why] = None
-                fitting = pod
-            if attach := self._attach(pod):
-                fitting = msgspec.structs.replace(fitting, attach=attach)
-            pods.append(fitting)
-        found = replace(view, waiting=pods)
-        return Wait(found, planner.VOLUMES, "; ".join(list(problems)[:3])) if problems else found
-
-    def _attach(self, pod: Pod) -> dict[str, int]:
-        """Driver -> volumes of the pod, where some node has a limit of them."""
-        volumes = (self.storage.attached(f"{pod.metadata.namespace}/{each.name}") for each in pod.claims)
-        return dict(Counter(each[0] for each in volumes if each is not None and self.room.limited(each[0])))
-
-    def _attached(self, but: Collection[str]) -> Iterator[tuple[str, str, str]]:
-        """(node, driver, handle) of the volumes of pods on nodes, or about to be, but for pods of these keys."""
-        for claim, users in self._mounts.items():
-            if (volume := self.storage.attached(claim)) is None:
-                continue
-            for key in users:
-                pod = self._pods[key].pod
-                if key not in but and not pod.finished and (node := pod.node or self.room.node_of(pod)):
-                    yield node, *volume
-
-    def _exclusive(self, pod: Pod) -> Iterator[str]:
-        """Claims of the pod that one pod at a time may use."""
-        for each in pod.claims:
-            key = f"{pod.metadata.namespace}/{each.name}"
-            if (claim := self._claims.get(key)) is not None and claim.exclusive:
-                yield key
-
-    def _in_use(self, pod: Pod) -> bool:
-        """Whether another pod that has a node, or is about to get one, uses such a claim."""
-        users = [self._pods[key].pod for claim in self._exclusive(pod) for key in self._mounts.get(claim, ())]
-        return any(
-            user.metadata.uid != pod.metadata.uid and not user.finished and bool(user.node or self.room.node_of(user))
-            for user in users
-        )
 
     def _group(self, key: str) -> PodGroup | None:
         found = self._groups.get(key)

@@ -114,6 +114,7 @@ class Room:
             site = Site(new.metadata.labels, new.taints) if new is not None else None
             if self.peers.set_node(told.metadata.name, site):
                 self._arrays = None
+            self.peers.set_images(told.metadata.name, new.images if new is not None else {})
         before = old is not None and old.metadata.name in self._nodes
         if new is not None and not self._selected(new):
             self._left_out[new.metadata.name] = new
