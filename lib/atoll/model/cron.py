@@ -7,7 +7,7 @@ import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
+from itertools import islice, takewhile
 
 from cronsim import CronSim, CronSimError
 
@@ -76,7 +76,7 @@ class Schedule:
 
     def missed(self, since: float, now: float, most: int) -> int:
         """How many times there are later than `since` and not later than `now`, counted up to `most`."""
-        return sum(1 for at in islice(self.times(since), most) if at <= now)
+        return sum(1 for _ in takewhile(lambda at: at <= now, islice(self.times(since), most)))
 
 
 def parse(text: object, zone: object = None) -> Schedule:
