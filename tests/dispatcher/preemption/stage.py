@@ -16,7 +16,6 @@ from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.fit import Placement
 from atoll.model.gang import Gang, Task
-from atoll.model.verdict import Verdict
 from tests.dispatcher.builders import GPU, make_binding, make_capacity, make_cluster
 
 NOW = 10_000.0
@@ -89,7 +88,7 @@ class Stage:
         self.tree.wait(leaf, shape.request)
         return Claimant(uid, leaf, priority, shape, view.gang)
 
-    def plan(self, claimant: Claimant, **more: Any) -> Plan | Verdict:
+    def plan(self, claimant: Claimant, **more: Any) -> Plan | None:
         before = self.trace()
         outcome = plan(
             claimant, self.victims.values(), self.tree, self.members, now=NOW, settings=self.settings, **more
@@ -115,13 +114,13 @@ class Stage:
         return queues, nodes, self.members.counts.tobytes()
 
     def claim(self, queue: str, pods: int = 1, **more: Any) -> Any:
-        """What goes, or the reason why nothing does."""
+        """What goes; None where no eviction would help."""
         return losses(self.plan(self.claimant(queue, pods, **more)))
 
 
-def losses(outcome: Plan | Verdict) -> Any:
-    if isinstance(outcome, Verdict):
-        return outcome.reason
+def losses(outcome: Plan | None) -> Any:
+    if outcome is None:
+        return None
     return {
         each.uid: "all" if each.surplus is None else sum(step.amount["pods"] for step in each.surplus)
         for each in outcome.losses

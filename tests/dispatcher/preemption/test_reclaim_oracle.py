@@ -12,7 +12,6 @@ from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim
 from atoll.dispatcher.core.quota.queue import path
 from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.fit import Placement, place
-from atoll.model.verdict import Verdict
 from tests.dispatcher.builders import GPU
 from tests.dispatcher.preemption.stage import Stage, Where, queue
 
@@ -127,7 +126,7 @@ def test_a_plan_is_the_smallest_there_is_and_none_is_found_only_where_there_is_n
         None,
     )
     if least is None:
-        assert isinstance(outcome, Verdict)
+        assert outcome is None
         return
     assert isinstance(outcome, Plan)
     assert len(outcome.victims) == least
@@ -193,7 +192,7 @@ def test_without_arrivals_plans_come_to_an_end(case, counted):
     while waiting and idle < len(waiting):
         claimant, evictions = waiting.pop(0)
         outcome = stage.plan(claimant)
-        if isinstance(outcome, Verdict):
+        if outcome is None:
             waiting.append((claimant, evictions))
             idle += 1
             continue

@@ -548,7 +548,7 @@ class _Look:
                 rules=self._rules,
                 settings=core.settings.preemption,
             )
-        if isinstance(evicting, Plan) and evicting.losses:
+        if evicting is not None and evicting.losses:
             verb = "evicted" if evicting.victims else "shrunk"
             if 0 < len(evicting.victims) < len(evicting.losses):
                 verb += " or shrunk"
@@ -563,7 +563,7 @@ class _Look:
             rules=self._rules,
             settings=core.settings.preemption,
         )
-        if isinstance(ending, Plan) and ending.losses:
+        if ending is not None and ending.losses:
             at = max(ends[loss.uid] for loss in ending.losses)
             found.append(self._going(ChangeKind.FINISH, "the end of {}", ending, at))
         return found

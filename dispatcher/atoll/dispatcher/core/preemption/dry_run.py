@@ -159,10 +159,9 @@ class DryRuns:
                 now=self._state.now,
                 leaving=leaving,
                 rules=rules,
-                why=False,
                 settings=self._settings,
             )
-        if not isinstance(outcome, Plan) or len(outcome.losses) + len(outcome.awaited) > self._settings.victims:
+        if outcome is None or len(outcome.losses) + len(outcome.awaited) > self._settings.victims:
             return None
         return outcome if outcome.losses or outcome.awaited else None
 

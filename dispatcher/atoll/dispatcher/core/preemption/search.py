@@ -7,7 +7,7 @@ surplus of elastic ones.
 
 1. A necessary condition: with every candidate gone, is there quota and are there nodes? Most answers are no.
 2. The search of `atoll.fit.victims`, which also makes up for what the queues' limits lack. "No" is certain where the
-   condition failed or all sets were tried; else the search found nothing.
+   condition failed or all sets were tried; else the search found nothing. What is missing then is for `choose` to say.
 3. Reserved capacity is tried last, and most often stays reserved whatever is evicted: after a few refusals the
    search ends.
 
@@ -38,7 +38,7 @@ from atoll.fit.site import Pods, without
 from atoll.fit.victims import Bounds, search
 from atoll.model import vector
 from atoll.model.vector import Vector
-from atoll.model.verdict import Blocker, Reason, Verdict
+from atoll.model.verdict import Reason
 
 __all__ = ["Claimant", "Loss", "Plan", "Victim", "departures", "plan"]
 
@@ -78,10 +78,9 @@ def plan(
     now: float,
     leaving: Sequence[Victim] = (),
     rules: Rules = ANYWHERE,
-    why: bool = True,
     settings: PreemptionSettings = PreemptionSettings(),
-) -> Plan | Verdict:
-    """The victims without which the claimant fits, or why no eviction would help.
+) -> Plan | None:
+    """The victims without which the claimant fits; None where no eviction would help.
 
     Args:
         claimant: what waits; its demand is counted in the tree, and its shape enrolled.
@@ -91,20 +90,18 @@ def plan(
         now: seconds since the epoch.
         leaving: what was evicted before and has not ended, with room that no claim has yet: it counts as gone.
         rules: asked to permit each choice, while the tree shows the use without the victims.
-        why: False where the verdict is not read: that no eviction helps is quicker to say than what is missing.
         settings: bounds of the search, and of evictions.
     """
     found = list(victims)
 
-    def search(trial: Trial) -> Plan | Verdict:
+    def search(trial: Trial) -> Plan | None:
         willing = candidates(trial, found, now)
+        # Nothing stops for what others can spare.
         spare = [victim.spare_only() for victim in willing if victim.surplus]
-        if spare:
-            # Nothing stops for what others can spare.
-            outcome = _hopeless(trial, spare) or _search(trial, ordered(trial, spare), why)
-            if isinstance(outcome, Plan):
+        for able in (spare, willing) if spare else (willing,):
+            if _may_help(trial, able) and (outcome := _search(trial, ordered(trial, able))) is not None:
                 return outcome
-        return _hopeless(trial, willing) or _search(trial, ordered(trial, willing), why)
+        return None
 
     return _somewhere(claimant, tree, members, rules, search, settings, leaving)
 
@@ -117,14 +114,14 @@ def departures(
     *,
     rules: Rules = ANYWHERE,
     settings: PreemptionSettings = PreemptionSettings(),
-) -> Plan | Verdict:
+) -> Plan | None:
     """As `plan`, of what would have to end by itself: no rights count, and what is named first goes first."""
 
-    def search(trial: Trial) -> Plan | Verdict:
+    def search(trial: Trial) -> Plan | None:
         pool = [Bundle(each.uid, each.leaf, each.amount, each.parts) for each in running]
         for position, bundle in enumerate(pool):
             bundle.position = position
-        return _hopeless(trial, list(running)) or _search(trial, pool)
+        return _search(trial, pool) if _may_help(trial, running) else None
 
     return _somewhere(claimant, tree, members, rules, search, settings)
 
@@ -134,12 +131,11 @@ def _somewhere(
     tree: Tree,
     members: Members,
     rules: Rules,
-    search: Callable[[Trial], Plan | Verdict],
+    search: Callable[[Trial], Plan | None],
     settings: PreemptionSettings,
     leaving: Sequence[Victim] = (),
-) -> Plan | Verdict:
-    """Search in the members of the first affinity that leads anywhere; the verdict on the last if none does."""
-    outcome: Plan | Verdict = Verdict(Reason.NO_CLUSTER)
+) -> Plan | None:
+    """Search in the members of the first affinity that leads anywhere."""
     for allowed in members.allowed(claimant.shape):
         columns = np.flatnonzero(rules.serves(allowed & members.ready))
         among = [members.order[column] for column in columns if members.order[column].name not in rules.avoided]
@@ -149,11 +145,9 @@ def _somewhere(
                 for bundle in gone:
                     trial.move(bundle)
                 outcome = search(trial)
-                if gone and isinstance(outcome, Plan):
-                    outcome = _awaiting(trial, outcome, gone)
-            if isinstance(outcome, Plan):
-                return outcome
-    return outcome
+                if outcome is not None:
+                    return _awaiting(trial, outcome, gone) if gone else outcome
+    return None
 
 
 def _awaiting(trial: Trial, outcome: Plan, gone: Sequence[Bundle]) -> Plan:
@@ -169,25 +163,22 @@ def _awaiting(trial: Trial, outcome: Plan, gone: Sequence[Bundle]) -> Plan:
     return replace(outcome, choice=choice, awaited=tuple(awaited))
 
 
-def _search(trial: Trial, pool: list[Bundle], why: bool = True) -> Plan | Verdict:
+def _search(trial: Trial, pool: list[Bundle]) -> Plan | None:
     settings = trial.settings
     best = search(trial, pool, Bounds(settings.places, settings.exhaustive, settings.forbidden))
     if best is None:
-        return _nearest(trial, pool) if why else Verdict(Reason.INSUFFICIENT_RESOURCES)
+        return None
     for bundle in best:
         trial.take(bundle)
     choice = trial.choice()
     if choice is None:
         trial.put_all()
-        return Verdict(Reason.WOULD_DELAY)
+        return None
     return Plan(_losses(best), choice)
 
 
-# -- the necessary condition -------------------------------------------------------------------------------------------
-
-
-def _hopeless(trial: Trial, victims: list[Victim]) -> Verdict | None:
-    """The verdict when the claimant would not fit even with all candidates gone; None when it might."""
+def _may_help(trial: Trial, victims: Sequence[Victim]) -> bool:
+    """Whether the claimant might fit with all candidates gone: the necessary condition."""
     totals: dict[Queue, Vector] = {}
     for kind, times in Counter(victim.kind for victim in victims).items():
         leaf, _, _, amount = kind
@@ -197,54 +188,24 @@ def _hopeless(trial: Trial, victims: list[Victim]) -> Verdict | None:
         gone += [(victim.leaf, {}, victim.parts) for victim in victims]
     for each in gone:
         trial.release(*each)
-    verdict = short.verdict() if (short := trial.shortage()) is not None else _roomless(trial, victims)
+    helps = trial.shortage() is None and _leave_room(trial, victims)
     for each in gone:
         trial.release(*each, -1)
-    return verdict
+    return helps
 
 
-def _roomless(trial: Trial, victims: list[Victim]) -> Verdict | None:
-    """The verdict when the nodes would not hold the claimant even without the pods of these; None when they might."""
+def _leave_room(trial: Trial, victims: Sequence[Victim]) -> bool:
+    """Whether the nodes might hold the claimant without the pods of these."""
     if trial.may_fit():
-        return None
+        return True
     with without(trial.sites, (victim.parts for victim in victims)):
-        return None if trial.may_fit() else _best_verdict(trial)
-
-
-def _best_verdict(trial: Trial) -> Verdict:
-    """By the member that would come nearest."""
-    floor = trial.claimant.shape.floor
-    held = {
-        name: max(
-            (sum(min(has, wants) for has, wants in zip(cell, floor, strict=True)) for cell in site.held), default=0
-        )
-        for name, site in trial.sites.items()
-    }
-    name = min(held, key=lambda each: (-held[each], each))
-    wanted = sum(floor)
-    if held[name] >= wanted and (short := trial.shortage(name)) is not None:
-        return short.verdict()
-    reason = Reason.NO_DOMAIN_FITS if trial.claimant.shape.limited else Reason.INSUFFICIENT_RESOURCES
-    return Verdict(reason, Blocker("Cluster", name, "pods", str(wanted), str(min(held[name], wanted))))
-
-
-def _nearest(trial: Trial, pool: Sequence[Bundle]) -> Verdict:
-    """What is missing when all have gone that may go together."""
-    for bundle in pool:
-        trial.take(bundle)
-    short = trial.shortage()
-    verdict = _best_verdict(trial)
-    trial.put_all()
-    return verdict if short is None else short.verdict()
+        return trial.may_fit()
 
 
 def _losses(bundles: Sequence[Bundle]) -> tuple[Loss, ...]:
     losses = []
     for uid, group in itertools.groupby(sorted(bundles, key=lambda each: (each.uid, each.position)), lambda b: b.uid):
-        mine = list(group)
+        mine = tuple(group)
         reason = Reason.RECLAIMED if mine[0].foreign else Reason.PREEMPTED
-        if not mine[-1].surplus:
-            losses.append(Loss(uid, reason))
-            continue
-        losses.append(Loss(uid, reason, tuple(mine)))
+        losses.append(Loss(uid, reason, mine if mine[-1].surplus else None))
     return tuple(losses)
