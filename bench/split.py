@@ -117,7 +117,7 @@ def _gangs(report: Report, params: dict[str, Any], told: Progress, *, profiled: 
         held = {name: [int(each.sum()) for each in room] for name, room in rooms.items()}
 
         def once(gang: Gang = gang, rooms: Any = rooms, held: Any = held) -> Division:
-            found = divide_natively(gang, nodes, room=rooms, held=held)
+            found = divide_natively(gang, nodes, room=rooms.__getitem__, held=held)
             if not isinstance(found, Division):
                 raise RuntimeError(f"{found.available} of {found.requested} pods fit; give more --members")  # noqa: TRY004
             return found

@@ -36,10 +36,10 @@ from atoll.dispatcher.core import (
 )
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.binding import gang_of
-from atoll.dispatcher.core.capacity.pods import first_pods
 from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.fit import Nodes, Placement, Profile, place
+from atoll.fit.pods import first_pods
 from atoll.model.gang import Gang, divide
 from atoll.model.lost import lost_at
 from atoll.model.timestamps import rfc3339_seconds

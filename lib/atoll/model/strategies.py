@@ -6,9 +6,10 @@ pure: equal input, equal answer, nothing read or kept beside it. The dispatcher 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 SPLIT: Final = "atoll.split"
 """Group of entry points that are `Split` functions."""
@@ -62,3 +63,32 @@ Split = Callable[[Workload, Sequence[Member]], Mapping[str, int]]
 """Member -> sets, all of the workload's in sum; asked where no single member takes the whole. An empty answer leaves it
 to the native division.
 """
+
+
+def wrong_scores(answer: Mapping[str, Any], _: Workload, members: Mapping[str, Member]) -> str:
+    """What is wrong with the answer of a `Score`; empty where nothing is. `members`: those given to it, by name."""
+    for name, score in answer.items():
+        if name not in members:
+            return f"it scored {name!r}, which is none of the members that it was given"
+        if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+            return f"it scored member {name} with {score!r}, which is no finite number"
+    return ""
+
+
+def wrong_shares(answer: Mapping[str, Any], workload: Workload, members: Mapping[str, Member]) -> str:
+    """As `wrong_scores`, of a `Split`."""
+    for name, sets in answer.items():
+        if name not in members:
+            return f"it gave a part to {name!r}, which is none of the members that it was given"
+        if isinstance(sets, bool) or not isinstance(sets, int) or sets < 0:
+            return f"it gave member {name} {sets!r} sets"
+        if sets > members[name].sets:
+            return f"it gave member {name} {sets} sets, and that takes {members[name].sets} at most"
+    if not answer:
+        return ""
+    if sum(answer.values()) != workload.sets:
+        return f"it gave away {sum(answer.values())} sets of {workload.sets}"
+    used = sum(1 for sets in answer.values() if sets)
+    if used < workload.least_members or used > (workload.most_members or used):
+        return f"it used {used} members, and the policy allows {workload.least_members} to {workload.most_members}"
+    return ""

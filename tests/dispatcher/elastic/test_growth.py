@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import CapacitySet, Ceiling, Dispatch, Event, NamespaceSet, NamespaceView, Strategy
-from atoll.dispatcher.core.capacity.pods import last_pods
 from atoll.dispatcher.core.commands import Resize
-from atoll.dispatcher.core.elastic.sizes import can_grow, can_shrink, larger, smaller
 from atoll.dispatcher.core.settings import CoreSettings
+from atoll.fit.pods import last_pods
+from atoll.fit.sizes import can_grow, can_shrink, larger, smaller
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import TopologyWish
 from atoll.model.timestamps import rfc3339, to_seconds

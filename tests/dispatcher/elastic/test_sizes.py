@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from atoll.dispatcher.core import Dispatcher, NamespaceSet, NamespaceView
-from atoll.dispatcher.core.capacity.pods import as_before
-from atoll.dispatcher.core.elastic.sizes import larger, sizes, smaller, spares
 from atoll.dispatcher.core.settings import CoreSettings
+from atoll.fit.pods import as_before
+from atoll.fit.sizes import larger, sizes, smaller, spares
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
 from atoll.model.verdict import Reason

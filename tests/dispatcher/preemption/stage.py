@@ -9,12 +9,12 @@ import pytest
 
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shapes
-from atoll.dispatcher.core.elastic.sizes import Spare
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim, plan
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.fit import Placement
+from atoll.fit.sizes import Spare
 from atoll.model.gang import Gang, Task
 from tests.dispatcher.builders import GPU, make_binding, make_capacity, make_cluster
 

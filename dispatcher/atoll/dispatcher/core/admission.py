@@ -12,7 +12,6 @@ from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.backlog.wake_index import KEPT, capping
-from atoll.dispatcher.core.capacity.pods import Pods
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Dispatch
@@ -25,6 +24,7 @@ from atoll.dispatcher.core.progress import Progress
 from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.dispatcher.core.state import State
+from atoll.fit.pods import Pods
 from atoll.model.decision import Phase, Spots
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict

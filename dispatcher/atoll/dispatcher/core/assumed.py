@@ -5,7 +5,7 @@ from __future__ import annotations
 from atoll.dispatcher.core.backlog.binding import Binding, contained
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.capacity.pods import last_pods
+from atoll.fit.pods import last_pods
 from atoll.model.decision import Phase
 
 

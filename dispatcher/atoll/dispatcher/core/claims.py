@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.binding import Binding, evict_timeout, evicted_at
-from atoll.dispatcher.core.capacity.pods import Counts
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.state import State
+from atoll.fit.pods import Counts
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 
@@ -71,6 +71,10 @@ class Claim:
         return self.losses is not None or self.dry_run is not None
 
 
+_NONE = Claim()
+"""Of those that have none; never changed."""
+
+
 class Claims:
     """Which victims are evicted for which claimant."""
 
@@ -90,18 +94,15 @@ class Claims:
 
     def cleared_for(self, uid: str) -> tuple[str, ...]:
         """UIDs of the victims with which a workload started."""
-        claim = self._claims.get(uid)
-        return () if claim is None else claim.cleared or ()
+        return self._claim(uid).cleared or ()
 
     def awaits(self, uid: str) -> bool:
         """Whether capacity is kept for this workload that others leave, or are to leave."""
-        claim = self._claims.get(uid)
-        return claim is not None and claim.losses is not None
+        return self._claim(uid).losses is not None
 
     def losses(self, uid: str) -> Mapping[str, Loss]:
         """UID of each victim of a claimant -> what it loses."""
-        claim = self._claims.get(uid)
-        return {} if claim is None else claim.losses or {}
+        return self._claim(uid).losses or {}
 
     def victims(self) -> set[str]:
         """UIDs of the victims of all claimants."""
@@ -139,12 +140,14 @@ class Claims:
 
     def dry_run(self, uid: str) -> OpenQuestion | None:
         """What members are asked on behalf of a workload."""
-        claim = self._claims.get(uid)
-        return None if claim is None else claim.dry_run
+        return self._claim(uid).dry_run
 
     def dry_runs(self) -> list[OpenQuestion]:
         """Those that are open."""
         return [claim.dry_run for claim in self._claims.values() if claim.dry_run is not None]
+
+    def _claim(self, uid: str) -> Claim:
+        return self._claims.get(uid, _NONE)
 
     def _forget(self, uid: str, claim: Claim) -> None:
         if not claim.open and claim.cleared is None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.admission import Admission
 from atoll.dispatcher.core.backfill.policy import Policy
+from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
@@ -126,11 +127,10 @@ class Dispatcher:
         """When a `Pass` is due even if nothing happens."""
         if self.dry_runs.unfinished:
             return self.state.now
-        due = (
+        return earliest(
             self.progress.next, self.explanations.next, self.nominations.next, self.policy.next, self.triggers.next,
             self.dry_runs.next, self.retries.next, self.lost.next, self.state.fair.next,
         )  # fmt: skip
-        return min((when for when in due if when is not None), default=None)
 
     def _pass(self, now: float) -> list[Command]:
         # 1. Time has passed: what may be tried again by now is awake.

@@ -41,10 +41,10 @@ class Exclusions:
         if self._version != self.members.version:
             self._serving.clear()
             self._version = self.members.version
-        if leaf.serving is None:
+        if (serving := leaf.serving) is None:
             return None
         if leaf not in self._serving:
-            mask = np.array([self.tree.serves(leaf, member.name) for member in self.members.order], np.bool_)
+            mask = np.array([member.name in serving for member in self.members.order], np.bool_)
             self._serving[leaf] = None if mask.all() else mask
         return self._serving[leaf]
 

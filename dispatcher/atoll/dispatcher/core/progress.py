@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from atoll.dispatcher.core.backlog.binding import Binding, bound_in, withheld
+from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.capacity.refusals import MOST_WORDS, concerns_namespace
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
@@ -32,8 +33,7 @@ class Progress:
     @property
     def next(self) -> float | None:
         """When the first deadline passes."""
-        due = (self._state.times.next, self._state.wakes.next_time)
-        return min((when for when in due if when is not None), default=None)
+        return earliest(self._state.times.next, self._state.wakes.next_time)
 
     def pass_begins(self, now: float) -> None:
         """What was paused may be tried again."""

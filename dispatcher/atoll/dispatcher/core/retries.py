@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.backlog.wake_index import KEPT, MEMBERS
 from atoll.dispatcher.core.state import State
 
@@ -19,8 +20,7 @@ class Retries:
     @property
     def next(self) -> float | None:
         """When the first pause ends."""
-        due = (self.failures.next, self.refusals.next, self.breakers.next)
-        return min((when for when in due if when is not None), default=None)
+        return earliest(self.failures.next, self.refusals.next, self.breakers.next)
 
     def pass_begins(self) -> None:
         """Time has passed."""

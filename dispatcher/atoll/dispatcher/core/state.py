@@ -20,7 +20,6 @@ from atoll.dispatcher.core.backlog.wakeups import Wakeups
 from atoll.dispatcher.core.capacity.breakers import Breakers
 from atoll.dispatcher.core.capacity.failures import Failures
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.capacity.pods import Pods, as_before
 from atoll.dispatcher.core.capacity.refusals import Refusals
 from atoll.dispatcher.core.capacity.shape import Shape, Shapes, shape_key
 from atoll.dispatcher.core.charges import Charges
@@ -34,6 +33,7 @@ from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.dispatcher.core.times import Times
+from atoll.fit.pods import Pods, as_before
 from atoll.model.decision import Phase
 from atoll.model.flavors import Variant
 from atoll.model.gang import Gang

@@ -23,7 +23,6 @@ from atoll.dispatcher.core.backlog.backlog import Key, differs, first_key, share
 from atoll.dispatcher.core.backlog.binding import Binding, order_key, withheld
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.capacity.pods import joined
 from atoll.dispatcher.core.capacity.shape import Shape, shape_key, shape_of
 from atoll.dispatcher.core.elastic.resizing import Stop
 from atoll.dispatcher.core.events import BindingView, Strategy
@@ -36,6 +35,7 @@ from atoll.dispatcher.explain import relaxing
 from atoll.dispatcher.explain.excess import exceeded, higher, limit_of
 from atoll.dispatcher.explain.figures import figures
 from atoll.fit import Miss, Placement, place
+from atoll.fit.pods import joined
 from atoll.model import quantity, selectors
 from atoll.model.decision import Phase
 from atoll.model.flavors import SIGN

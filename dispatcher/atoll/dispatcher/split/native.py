@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import gcd
@@ -52,7 +52,7 @@ def divide_natively(
     *,
     at_least: int = 1,
     at_most: int | None = None,
-    room: Mapping[str, Sequence[Ints]] | None = None,
+    room: Callable[[str], Sequence[Ints]] | None = None,
     held: Mapping[str, Sequence[int]] | None = None,
     ceilings: Mapping[str, int] | None = None,
     places: Mapping[str, Place] | None = None,
@@ -64,7 +64,7 @@ def divide_natively(
         nodes: free nodes of every cluster that may take a part.
         at_least: clusters that must take one.
         at_most: clusters that may; None for any number.
-        room: cluster -> per task int64[N], how many pods each node holds, where the caller knows that already.
+        room: of a cluster, per task int64[N], how many pods each node holds, where the caller knows that already.
         held: cluster -> the sums of these, where the caller knows them: then `room` is asked for few clusters only.
         ceilings: cluster -> the most sets (`sets_of`) that it may take; any number where it is not named.
         places: where each cluster is; equally few clusters are chosen nearest to each other. None for all alike.
@@ -73,7 +73,7 @@ def divide_natively(
     unit = [task.replicas // sets for task in gang.tasks]
     ceiling = sets - max(at_least - 1, 0)
     limits = {name: min(ceiling, (ceilings or {}).get(name, ceiling)) for name in sorted(nodes)}
-    held_by = _Held(gang, unit, nodes, room or {}, held, limits)
+    held_by = _Held(gang, unit, nodes, room, held, limits)
     chosen = _largest(held_by, sets, at_least, at_most)
     whole = sum(held_by.exact(name) for name in chosen)
     if whole < sets or len(chosen) < at_least:
@@ -85,7 +85,7 @@ def divide_natively(
     gangs = divide(gang, [[count * taken[name] for count in unit] for name in clusters])
     placements = []
     for name, part in zip(clusters, gangs, strict=True):
-        placement = place(nodes[name], _whole(part), room=(room or {}).get(name))
+        placement = place(nodes[name], _whole(part), room=None if room is None else room(name))
         assert isinstance(placement, Placement), f"{name} held {taken[name]} sets and now does not"
         placements.append(placement)
     return Division(clusters, tuple(gangs), tuple(placements))
@@ -123,11 +123,11 @@ class _Held:
         gang: Gang,
         unit: Sequence[int],
         nodes: Mapping[str, Nodes],
-        rooms: Mapping[str, Sequence[Ints]],
+        room: Callable[[str], Sequence[Ints]] | None,
         held: Mapping[str, Sequence[int]] | None,
         limits: Mapping[str, int],
     ) -> None:
-        self._gang, self._unit, self._nodes, self._rooms = gang, unit, nodes, rooms
+        self._gang, self._unit, self._nodes, self._known_room = gang, unit, nodes, room
         #: the upper bound is the truth for one task: it may be anywhere, or in any one domain
         self._certain = len(unit) == 1
         self._known: set[str] = set()
@@ -161,8 +161,8 @@ class _Held:
 
     def _room(self, name: str) -> Sequence[Ints]:
         """Per task, how many pods each node of the cluster holds."""
-        if name in self._rooms:
-            return self._rooms[name]
+        if self._known_room is not None:
+            return self._known_room(name)
         nodes = self._nodes[name]
         return [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in self._gang.tasks]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from atoll.dispatcher.core.capacity.member import Member
-from atoll.dispatcher.core.capacity.pods import Pods
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.settings import BackfillSettings
 from atoll.fit.freed import Held
+from atoll.fit.pods import Pods
 from atoll.model.decision import Spots
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector

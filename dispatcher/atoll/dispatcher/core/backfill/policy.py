@@ -11,6 +11,7 @@ from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_until
+from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
@@ -79,8 +80,7 @@ class Policy:
     @property
     def next(self) -> float | None:
         """When a time is to be computed again, or something has waited long."""
-        times = (self.patience[0][0] if self.patience else None, self.next_renewal())
-        return min((when for when in times if when is not None), default=None)
+        return earliest(self.patience[0][0] if self.patience else None, self.next_renewal())
 
     def keep_as_before(self) -> None:
         """What an earlier leader reserved is reserved again before anything is decided, in the same order: each keeps

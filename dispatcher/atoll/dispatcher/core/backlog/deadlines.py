@@ -41,3 +41,8 @@ class Deadlines:
             uid = heapq.heappop(self._heap)[1]
             del self._times[uid]
             yield uid
+
+
+def earliest(*times: float | None) -> float | None:
+    """The first of these times; None where none is known."""
+    return min((when for when in times if when is not None), default=None)

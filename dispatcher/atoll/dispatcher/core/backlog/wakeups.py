@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from functools import cache
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class Wakeups:
         """Look again at the shapes for which members have more room, where that may be enough."""
         for name, rows in self._members.take_grown():
             held = self._members.counts[:, self._members.column(name)].tolist()
-            self._index.member_grew(name, rows, _Grown(held, self._members.by_name[name].nodes).enough)
+            self._index.member_grew(name, rows, _holder(held, self._members.by_name[name].nodes))
 
     def sleep_again(self, touched: Iterable[str]) -> None:
         """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
@@ -69,27 +69,22 @@ class Wakeups:
                 self.block(shape)
 
 
-@dataclass(slots=True)
-class _Grown:
-    """A member that has more room than before."""
+def _holder(held: list[int], nodes: Nodes) -> Callable[[Shape | ShapeClass], bool]:
+    """Whether a member may hold something: each task by itself, and of everything as much as all of them ask for.
 
-    held: list[int]
-    """Pods of each row's task that it holds."""
-    nodes: Nodes
-    _free: Vector | None = None
+    `held`: pods of each row's task that it holds.
+    """
 
-    def enough(self, item: Shape | ShapeClass) -> bool:
-        """Whether it may hold this: each task by itself, and of everything as much as all of them ask for."""
-        return self._holds(item if isinstance(item, Shape) else item.shape)
+    @cache
+    def free() -> Vector:
+        return dict(zip(nodes.resources, np.maximum(nodes.free, 0).sum(axis=1).tolist(), strict=True))
 
-    def _holds(self, shape: Shape) -> bool:
-        if shape.divided or any(self._holds(other) for other in shape.others):
+    def holds(item: Shape | ShapeClass) -> bool:
+        shape = item if isinstance(item, Shape) else item.shape
+        if shape.divided or any(holds(other) for other in shape.others):
             return True
-        if any(self.held[row] < least for row, least in zip(shape.rows, shape.floor, strict=True)):
+        if any(held[row] < least for row, least in zip(shape.rows, shape.floor, strict=True)):
             return False
-        if len(shape.rows) == 1:
-            return True
-        if self._free is None:
-            sums = np.maximum(self.nodes.free, 0).sum(axis=1).tolist()
-            self._free = dict(zip(self.nodes.resources, sums, strict=True))
-        return not any(amount > self._free.get(each, 0) for each, amount in shape.request.items())
+        return len(shape.rows) == 1 or all(amount <= free().get(each, 0) for each, amount in shape.request.items())
+
+    return holds

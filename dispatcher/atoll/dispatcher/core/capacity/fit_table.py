@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.dispatcher.core.capacity.layout import distinct, domains_of, higher, numbered, sums
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.fit import Nodes, OneRoom, Placement, Profile, place
+from atoll.fit.layout import distinct, domains_of, higher, numbered, sums
 from atoll.fit.placement import MANY, UNBOUNDED, Ints
 from atoll.fit.requests import Requests
 from atoll.model.gang import Gang, Task

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.fit_table import FitTable
 from atoll.dispatcher.core.capacity.member import Member
-from atoll.dispatcher.core.capacity.pods import cut
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.events import CapacityView, ClusterView
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.fit import Miss, Placement, fill, place
 from atoll.fit.placement import Ints
+from atoll.fit.pods import cut
 from atoll.model.gang import Gang
 
 _ASIDE_ROWS = 4

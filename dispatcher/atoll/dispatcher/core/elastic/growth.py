@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.wake_index import SETTINGS, Trigger, WakeIndex
-from atoll.dispatcher.core.elastic.sizes import can_grow, can_shrink, full
 from atoll.dispatcher.core.quota.queue import Queue
+from atoll.fit.sizes import can_grow, can_shrink, full
 from atoll.model.decision import Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason, Verdict

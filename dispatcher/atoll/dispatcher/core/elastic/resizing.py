@@ -14,23 +14,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger
-from atoll.dispatcher.core.capacity.pods import Counts, Pods, cut, difference, first_pods, joined
 from atoll.dispatcher.core.capacity.shape import shape_key
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command, Dispatch
 from atoll.dispatcher.core.decisions import Decisions, as_written
 from atoll.dispatcher.core.elastic.growth import size_kept
-from atoll.dispatcher.core.elastic.sizes import full, larger, smaller
 from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, path
 from atoll.dispatcher.core.state import State
 from atoll.fit import Miss, Nodes, Placement, place
+from atoll.fit.pods import Counts, Pods, cut, difference, first_pods, joined
+from atoll.fit.sizes import full, larger, smaller
 from atoll.model import vector
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang, TopologyWish, divide
@@ -233,9 +232,7 @@ class Resizing:
         [name] = binding.parts
         before = binding.pods
         self._charge_size(binding, size, first_pods(self._where(binding, name), size))
-        self._state.wakes.use_fell(binding.leaf)
-        self._state.assumed.settle(binding)
-        return self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
+        return self._shrunk(binding, before, text)
 
     def without(self, binding: Binding, gone: Collection[str]) -> dict[str, Gang] | None:
         """The parts of an elastic gang in several members with which it can go on once others are gone; None where that
@@ -252,14 +249,11 @@ class Resizing:
 
     def drop_parts(self, binding: Binding, parts: dict[str, Gang], text: str) -> Command:
         """Go on with these parts alone; where it has one left, it grows again there."""
-        uid, before = binding.view.uid, binding.pods
-        self._state.charges.resize(binding, parts)
-        stay = self.reservations.timeline.get(uid)
-        assert stay is not None, f"{uid} is charged and not known to run"
-        there = {name: (part, stay.parts[name][1]) for name, part in parts.items()}
-        now = Allocation(binding.leaf, binding.amount, stay.start, stay.end, there, stay.settings)
-        self.reservations.timeline.enter(uid, now)
-        self._state.sizes.file(binding)
+        before = binding.pods
+        self._charge(binding, parts, {name: (part, self._where(binding, name)) for name, part in parts.items()})
+        return self._shrunk(binding, before, text)
+
+    def _shrunk(self, binding: Binding, before: int, text: str) -> Command:
         self._state.wakes.use_fell(binding.leaf)
         self._state.assumed.settle(binding)
         return self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
@@ -307,11 +301,13 @@ class Resizing:
     def _charge_size(self, binding: Binding, size: Counts, pods: Pods) -> None:
         [name] = binding.parts
         gang = as_it_runs(binding.view, name, binding.gang)
-        self._state.charges.resize(binding, {name: gang.sized(size)})
-        stay = self.reservations.timeline.get(binding.view.uid)
-        assert stay is not None, f"{binding.view.uid} is charged and not known to run"
-        now = Allocation(binding.leaf, binding.amount, stay.start, stay.end, {name: (gang, pods)}, stay.settings)
-        self.reservations.timeline.enter(binding.view.uid, now)
+        self._charge(binding, {name: gang.sized(size)}, {name: (gang, pods)})
+
+    def _charge(self, binding: Binding, parts: dict[str, Gang], there: dict[str, tuple[Gang, Pods]]) -> None:
+        """Count that it runs with these parts. `there`: member -> (gang of the part, where its pods are)."""
+        self._state.charges.resize(binding, parts)
+        stay = self.reservations.timeline[binding.view.uid]
+        self.reservations.timeline.enter(binding.view.uid, replace(stay, amount=binding.amount, parts=there))
         self._state.sizes.file(binding)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atoll.dispatcher.core.capacity.member import Member
-from atoll.dispatcher.core.capacity.pods import cut
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.fit import Placement
+from atoll.fit.pods import cut
 from atoll.model.decision import Spots
 from atoll.model.gang import Gang
 

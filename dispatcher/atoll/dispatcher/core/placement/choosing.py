@@ -5,12 +5,11 @@ Over several members only where its policy allows that and no single one holds a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice, alone
@@ -18,7 +17,6 @@ from atoll.dispatcher.core.placement.ranking import ranked
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.dispatcher.split import Division, Short, divide_as, divide_natively, sets_of
 from atoll.fit import Placement, place
-from atoll.fit.placement import Ints
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -100,7 +98,7 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
                 {member.name: member.nodes for member in able},
                 at_least=shape.least_clusters,
                 at_most=shape.most_clusters,
-                room=_Rooms(shape, members, able),
+                room=lambda name: members.room(members.by_name[name], shape),
                 held=dict(zip((member.name for member in able), rows[:, columns].T.tolist(), strict=True)),
                 ceilings=ceilings,
                 places=places,
@@ -131,26 +129,6 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
         first, *others = [None] if kept else [rules.capped(choice) for choice in refused]
         return Verdict(Reason.WOULD_DELAY) if first is None or None in others else first
     return _nearest(shape, gang, members, ready)
-
-
-class _Rooms(Mapping[str, Sequence[Ints]]):
-    """Member -> per task, how many pods each of its nodes holds; computed when it is asked for."""
-
-    def __init__(self, shape: Shape, members: Members, able: Sequence[Member]) -> None:
-        self._shape, self._members = shape, members
-        self._able = {member.name: member for member in able}
-
-    def __getitem__(self, name: str) -> Sequence[Ints]:
-        return self._members.room(self._able[name], self._shape)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._able
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._able)
-
-    def __len__(self) -> int:
-        return len(self._able)
 
 
 def _nearest(shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_]) -> Verdict:

@@ -7,13 +7,12 @@ without it.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
-from atoll.model.strategies import SCORE, SPLIT, Member, Score, Split, Workload
+from atoll.model.strategies import SCORE, SPLIT, Member, Score, Split, Workload, wrong_scores, wrong_shares
 
 
 class Failure(NamedTuple):
@@ -43,11 +42,11 @@ class Strategies:
 
     def scores(self, name: str, workload: Workload, members: Sequence[Member]) -> Mapping[str, float] | None:
         """Member -> score; None where that strategy says nothing."""
-        return self._ask(SCORE, name, self._score.get(name), workload, members, _wrong_scores)
+        return self._ask(SCORE, name, self._score.get(name), workload, members, wrong_scores)
 
     def shares(self, name: str, workload: Workload, members: Sequence[Member]) -> Mapping[str, int] | None:
         """Member -> sets, of members that get some; None where that strategy says nothing."""
-        found = self._ask(SPLIT, name, self._split.get(name), workload, members, _wrong_shares)
+        found = self._ask(SPLIT, name, self._split.get(name), workload, members, wrong_shares)
         return {member: sets for member, sets in found.items() if sets} if found else None
 
     def turn_off(self, group: str, name: str, why: str) -> None:
@@ -108,30 +107,3 @@ class Strategies:
             return call()
         finally:
             sys.settrace(before)
-
-
-def _wrong_scores(answer: Mapping[str, Any], _: Workload, members: Mapping[str, Member]) -> str:
-    for name, score in answer.items():
-        if name not in members:
-            return f"it scored {name!r}, which is none of the members that it was given"
-        if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-            return f"it scored member {name} with {score!r}, which is no finite number"
-    return ""
-
-
-def _wrong_shares(answer: Mapping[str, Any], workload: Workload, members: Mapping[str, Member]) -> str:
-    for name, sets in answer.items():
-        if name not in members:
-            return f"it gave a part to {name!r}, which is none of the members that it was given"
-        if isinstance(sets, bool) or not isinstance(sets, int) or sets < 0:
-            return f"it gave member {name} {sets!r} sets"
-        if sets > members[name].sets:
-            return f"it gave member {name} {sets} sets, and that takes {members[name].sets} at most"
-    if not answer:
-        return ""
-    if sum(answer.values()) != workload.sets:
-        return f"it gave away {sum(answer.values())} sets of {workload.sets}"
-    used = sum(1 for sets in answer.values() if sets)
-    if used < workload.least_members or used > (workload.most_members or used):
-        return f"it used {used} members, and the policy allows {workload.least_members} to {workload.most_members}"
-    return ""

@@ -28,7 +28,6 @@ from atoll.dispatcher.core.claims import Claims, Departure, Loss, OpenQuestion
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
-from atoll.dispatcher.core.elastic.sizes import full, smaller
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
 from atoll.dispatcher.core.preemption.search import Claimant, Plan, plan
@@ -36,6 +35,7 @@ from atoll.dispatcher.core.preemption.trial import Trial
 from atoll.dispatcher.core.preemption.triggers import Triggers, victim_of
 from atoll.dispatcher.core.state import State
 from atoll.fit import Placement, place
+from atoll.fit.sizes import full, smaller
 from atoll.model.decision import Phase, Question
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 

@@ -280,7 +280,7 @@ class Trial:
                 {name: site.nodes for name, site in self.sites.items()},
                 at_least=shape.least_clusters,
                 at_most=shape.most_clusters,
-                room={name: site.room for name, site in self.sites.items()},
+                room=lambda name: self.sites[name].room,
             )
             if isinstance(division, Division):
                 members = tuple(self._among[name] for name in division.clusters)

@@ -10,14 +10,15 @@ from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs
+from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.claims import Claims
-from atoll.dispatcher.core.elastic.sizes import full, spares
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.preemption.budget import Searches
 from atoll.dispatcher.core.preemption.search import Victim
 from atoll.dispatcher.core.preemption.trial import entitled
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.state import State
+from atoll.fit.sizes import full, spares
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 
@@ -100,8 +101,7 @@ class Triggers:
         """When claimants without victims are looked at again, or the next search may be made."""
         due = self._state.now + self._settings.look_pause if self._rights_left else self._rights_due
         rights = due if self.rightless and due < math.inf else None
-        times = (rights, self.searches.next_due(self._state.now))
-        return min((when for when in times if when is not None), default=None)
+        return earliest(rights, self.searches.next_due(self._state.now))
 
     def look_at_rights(self) -> None:
         """Consider claimants again that may evict by now; not often, and some in each pass, for it is asked of each."""

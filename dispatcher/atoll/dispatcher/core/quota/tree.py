@@ -284,10 +284,6 @@ class Tree:
                         most = min(most, max(ceiling - used.get(name, 0), 0) // amount)
         return most
 
-    def serves(self, queue: Queue, member: str) -> bool:
-        """Whether the queue, and each one above it, may use the member."""
-        return queue.serving is None or member in queue.serving
-
     def entitled(self, queue: Queue, request: Vector) -> bool:
         """Whether the queue may reclaim for this request: within its own limit afterwards, and in some requested
         resource within what it, or a queue above it that has an entitlement, deserves.
@@ -360,29 +356,13 @@ class Tree:
         how much, no queue borrows in that sense: a large workload would never start.
         """
         mine, theirs = self._below_common(queue, other), self._below_common(other, queue)
-        if not mine or not theirs or mine[-1].parent is None:
-            return False
-        first, second, declared = mine[-1], theirs[-1], mine[-1].parent.claimed
-        within = all(
-            amount.get(name, 0) <= 0 or first.used.get(name, 0) + amount[name] <= first.deserved.get(name, 0)
-            for name in declared
-        )
-        return within and any(
-            request.get(name, 0) > 0 and second.used.get(name, 0) + request[name] > second.deserved.get(name, 0)
-            for name in declared
-        )
+        return bool(mine and theirs) and _is_due(mine[-1], amount) and not _is_due(theirs[-1], request)
 
     def is_due(self, queue: Queue, amount: Vector) -> bool:
         """Whether the queue, and each one above it, stays within what it deserves with an amount, where that is
         declared at all; see `is_due_before`.
         """
-        return all(
-            each.used.get(name, 0) + value <= each.deserved.get(name, 0)
-            for each in path(queue)
-            if each.parent is not None
-            for name in each.parent.claimed
-            if (value := amount.get(name, 0)) > 0
-        )
+        return all(_is_due(each, amount) for each in path(queue))
 
     def may_lend(self, claimant: Queue, request: Vector) -> Callable[[Queue], bool]:
         """A quick test of queues: where it says no, `lends` says so of every amount. Each level is looked at once."""
@@ -537,6 +517,15 @@ class Tree:
         """The queue and those above it that are not above the other one too."""
         shared = set(path(other))
         return [each for each in path(queue) if each not in shared]
+
+
+def _is_due(queue: Queue, amount: Vector) -> bool:
+    """Whether a queue stays within what it deserves with an amount, of what it or a sibling declares."""
+    return queue.parent is None or all(
+        queue.used.get(name, 0) + value <= queue.deserved.get(name, 0)
+        for name in queue.parent.claimed
+        if (value := amount.get(name, 0)) > 0
+    )
 
 
 def _spares(queue: Queue, amount: Vector, relevant: list[str]) -> bool:

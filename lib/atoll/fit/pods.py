@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from atoll.fit import Placement
+from atoll.fit.placement import Placement
 from atoll.model.gang import Gang
 
 Counts = tuple[int, ...]

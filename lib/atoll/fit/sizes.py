@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 
-from atoll.dispatcher.core.capacity.pods import Counts, Pods
+from atoll.fit.pods import Counts, Pods
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector, add
 

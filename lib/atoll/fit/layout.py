@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.fit import Nodes
+from atoll.fit.nodes import Nodes
 from atoll.fit.placement import Ints
 from atoll.model.topology import NO_DOMAIN
 
