@@ -59,7 +59,7 @@ class Scenery:
         self.members.refresh()
         slots = [
             (member.name, node)
-            for member in self.members.order
+            for member in self.members.table.order
             for node in range(len(member.nodes))
             for _ in range(_GPUS)
         ]
@@ -101,7 +101,7 @@ class Scenery:
     def reducible(self, claimant: Claimant, gone: tuple[str, ...]) -> list[str]:
         """Victims without which the claimant would fit all the same, found by placing it."""
         by_uid = {victim.uid: victim for victim in self.victims}
-        nodes = {member.name: member.nodes.copy() for member in self.members.order}
+        nodes = {member.name: member.nodes.copy() for member in self.members.table.order}
         for uid in gone:
             _count(nodes, by_uid[uid], 1)
         gang, found = claimant.gang, []

@@ -142,16 +142,16 @@ def test_which_members_a_queue_may_use_is_computed_once() -> None:
 
 def test_new_figures_or_nodes_of_a_member_lay_nothing_out_anew() -> None:
     s = running(scene(make_cluster("n"), make_capacity("n", [4])))
-    version, arrays = s.core.members.version, s.core.members.counts
+    version, arrays = s.core.members.table.version, s.core.members.table.counts
     s.tell(make_capacity("n", [3], generation=2))
     s.run()
-    assert (s.core.members.version, s.core.members.counts is arrays) == (version, True)
+    assert (s.core.members.table.version, s.core.members.table.counts is arrays) == (version, True)
     s.tell(make_capacity("n", [3, 1], generation=3))
     s.run()
-    assert (s.core.members.version, s.core.members.counts is arrays) == (version, True)
+    assert (s.core.members.table.version, s.core.members.table.counts is arrays) == (version, True)
     s.tell(make_cluster("o"))
     s.run()
-    assert s.core.members.version > version
+    assert s.core.members.table.version > version
 
 
 def test_equal_work_of_queues_that_nothing_restricts_is_of_one_shape() -> None:
@@ -193,7 +193,7 @@ def test_what_holds_a_shape_is_told_with_the_member_where_it_is_alone() -> None:
     s.submit(make_binding("one").tasks(3), make_binding("both").tasks(5).divided(), make_binding("none").tasks(4))
     members, bindings = s.core.members, s.core.bindings
     shapes = [shape for name in ("one", "both", "none") if (shape := bindings[f"uid-{name}"].shape) is not None]
-    assert members.may_fit(shapes) == ([True, True, False], [1, -1, -1])
+    assert members.table.may_fit(shapes) == ([True, True, False], [1, -1, -1])
 
 
 # -- what is thrown away -----------------------------------------------------------------------------------------------

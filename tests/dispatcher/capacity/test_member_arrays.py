@@ -75,16 +75,20 @@ def some_shapes() -> list[Shape]:
 def test_whatever_one_member_publishes_the_arrays_are_as_if_made_anew(published: list[CapacityView]) -> None:
     shapes, again = some_shapes(), some_shapes()
     members = told(published, shapes)
-    members.check()
+    members.table.check()
     last = {each.cluster: each for each in published}
     fresh = told(list(last.values()), again)
     for shape, other in zip(shapes, again, strict=True):
-        assert members.counts[list(shape.rows)].tolist() == fresh.counts[list(other.rows)].tolist()
-        assert members.nearest_tier(shape).tolist() == fresh.nearest_tier(other).tolist()
+        assert members.table.counts[list(shape.rows)].tolist() == fresh.table.counts[list(other.rows)].tolist()
+        assert members.table.nearest_tier(shape).tolist() == fresh.table.nearest_tier(other).tolist()
         for name in last:
-            rooms, others = (each.room(each.by_name[name], which) for each, which in ((members, shape), (fresh, other)))
+            rooms, others = (
+                each.table.room(each.by_name[name], which) for each, which in ((members, shape), (fresh, other))
+            )
             assert [room.tolist() for room in rooms] == [room.tolist() for room in others]
-            helds, others = (each.held(each.by_name[name], which) for each, which in ((members, shape), (fresh, other)))
+            helds, others = (
+                each.table.held(each.by_name[name], which) for each, which in ((members, shape), (fresh, other))
+            )
             assert [held.tolist() for held in helds] == [held.tolist() for held in others]
 
 
@@ -115,7 +119,7 @@ def test_what_is_in_flight_elsewhere_stays_subtracted(published: list[CapacityVi
             members.set_root(capacity)
             members.refresh()
     assert np.array_equal(member.nodes.free, free)
-    members.check()
+    members.table.check()
 
 
 @pytest.mark.parametrize(

@@ -387,7 +387,7 @@ def memory(core: Dispatcher) -> object:
         core.reservations.latest_end,
         [(group.leaf.name, list(group.members), group.parked, group.told) for group in core.waiting.all()],
         {name: (member.nodes.free.tolist(), sorted(member.inflight)) for name, member in core.members.by_name.items()},
-        (core.members.version, core.members.counts.tolist()),
+        (core.members.table.version, core.members.table.counts.tolist()),
         core.next_deadline,
     )
 

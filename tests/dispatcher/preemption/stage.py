@@ -95,7 +95,7 @@ class Stage:
         )
         assert self.trace() == before, "something is not as it was"
         self.tree.check()
-        self.members.check()
+        self.members.table.check()
         backwards = plan(
             claimant,
             list(self.victims.values())[::-1],
@@ -111,7 +111,7 @@ class Stage:
     def trace(self) -> Any:
         queues = {name: copy.deepcopy((n.used, n.used_in, n.wanted, n.own)) for name, n in self.tree.queues.items()}
         nodes = {name: (id(m.nodes), m.nodes.free.tobytes()) for name, m in self.members.by_name.items()}
-        return queues, nodes, self.members.counts.tobytes()
+        return queues, nodes, self.members.table.counts.tobytes()
 
     def claim(self, queue: str, pods: int = 1, **more: Any) -> Any:
         """What goes; None where no eviction would help."""

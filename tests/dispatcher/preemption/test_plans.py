@@ -157,7 +157,7 @@ def test_what_nodes_hold_after_much_was_freed_is_counted_as_after_each(freed: in
         Site(
             member.nodes.copy(),
             claimant.gang,
-            [each.copy() for each in stage.members.room(member, claimant.shape)],
+            [each.copy() for each in stage.members.table.room(member, claimant.shape)],
             claimant.shape.floor,
         )
         for _ in range(2)

@@ -226,7 +226,7 @@ def figures(tree: Tree, name: str) -> dict[str, Any]:
         "deserved": node.deserved,
         "standing": tree.standing(node) if name != "root" else None,
         "problem": node.problem,
-        "members": [m for m in MEMBERS if tree.serves(node, m)],
+        "members": [m for m in MEMBERS if node.serving is None or m in node.serving],
         "used_in": node.used_in,
         "rank": node.rank(),
     }
@@ -324,7 +324,7 @@ class History(RuleBasedStateMachine):
 
     def seen(self, name: str) -> tuple[Any, ...]:
         node = self.tree.queues[name]
-        members = [m for m in MEMBERS if self.tree.serves(node, m)]
+        members = [m for m in MEMBERS if node.serving is None or m in node.serving]
         stops = node.closed, node.problem, node.view is None
         return node.limit, node.guarantee, members, stops
 

@@ -483,7 +483,7 @@ def test_shapes_that_come_and_go_leave_no_more_behind_than_is_kept_for_those_tha
     for gpus in range(9, 209):
         s.submit(make_binding("a").tasks(1, gpu=gpus))
         s.gone("a")
-    assert len(s.core.members.counts) <= 128
+    assert len(s.core.members.table.counts) <= 128
 
 
 @pytest.mark.parametrize(

@@ -68,34 +68,22 @@ class Admission:
         if shape.others and (command := self._with_other_flavor(group, binding)) is not None:
             return command
         verdict, short, sought = found
-        if short is not None and shape.others:
-            self._state.wakeups.block(shape)
-            self.waiting.park_on_shape(group, verdict)
-            self._triggers.searches.consider(group)
-            self._policy.keep_room(group)
-        elif short is not None:
+        would_delay = verdict.reason is Reason.WOULD_DELAY
+        if would_delay and (command := self._let_pass(group)) is not None:
+            return command
+        capped = sought and verdict.reason is Reason.QUOTA_EXCEEDED
+        if would_delay or not (sought or short):
+            self.waiting.park_until_told(group, verdict)
+        elif short is not None and not shape.others:
             self.waiting.park_on_limit(group, verdict, short)
-            self._triggers.searches.consider(group)
-            self._policy.keep_room(group)
-        elif not sought:
-            self.waiting.park_until_told(group, verdict)
-        elif verdict.reason is Reason.WOULD_DELAY:
-            command = self._let_pass(group)
-            if command is not None:
-                return command
-            self.waiting.park_until_told(group, verdict)
-            self._policy.keep_room(group, certain=True)
-        elif verdict.reason is Reason.QUOTA_EXCEEDED:
-            # A ceiling in a member. No room is kept there: it could not be used before its queue uses less.
-            self._state.wakeups.block(shape, capping(leaf))
-            self.waiting.park_on_shape(group, verdict)
-            self._triggers.searches.consider(group)
         else:
-            self._state.wakeups.block(shape)
+            self._state.wakeups.block(shape, capping(leaf) if capped else None)
             self.waiting.park_on_shape(group, verdict)
-            if verdict.reason in ROOM:
-                self._triggers.searches.consider(group)
-            self._policy.keep_room(group)
+        if short is not None or capped or verdict.reason in ROOM:
+            self._triggers.searches.consider(group)
+        if short is not None or (sought and not capped):
+            # By a ceiling in a member no room is kept: it could not be used before its queue uses less.
+            self._policy.keep_room(group, certain=would_delay)
         return None
 
     def _with_other_flavor(self, group: ShapeClass, binding: Binding) -> Dispatch | None:

@@ -22,19 +22,8 @@ class Loss:
     """In which it ran until then."""
     stays: Counts | None = None
     """Pods per task that it keeps; None when all of it goes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """What one workload loses if the answer is yes."""
-
-    uid: str
-    epoch: int
-    """In which it was asked about."""
-    reason: Reason
-    """Preempted or Reclaimed."""
-    stays: Counts | None
-    """Pods per task that it keeps; None when all of it goes."""
+    reason: Reason = Reason.PREEMPTED
+    """Preempted or Reclaimed, where it is decided on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +36,8 @@ class OpenQuestion:
     epoch: int
     """Under which it is asked."""
     choice: Choice
-    departures: tuple[Departure, ...]
+    losses: Mapping[str, Loss]
+    """UID of each victim -> what it loses if the answer is yes."""
     awaited: tuple[str, ...]
     """UIDs of workloads that leave already, with room that it needs as well."""
     deadline: float

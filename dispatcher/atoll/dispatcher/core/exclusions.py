@@ -13,17 +13,14 @@ from atoll.dispatcher.core.capacity.refusals import Refusals
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.quota.queue import Queue
-from atoll.dispatcher.core.quota.tree import Tree
 from atoll.model.verdict import Blocker, Reason, Verdict, reason_of_refusal
 
 
 class Exclusions:
     """Says where a workload is not to go."""
 
-    def __init__(
-        self, tree: Tree, members: Members, refusals: Refusals, breakers: Breakers, failures: Failures
-    ) -> None:
-        self.tree, self.members = tree, members
+    def __init__(self, members: Members, refusals: Refusals, breakers: Breakers, failures: Failures) -> None:
+        self.members = members
         self.refusals, self.breakers, self.failures = refusals, breakers, failures
         #: leaf -> bool[members] that it may use, None for all; of `_version`
         self._serving: dict[Queue, NDArray[np.bool_] | None] = {}
@@ -38,13 +35,13 @@ class Exclusions:
 
     def serves(self, leaf: Queue) -> NDArray[np.bool_] | None:
         """bool[members]: which members the queue may use; None for all."""
-        if self._version != self.members.version:
+        if self._version != self.members.table.version:
             self._serving.clear()
-            self._version = self.members.version
+            self._version = self.members.table.version
         if (serving := leaf.serving) is None:
             return None
         if leaf not in self._serving:
-            mask = np.array([member.name in serving for member in self.members.order], np.bool_)
+            mask = np.array([member.name in serving for member in self.members.table.order], np.bool_)
             self._serving[leaf] = None if mask.all() else mask
         return self._serving[leaf]
 
@@ -62,18 +59,18 @@ class Exclusions:
             return verdict
         refused, given_up = binding.view.decision.refused, self.refusals.given_up(binding.view)
         if refused is not None and given_up:
-            usable, serving = np.any(self.members.allowed(shape), axis=0), self.serves(binding.leaf)
-            if serving is not None:
-                usable = usable & serving
-            if given_up.issuperset(self.members.order[column].name for column in np.flatnonzero(usable)):
+            serving = self.serves(binding.leaf)
+            if given_up.issuperset(self._named(shape, True if serving is None else serving)):
                 return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
         words = next(((name, said) for name, said in self.refusals.avoided(binding.view).items() if said), None)
         if words is None:
             barred = self.breakers.barred(binding.view.namespace)
-            usable = (
-                np.any(self.members.allowed(shape), axis=0) & self.members.ready if barred else np.zeros(0, np.bool_)
-            )
-            names = [self.members.order[column].name for column in np.flatnonzero(usable)]
-            failing = ", ".join(name for name in names if name in barred)
+            ready = self._named(shape, self.members.table.ready) if barred else []
+            failing = ", ".join(name for name in ready if name in barred)
             return Verdict(Reason.MEMBER_FAILING, Blocker("Cluster", failing)) if failing else verdict
         return Verdict(reason_of_refusal(words[1]), Blocker("Cluster", words[0], message=words[1]))
+
+    def _named(self, shape: Shape, among: NDArray[np.bool_] | bool) -> list[str]:
+        """Names of the members that accept a shape, among those of bool[members]."""
+        table = self.members.table
+        return [table.order[column].name for column in np.flatnonzero(np.any(table.allowed(shape), axis=0) & among)]

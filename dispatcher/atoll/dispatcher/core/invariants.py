@@ -17,7 +17,7 @@ def verify(state: State) -> None:
     Raises:
         AssertionError: naming the invariant and the object.
     """
-    state.members.check()
+    state.members.table.check()
     state.waiting.check()
     verify_sums(state)
 

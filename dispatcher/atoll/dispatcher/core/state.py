@@ -77,7 +77,7 @@ class State:
         #: UID -> binding; changed by `put` alone
         self.bindings: dict[str, Binding] = {}
         self.charges = Charges(self.tree, self.namespaces, self.wakes)
-        self.exclusions = Exclusions(self.tree, self.members, self.refusals, self.breakers, self.failures)
+        self.exclusions = Exclusions(self.members, self.refusals, self.breakers, self.failures)
         self.assumed = Assumed(self.members, self.bindings)
         self.times = Times(self.bindings, settings.progress.regain)
         #: queues that a binding or a queue names no longer, and perhaps none does; until the end of a pass
@@ -331,7 +331,7 @@ class State:
 
     def renumber_moved(self) -> None:
         """Nodes of some members have other indices since their figures were refreshed."""
-        for member, moved in self.members.take_moved():
+        for member, moved in self.members.table.take_moved():
             self.reservations.renumber(member, moved)
             for uid in self.reservations.timeline.running_in(member):
                 # A node may be back on which it was all the time.

@@ -273,16 +273,16 @@ class _Look:
     def rooms(self) -> list[Room]:
         """What each member could take, those that hold most of it first."""
         members, shape, core = self.members, self.shape, self.core
-        allowed = np.any(members.allowed(shape), axis=0) if members.order else np.zeros(0, np.bool_)
+        allowed = np.any(members.table.allowed(shape), axis=0) if members.table.order else np.zeros(0, np.bool_)
         serving = core.state.exclusions.serves(self._leaf)
         avoided, refusing = core.state.exclusions.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
         barred = core.breakers.barred(self.binding.view.namespace)
         floor = np.array(shape.floor)
-        held = np.minimum(members.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
+        held = np.minimum(members.table.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
         wanted = sum(shape.floor)
         rooms, exact = [], core.settings.reasons.exact
-        for column in np.lexsort((np.arange(len(members.order)), -held)):
-            member, fits = members.order[int(column)], int(held[column])
+        for column in np.lexsort((np.arange(len(members.table.order)), -held)):
+            member, fits = members.table.order[int(column)], int(held[column])
             if member.view is None:
                 # It has left the federation, and is remembered for what ran there.
                 continue
@@ -296,7 +296,7 @@ class _Look:
             elif serving is not None and not serving[column]:
                 rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, excluding.QUEUE))
                 self._excluded.append((member, "a queue that uses this member"))
-            elif not members.ready[column]:
+            elif not members.table.ready[column]:
                 rooms.append(_room(member, wanted, fits, Reason.CLUSTERS_NOT_READY, "it is not ready"))
             elif member.name in refusing:
                 said = f": {refusing[member.name]}" if refusing[member.name] else ""
@@ -319,7 +319,7 @@ class _Look:
         return sorted(rooms, key=lambda room: (bool(room.reason), -room.fits))
 
     def _exact(self, member: Member, wanted: int) -> Room:
-        placement = place(member.nodes, self._gang, room=self.members.room(member, self.shape))
+        placement = place(member.nodes, self._gang, room=self.members.table.room(member, self.shape))
         if isinstance(placement, Placement):
             choice = alone(self.shape, self._gang, member, placement)
             domain = _domain(member, placement)
@@ -354,7 +354,7 @@ class _Look:
 
     def _too_small(self, member: Member) -> str:
         """Why no node there holds a pod of some task, even if all that runs there had ended; empty where one would."""
-        total, rooms = member.total(), self.members.room(member, self.shape)
+        total, rooms = member.total(), self.members.table.room(member, self.shape)
         if not total:
             return ""
         for task, least, room in zip(self._gang.tasks, self.shape.floor, rooms, strict=True):
@@ -474,7 +474,7 @@ class _Look:
                 text = "HyperNodes of a tier that it allows in a member, a higher highestTierAllowed, or none"
                 return [Change(ChangeKind.WISH, text)]
             case Reason.TOPOLOGY_INVALID:
-                wrong = [f"{_wrong(member)} in {member.name}" for member in self.members.order if member.problems]
+                wrong = [f"{_wrong(member)} in {member.name}" for member in self.members.table.order if member.problems]
                 return [Change(ChangeKind.WISH, text) for text in wrong]
             case Reason.NO_PLACER:
                 text = "a member where kube-scheduler, Volcano or Kueue places, or pods that do not insist on that"

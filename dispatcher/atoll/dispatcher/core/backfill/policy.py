@@ -142,11 +142,11 @@ class Policy:
 
     def _reserve(self, shape: Shape, binding: Binding) -> Reservation | None:
         serving = self._state.exclusions.serves(binding.leaf)
-        mask = self.members.allowed(shape)[0] & self.members.ready
+        mask = self.members.table.allowed(shape)[0] & self.members.table.ready
         if serving is not None:
             mask = mask & serving
         refusing = self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
-        members = [self.members.order[column] for column in np.flatnonzero(mask)]
+        members = [self.members.table.order[column] for column in np.flatnonzero(mask)]
         members = [member for member in members if member.name not in refusing]
         if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.charges) is not None:
             # It must be divided, and could not use what is reserved in one; or could not start whatever is reserved.

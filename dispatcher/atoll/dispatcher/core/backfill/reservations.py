@@ -138,10 +138,10 @@ class Reservations:
         self.forget(uid)
         self._aside.pop(uid, None)
         since = old.since if old is not None else now
-        rows, before = self._members.counts, old.member if old is not None else None
+        rows, before = self._members.table.counts, old.member if old is not None else None
 
         def preference(member: Member) -> tuple[bool, int, str]:
-            held = int(rows[shape.rows[0], self._members.column(member.name)]) if shape.rows else 0
+            held = int(rows[shape.rows[0], self._members.table.column(member.name)]) if shape.rows else 0
             return member is not before, -held, member.name
 
         able = sorted(members, key=preference)
@@ -272,7 +272,7 @@ class Reservations:
         gang, held = wanted.gang, self.timeline.each_held(member, uids)
         leaving = {uid for each in self._going(member, wanted.uid) for uid in each}
         if not leaving and not self.timeline.awaits_figures(member) and wanted.shape.rows:
-            there = int(self._members.counts[wanted.shape.rows[0], self._members.column(member.name)])
+            there = int(self._members.table.counts[wanted.shape.rows[0], self._members.table.column(member.name)])
             return ends_needed(member.nodes, gang, held, there)
         nodes, [task] = self._after(member, (), wanted.uid), gang.tasks
         # Those are gone from the beginning.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -63,30 +63,32 @@ class Lot:
 
 
 class _Heads:
-    """Classes by the key of their first member; outdated entries are dropped when they come up.
+    """Classes by the key of their first member; outdated entries are dropped when they come up."""
 
-    Where the lot hangs at the queue itself they have no order of their own: see `_Spot.heap`.
-    """
+    __slots__ = ("_counts", "_heap", "classes")
 
-    __slots__ = ("classes", "heap")
-
-    def __init__(self) -> None:
-        self.classes: dict[bytes, ShapeClass] = {}
-        self.heap: list[_Entry] = []
+    def __init__(self, classes: dict[bytes, ShapeClass], counts: Callable[[ShapeClass], bool] | None = None) -> None:
+        """`counts`: which of these classes are among them; None for all."""
+        self.classes, self._counts = classes, counts
+        self._heap: list[_Entry] = []
 
     def push(self, group: ShapeClass) -> None:
-        heapq.heappush(self.heap, _entry(group))
-        if len(self.heap) > 2 * len(self.classes) + 64:
-            self.heap = [_entry(each) for each in self.classes.values()]
-            heapq.heapify(self.heap)
+        """Another one is first in it, or it is among them by now."""
+        heapq.heappush(self._heap, _entry(group))
+        if len(self._heap) > 2 * len(self.classes) + 64:
+            counts = self._counts
+            self._heap = [_entry(each) for each in self.classes.values() if counts is None or counts(each)]
+            heapq.heapify(self._heap)
 
-    def first(self) -> ShapeClass:
-        while True:
-            entry = self.heap[0]
+    def first(self) -> ShapeClass | None:
+        """The first of these classes, if there is one."""
+        while self._heap:
+            entry = self._heap[0]
             group = self.classes.get(entry[3])
-            if group is not None and first_key(group) == entry[:3]:
+            if group is not None and first_key(group) == entry[:3] and (self._counts is None or self._counts(group)):
                 return group
-            heapq.heappop(self.heap)
+            heapq.heappop(self._heap)
+        return None
 
 
 @dataclass(slots=True, eq=False)
@@ -128,7 +130,7 @@ class ShapeClass:
 class _Spot:
     """What hangs at one queue of the tree."""
 
-    __slots__ = ("awake", "classes", "filed", "fresh", "heap", "lots", "queue")
+    __slots__ = ("awake", "classes", "filed", "fresh", "heads", "lots", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -139,27 +141,10 @@ class _Spot:
         #: shape -> class, where the queue is a leaf
         self.classes: dict[bytes, ShapeClass] = {}
         self.fresh = Lot(queue, None)
-        #: the classes that may be looked at for no lot further up, for many lots may be awake here, one for each
-        #: amount; outdated entries are dropped when they come up
-        self.heap: list[_Entry] = []
+        #: the classes that may be looked at for no lot further up, for many lots may be awake here, one for each amount
+        self.heads = _Heads(self.classes, self._is_awake)
         #: in a strict queue the one class that may be looked at
         self.filed: ShapeClass | None = None
-
-    def push(self, group: ShapeClass) -> None:
-        """It is in an awake lot that hangs here, where this is its queue."""
-        heapq.heappush(self.heap, _entry(group))
-        if len(self.heap) > 2 * len(self.classes) + 64:
-            self.heap = [_entry(each) for each in self.classes.values() if self._is_awake(each)]
-            heapq.heapify(self.heap)
-
-    def first(self) -> ShapeClass | None:
-        """The first of these classes, if there is one."""
-        while self.heap:
-            group = self.classes.get(self.heap[0][3])
-            if group is not None and first_key(group) == self.heap[0][:3] and self._is_awake(group):
-                return group
-            heapq.heappop(self.heap)
-        return None
 
     def _is_awake(self, group: ShapeClass) -> bool:
         return group.lot is not None and group.lot.awake and group.lot.anchor is self.queue
@@ -474,7 +459,7 @@ class Waiting:
         self._unfile(group)
         group.lot = lot
         if group.leaf not in lot.heads:
-            lot.heads[group.leaf] = _Heads()
+            lot.heads[group.leaf] = _Heads({})
             child = group.leaf
             while child is not lot.anchor:
                 assert child.parent is not None, f"{group.leaf.name} is not below {lot.anchor.name}"
@@ -494,7 +479,7 @@ class Waiting:
         if lot.anchor is not group.leaf:
             heads.push(group)
         elif lot.awake:
-            self._spots[group.leaf].push(group)
+            self._spots[group.leaf].heads.push(group)
 
     def _unfile(self, group: ShapeClass) -> None:
         lot, group.lot = group.lot, None
@@ -531,7 +516,7 @@ class Waiting:
         if not lot.awake and queue in lot.heads:
             lot.awake = True
             for group in lot.heads[queue].classes.values():
-                spot.push(group)
+                spot.heads.push(group)
         lot.awake = True
         spot.lots[lot] = None
         while queue.parent is not None:
@@ -580,13 +565,12 @@ def _behind(leaf: Queue) -> Verdict:
 
 def _first_in(spot: _Spot, lots: list[Lot]) -> ShapeClass | None:
     """The first class of a queue in its own awake lots and in these, as far as they are awake."""
-    own = spot.first()
+    own = spot.heads.first()
     if not lots:
         return own
-    firsts = [heads.first() for lot in lots if lot.awake and (heads := lot.heads.get(spot.queue)) is not None]
-    if own is not None:
-        firsts.append(own)
-    return min(firsts, key=first_key, default=None)
+    heads = [each for lot in lots if lot.awake and (each := lot.heads.get(spot.queue)) is not None]
+    firsts = [own, *[each.first() for each in heads]]
+    return min((first for first in firsts if first is not None), key=first_key, default=None)
 
 
 def _entry(group: ShapeClass) -> _Entry:

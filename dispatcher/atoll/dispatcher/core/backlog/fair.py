@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.backlog.backlog import Key, ShapeClass, Waiting, shared
-from atoll.dispatcher.core.events import Order, QueueView
+from atoll.dispatcher.core.events import Order
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model import vector
 from atoll.model.query import Share
@@ -107,7 +107,7 @@ class FairShares:
         if view is None or view.order is Order.PRIORITY or (record := self._record(group.leaf)) is None:
             return
         if record.order is Order.FAIR_JOBS:
-            self._waiting.share([group], _text(dominant(group.leaf, group.shape.request)[1]))
+            self._tell_job(group)
         else:
             use = self._use(record, namespace)
             use.classes[group] = None
@@ -144,7 +144,7 @@ class FairShares:
                 record.limit = dict(leaf.limit)
                 if record.order is Order.FAIR_JOBS:
                     for group in self._waiting.classes(leaf).values():
-                        self._waiting.share([group], _text(dominant(leaf, group.shape.request)[1]))
+                        self._tell_job(group)
                 for namespace, use in record.uses.items():
                     self._tell(leaf, namespace, use)
 
@@ -218,6 +218,9 @@ class FairShares:
             use = record.uses[namespace] = _Use(at=self._now)
         return use
 
+    def _tell_job(self, group: ShapeClass) -> None:
+        self._waiting.share([group], _text(dominant(group.leaf, group.shape.request)[1]))
+
     def _tell(self, leaf: Queue, namespace: str, use: _Use) -> None:
         told = _text(dominant(leaf, use.counted())[1] / self._weight(namespace))
         moved = told != use.told
@@ -231,19 +234,15 @@ def dominant(leaf: Queue, amounts: Mapping[str, float]) -> tuple[str, float]:
     """The resource of which an amount is the largest part of what the queue may use, and that part; of equal parts the
     first name. Pods count only where the queue itself limits them.
     """
-    found, most = "", 0.0
+    found, most, own = "", 0.0, leaf.view.capability if leaf.view is not None else {}
     for name in sorted(amounts):
         limit = leaf.limit.get(name)
-        if amounts[name] <= 0 or limit is None or (name == "pods" and not _limits(leaf.view, name)):
+        if amounts[name] <= 0 or limit is None or (name == "pods" and name not in own):
             continue
         part = min(amounts[name] / limit, _MOST) if limit > 0 else _MOST
         if part > most:
             found, most = name, part
     return found, most
-
-
-def _limits(view: QueueView | None, name: str) -> bool:
-    return view is not None and name in view.capability
 
 
 def _order(leaf: Queue) -> Order:

@@ -49,19 +49,19 @@ class Wakeups:
 
     def members_grew(self) -> None:
         """Look again at the shapes for which members have more room, where that may be enough."""
-        for name, rows in self._members.take_grown():
-            held = self._members.counts[:, self._members.column(name)].tolist()
+        for name, rows in self._members.table.take_grown():
+            held = self._members.table.counts[:, self._members.table.column(name)].tolist()
             self._index.member_grew(name, rows, _holder(held, self._members.by_name[name].nodes))
 
     def sleep_again(self, touched: Iterable[str]) -> None:
         """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
         at.
         """
-        gone = {None, *(self._members.column(name) for name in touched)}
+        gone = {None, *(self._members.table.column(name) for name in touched)}
         shapes = [shape for shape, column in self.woken.items() if column in gone]
         if not shapes:
             return
-        for shape, fits, column in zip(shapes, *self._members.may_fit(shapes), strict=True):
+        for shape, fits, column in zip(shapes, *self._members.table.may_fit(shapes), strict=True):
             if fits:
                 self.woken[shape] = column if column >= 0 else None
             else:

@@ -1,12 +1,10 @@
-"""All members side by side: what they publish is taken in here, and what is decided and they don't say yet."""
+"""All members: what they publish is taken in here, and what is decided and they don't say yet."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.fit_table import FitTable
 from atoll.dispatcher.core.capacity.member import Member
@@ -22,7 +20,7 @@ _ASIDE_ROWS = 4
 
 
 class Members:
-    """Members by name, and the table of what fits where, which is kept up to what they publish and what is decided."""
+    """Members by name, and `table`, which says what fits where by what they publish and what is decided."""
 
     def __init__(self, most_unconfirmed: int = CoreSettings().unconfirmed) -> None:
         self.table = FitTable()
@@ -75,80 +73,10 @@ class Members:
         if self._unfit:
             self._unfit = False
             self.table.lay_out([self.by_name[name] for name in sorted(self.by_name)])
-            self.unconfirmed = np.array([len(member.expected) for member in self.order], np.int64)
+            self.unconfirmed = np.array([len(member.expected) for member in self.table.order], np.int64)
         elif not all(self.table.republish(self.by_name[name]) for name in stale):
             self._unfit = True
             self.refresh()
-
-    # -- what is asked of the table ------------------------------------------------------------------------------------
-
-    @property
-    def order(self) -> list[Member]:
-        """In order of their names: the columns of `counts`."""
-        return self.table.order
-
-    @property
-    def counts(self) -> Ints:
-        """int64[rows, members]: pods of each row's task that each member holds."""
-        return self.table.counts
-
-    @property
-    def ready(self) -> NDArray[np.bool_]:
-        """bool[members]: those that take work."""
-        return self.table.ready
-
-    @property
-    def version(self) -> int:
-        """Raised when a Cluster object changed: answers about which members accept whom are outdated."""
-        return self.table.version
-
-    def column(self, name: str) -> int:
-        """Of a member in `counts` and `order`."""
-        return self.table.column(name)
-
-    def room(self, member: Member, shape: Shape) -> list[Ints]:
-        """Per task int64[nodes of the member]; the shape is enrolled."""
-        return self.table.room(member, shape)
-
-    def held(self, member: Member, shape: Shape) -> list[Ints]:
-        """Per task int64[domains of the member + 1], the sums of `room` over each; the last entry is zero."""
-        return self.table.held(member, shape)
-
-    def find(self, member: Member, shape: Shape, gang: Gang) -> Placement | None:
-        """Where a gang of the shape, which is enrolled, goes in the member; None where it does not fit."""
-        return self.table.find(member, shape, gang)
-
-    def allowed(self, shape: Shape) -> list[NDArray[np.bool_]]:
-        """Per affinity of the shape, bool[members]: who accepts it, ready or not."""
-        return self.table.allowed(shape)
-
-    def accepted(self, shape: Shape) -> bool:
-        """Whether some node somewhere accepts each task of the shape, free or not."""
-        return self.table.accepted(shape)
-
-    def may_fit(self, shapes: Sequence[Shape]) -> tuple[list[bool], list[int]]:
-        """Which shapes some ready member may hold, and the column of such a member, -1 where there is none."""
-        return self.table.may_fit(shapes)
-
-    def nearest_tier(self, shape: Shape) -> Ints:
-        """int64[members]: rank of the nearest tier with a domain that holds all pods of the shape."""
-        return self.table.nearest_tier(shape)
-
-    def take_grown(self) -> list[tuple[str, NDArray[np.bool_]]]:
-        """(member, bool[rows]) for which there may be more room than at the last call."""
-        return self.table.take_grown()
-
-    def take_moved(self) -> list[tuple[Member, dict[int, int | None]]]:
-        """Members whose nodes have other indices than at the last call, or were unknown, and which (`Member.moved`)."""
-        return self.table.take_moved()
-
-    def release(self, shape: Shape) -> None:
-        """The inverse of `enroll`."""
-        self.table.release(shape)
-
-    def check(self) -> None:
-        """Verify the table against the nodes themselves."""
-        self.table.check()
 
     # -- shapes --------------------------------------------------------------------------------------------------------
 
@@ -157,6 +85,10 @@ class Members:
         if not shape.enrolled:
             self.refresh()
         self.table.enroll(shape)
+
+    def release(self, shape: Shape) -> None:
+        """The inverse of `enroll`."""
+        self.table.release(shape)
 
     def aside(self) -> Members:
         """The same members and nodes, as they are in the table now, with rows of its own: what is enrolled there
@@ -203,7 +135,7 @@ class Members:
             member.expected.add(uid)
             self.holders.setdefault(uid, {})[member] = None
             if self.table.knows(member.name):
-                self.unconfirmed[self.column(member.name)] += 1
+                self.unconfirmed[self.table.column(member.name)] += 1
 
     def forget(self, member: Member, uid: str) -> None:
         """Stop counting a decision."""
@@ -214,7 +146,7 @@ class Members:
             if not holders:
                 del self.holders[uid]
             if self.table.knows(member.name):
-                self.unconfirmed[self.column(member.name)] -= 1
+                self.unconfirmed[self.table.column(member.name)] -= 1
         entry = member.inflight.pop(uid, None)
         if entry is not None and member.short:
             # Others found too little room beside it: they are placed anew.

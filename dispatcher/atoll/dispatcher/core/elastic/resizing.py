@@ -19,7 +19,6 @@ from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger
 from atoll.dispatcher.core.capacity.shape import shape_key
-from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command, Dispatch
 from atoll.dispatcher.core.decisions import Decisions, as_written
 from atoll.dispatcher.core.elastic.growth import size_kept
@@ -53,9 +52,9 @@ Missed = dict[tuple[str, bytes, str, Counts, int | None], Stop]
 class Resizing:
     """Gives to and takes from running workloads."""
 
-    def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
-        self._state, self._claims, self._decisions = state, claims, decisions
-        self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
+    def __init__(self, state: State, decisions: Decisions) -> None:
+        self._state, self._decisions = state, decisions
+        self.tree, self.members, self.bindings = state.tree, state.members, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
         #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
         self._missed: Missed = {}

@@ -32,7 +32,7 @@ def choose(shape: Shape, gang: Gang, members: Members, rules: Rules = ANYWHERE) 
             exceeds a ceiling.
     """
     verdict = Verdict(Reason.NO_CLUSTER)
-    for allowed in members.allowed(shape):
+    for allowed in members.table.allowed(shape):
         outcome = _choose(shape, gang, members, rules.serves(allowed), rules)
         if isinstance(outcome, Choice):
             return outcome
@@ -46,7 +46,7 @@ def _unfit(shape: Shape, gang: Gang, members: Members) -> Verdict | None:
     """Why each member that its policy allows is unfit for it, as of the first by name; None where one is not."""
     allowed = [
         member
-        for member in members.order
+        for member in members.table.order
         if any(member.accepts(affinity, shape.tolerations) for affinity in shape.affinities)
     ]
     found = [member.unfit(gang) for member in allowed]
@@ -55,13 +55,14 @@ def _unfit(shape: Shape, gang: Gang, members: Members) -> Verdict | None:
 
 def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.bool_], rules: Rules) -> Choice | Verdict:
     """The best of these members, or the nearest miss."""
-    ready = matching & members.ready
+    table = members.table
+    ready = matching & table.ready
     if not np.count_nonzero(ready):
         if not matching.any():
             return Verdict(Reason.NO_CLUSTER)
-        return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", members.order[int(matching.argmax())].name))
+        return Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", table.order[int(matching.argmax())].name))
     if rules.avoided:
-        ready = ready & np.array([member.name not in rules.avoided for member in members.order], np.bool_)
+        ready = ready & np.array([member.name not in rules.avoided for member in table.order], np.bool_)
         if not ready.any():
             return Verdict(Reason.AVOIDED, Blocker("Cluster", ", ".join(sorted(rules.avoided))))
     refused: list[Choice] = []
@@ -71,7 +72,7 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
             if not shape.divided and rules.bars(member):
                 kept = True
                 continue
-            placement = members.find(member, shape, gang)
+            placement = table.find(member, shape, gang)
             if placement is None:
                 continue
             choice = alone(shape, gang, member, placement)
@@ -83,9 +84,9 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
                 return settled
             refused.append(choice)
     if shape.divided:
-        rows = members.counts[list(shape.rows)]
+        rows = table.counts[list(shape.rows)]
         columns = np.flatnonzero(ready & (rows > 0).all(axis=0))
-        able = [members.order[column] for column in columns]
+        able = [table.order[column] for column in columns]
         sets, total = sets_of(gang), gang.total()
         unit = {name: amount // sets for name, amount in total.items()}
         ceilings = {member.name: most for member in able if (most := rules.times(member, unit, sets)) < sets}
@@ -98,7 +99,7 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
                 {member.name: member.nodes for member in able},
                 at_least=shape.least_clusters,
                 at_most=shape.most_clusters,
-                room=lambda name: members.room(members.by_name[name], shape),
+                room=lambda name: table.room(members.by_name[name], shape),
                 held=dict(zip((member.name for member in able), rows[:, columns].T.tolist(), strict=True)),
                 ceilings=ceilings,
                 places=places,
@@ -118,7 +119,7 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
                 return settled
             refused.append(choice)
         elif small is None and not refused:
-            names = ", ".join(members.order[column].name for column in np.flatnonzero(ready))
+            names = ", ".join(table.order[column].name for column in np.flatnonzero(ready))
             pods = Blocker("Clusters", names, "pods", str(division.requested), str(division.available))
             return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
     if small is not None:
@@ -133,19 +134,20 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
 
 def _nearest(shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_]) -> Verdict:
     """The verdict from the member that came nearest."""
+    table = members.table
     if shape.limited:
-        known = ready & np.array([member.has_domain(gang.network_topology) for member in members.order], np.bool_)
+        known = ready & np.array([member.has_domain(gang.network_topology) for member in table.order], np.bool_)
         if not known.any():
             return _without_topology(members, ready)
         ready = known
-    rows = members.counts[list(shape.rows)]
+    rows = table.counts[list(shape.rows)]
     held = np.minimum(rows, np.array(shape.floor)[:, None]).sum(axis=0)
     column = int(np.where(ready, held, -1).argmax())
-    member, wanted = members.order[column], sum(shape.floor)
-    if not shape.limited and held[column] < wanted and members.accepted(shape):
+    member, wanted = table.order[column], sum(shape.floor)
+    if not shape.limited and held[column] < wanted and table.accepted(shape):
         pods = Blocker("Cluster", member.name, "pods", str(wanted), str(held[column]))
         return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
-    miss = place(member.nodes, gang, room=members.room(member, shape))
+    miss = place(member.nodes, gang, room=table.room(member, shape))
     if isinstance(miss, Placement):
         # Its policy wants more clusters than one, and does not let it be divided.
         return Verdict(Reason.NO_CLUSTER)
@@ -157,7 +159,7 @@ def _nearest(shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_
 
 def _without_topology(members: Members, ready: NDArray[np.bool_]) -> Verdict:
     """None of the ready members has a domain that would do; one whose HyperNodes are wrong should have one."""
-    able = [member for member, is_ready in zip(members.order, ready.tolist(), strict=True) if is_ready]
+    able = [member for member, is_ready in zip(members.table.order, ready.tolist(), strict=True) if is_ready]
     wrong = [(member, member.problems[0][0]) for member in able if member.problems]
     if wrong:
         member, name = wrong[0]

@@ -43,8 +43,8 @@ def verdict(
         serving: bool[members] that its queue may use; None for all.
     """
     causes: dict[str, str] = {}
-    allowed = members.allowed(shape)
-    for column, member in enumerate(members.order):
+    allowed = members.table.allowed(shape)
+    for column, member in enumerate(members.table.order):
         if member.view is None:
             continue
         if not any(bool(each[column]) for each in allowed):
@@ -59,7 +59,7 @@ def verdict(
     if not causes:
         # All may be used, and its policy wants more of them than it lets it be divided over.
         few = f"its policy wants it in {counted(view.least_clusters, 'cluster')} and does not let it be divided"
-        text = few if members.order else "no member has joined"
+        text = few if members.table.order else "no member has joined"
         return Verdict(Reason.NO_CLUSTER, Blocker("Clusters", "", message=text))
     shown = "; ".join(f"{name}: {why}" for name, why in sorted(causes.items())[:NAMED])
     more = f"; and {counted(len(causes) - NAMED, 'other')}" if len(causes) > NAMED else ""

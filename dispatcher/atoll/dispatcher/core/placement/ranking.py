@@ -47,25 +47,26 @@ def ranked(shape: Shape, members: Members, ready: NDArray[np.bool_], rules: Rule
     count each task by itself, for to place a gang in each member would cost too much. Before all of that go the scores
     of its user's strategy, where it has one.
     """
+    table = members.table
     fits = ready
     for row, wanted in zip(shape.rows, shape.floor, strict=True):
-        fits = fits & (members.counts[row] >= wanted)
+        fits = fits & (table.counts[row] >= wanted)
     columns = fits.nonzero()[0]
     if columns.size > 1:
         # The last key is the first of the rank; stable, so that the name decides last.
         keys = [
-            members.counts[shape.rows[0]].take(columns),
+            table.counts[shape.rows[0]].take(columns),
             members.unconfirmed.take(columns) // members.most_unconfirmed,
         ]
         if shape.near:
-            keys.append(members.nearest_tier(shape).take(columns))
+            keys.append(table.nearest_tier(shape).take(columns))
         if shape.full != shape.floor:
-            rows = members.counts[list(shape.rows)][:, columns]
+            rows = table.counts[list(shape.rows)][:, columns]
             keys.append(~(rows >= np.array(shape.full)[:, None]).all(axis=0))
-        scored = [members.order[column] for column in columns] if rules.scoring else []
-        scores = rules.scores(shape.gang, scored, members.counts[list(shape.rows)][:, columns]) if scored else None
+        scored = [table.order[column] for column in columns] if rules.scoring else []
+        scores = rules.scores(shape.gang, scored, table.counts[list(shape.rows)][:, columns]) if scored else None
         if scores:
             keys.append(np.array([-float(scores.get(member.name, 0.0)) for member in scored]))
         columns = columns.take(np.lexsort(keys))
     for column in columns:
-        yield members.order[column]
+        yield table.order[column]

@@ -16,7 +16,7 @@ from the members.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backfill.rules import QueueRules
@@ -24,7 +24,7 @@ from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.capacity.member import Member
-from atoll.dispatcher.core.claims import Claims, Departure, Loss, OpenQuestion
+from atoll.dispatcher.core.claims import Claims, Loss, OpenQuestion
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
@@ -131,7 +131,7 @@ class DryRuns:
         if outcome.losses:
             rules.overtake()
             return self._ask(group, binding, outcome)
-        self._keep_for(group, binding, outcome.choice, (), outcome.awaited)
+        self._keep_for(group, binding, outcome.choice, {}, outcome.awaited)
         return self._await(binding, outcome.choice)
 
     def _await(self, binding: Binding, choice: Choice) -> Command:
@@ -167,55 +167,53 @@ class DryRuns:
 
     def _named(self) -> set[str]:
         """UIDs of the victims in open dry runs: no other claimant may count on them."""
-        return {each.uid for question in self._claims.dry_runs() for each in question.departures}
+        return {uid for question in self._claims.dry_runs() for uid in question.losses}
 
     def _ask(self, group: ShapeClass, binding: Binding, outcome: Plan) -> Command:
-        uid, departures = binding.view.uid, []
+        uid, losses = binding.view.uid, {}
         for loss in outcome.losses:
             victim, stays = self.bindings[loss.uid], None
             if loss.surplus is not None:
                 [part] = victim.parts.values()
                 stays = smaller(victim.gang, full(part))[len(loss.surplus) - 1]
-            departures.append(Departure(loss.uid, victim.epoch, loss.reason, stays))
-        self._keep_for(group, binding, outcome.choice, departures, outcome.awaited)
+            losses[loss.uid] = Loss(victim.epoch, stays, loss.reason)
+        self._keep_for(group, binding, outcome.choice, losses, outcome.awaited)
         self.reservations.claims[uid].until = self._state.now + self._state.settings.backfill.dry_run
         deadline = self._state.now + self._state.settings.progress.reserve
         question = OpenQuestion(
-            binding, group.shape.key, binding.epoch + 1, outcome.choice, tuple(departures), outcome.awaited, deadline
+            binding, group.shape.key, binding.epoch + 1, outcome.choice, losses, outcome.awaited, deadline
         )
         self._claims.ask(question)
         members = [member.name for member in outcome.choice.members]
         verdict = Verdict(Reason.ASKING_MEMBERS, Blocker("Cluster", ", ".join(members)))
-        asked = self._question(outcome.choice, departures, outcome.awaited)
+        asked = self._question(outcome.choice, losses, outcome.awaited)
         return self._decisions.ask(binding, verdict, members, deadline, asked)
 
-    def _question(self, choice: Choice, departures: list[Departure], awaited: Sequence[str]) -> Question:
+    def _question(self, choice: Choice, losses: Mapping[str, Loss], awaited: Sequence[str]) -> Question:
         """As members are asked it: by the names of tasks."""
         parts = {
             member.name: {task.name: task.replicas for task in gang.tasks}
             for member, gang in zip(choice.members, choice.gangs, strict=True)
         }
         sizes = {}
-        for each in departures:
-            if each.stays is not None:
-                tasks = self.bindings[each.uid].gang.tasks
-                sizes[each.uid] = {task.name: count for task, count in zip(tasks, each.stays, strict=True)}
-        return Question(parts, [*(each.uid for each in departures if each.stays is None), *awaited], sizes)
+        for uid, loss in losses.items():
+            if loss.stays is not None:
+                tasks = self.bindings[uid].gang.tasks
+                sizes[uid] = {task.name: count for task, count in zip(tasks, loss.stays, strict=True)}
+        return Question(parts, [*_whole(losses), *awaited], sizes)
 
     def _keep_for(
         self,
         group: ShapeClass,
         binding: Binding,
         choice: Choice,
-        departures: Sequence[Departure],
+        losses: Mapping[str, Loss],
         awaited: Sequence[str],
     ) -> None:
         """Reserve for the claimant what it needs of the room that its victims, and what leaves already, leave."""
         uid = binding.view.uid
         leaving = [each for each in awaited if each in self._state.leaving]
-        losses = {each.uid: Loss(each.epoch, each.stays) for each in departures}
-        self._claims.await_victims(uid, losses | {each: Loss(self.bindings[each].epoch - 1) for each in leaving})
-        whole = [*(each.uid for each in departures if each.stays is None), *leaving]
+        self._claims.await_victims(uid, {**losses} | {each: Loss(self.bindings[each].epoch - 1) for each in leaving})
         self.reservations.claim(
             uid,
             group.leaf,
@@ -223,7 +221,7 @@ class DryRuns:
             group.shape.least,
             choice.members,
             self._state.now,
-            whole,
+            [*_whole(losses), *leaving],
             None if choice.divided else choice.placements[0],
         )
 
@@ -267,11 +265,11 @@ class DryRuns:
             or not self._policy.may_start(binding)
         ):
             return False
-        for each in question.departures:
-            victim = self.bindings.get(each.uid)
-            if victim is None or victim.phase is not Phase.DISPATCHED or victim.epoch != each.epoch:
-                return False
-        return True
+        victims = [(self.bindings.get(uid), loss) for uid, loss in question.losses.items()]
+        return all(
+            victim is not None and victim.phase is Phase.DISPATCHED and victim.epoch == loss.epoch
+            for victim, loss in victims
+        )
 
     def _confirmed(self, question: OpenQuestion) -> bool:
         """Whether by now the victims still may be evicted, still must, and leave the room that was asked about.
@@ -321,48 +319,48 @@ class DryRuns:
     def _victims_of(self, question: OpenQuestion) -> list[Victim] | None:
         """The victims, each with what it would lose; None when one of them is another one now."""
         found = []
-        for departure in question.departures:
-            victim = self._triggers.victim(departure.uid)
+        for uid, loss in question.losses.items():
+            victim = self._triggers.victim(uid)
             if victim is None:
                 return None
-            if departure.stays is not None:
-                binding = self.bindings[victim.uid]
+            if loss.stays is not None:
+                binding = self.bindings[uid]
                 [part] = binding.parts.values()
                 ladder = smaller(binding.gang, full(part))
-                if departure.stays not in ladder[: len(victim.surplus)]:
+                if loss.stays not in ladder[: len(victim.surplus)]:
                     return None
-                steps = victim.surplus[: ladder.index(departure.stays) + 1]
+                steps = victim.surplus[: ladder.index(loss.stays) + 1]
                 victim = dataclasses.replace(victim, surplus=steps).spare_only()
             found.append(victim)
         return found
 
     def _may_use(self, group: ShapeClass, members: tuple[Member, ...]) -> bool:
         """Whether these are members that the workload may go to now."""
-        usable = self.members.ready
+        usable = self.members.table.ready
         if (serving := self._state.exclusions.serves(group.leaf)) is not None:
             usable = usable & serving
         binding = self.bindings[group.members[0][2]]
         if not self._state.exclusions.avoided(binding, group.shape).isdisjoint(member.name for member in members):
             return False
-        columns = [self.members.column(member.name) for member in members]
-        return any(bool((allowed & usable)[columns].all()) for allowed in self.members.allowed(group.shape))
+        columns = [self.members.table.column(member.name) for member in members]
+        return any(bool((allowed & usable)[columns].all()) for allowed in self.members.table.allowed(group.shape))
 
     def _carry_out(self, question: OpenQuestion) -> Iterator[Command]:
         """All members say that it fits: the victims are evicted, and their room is the claimant's."""
         binding = question.binding
         group = self._class_of(binding)
         self._claims.answered(binding.view.uid)
-        self._keep_for(group, binding, question.choice, question.departures, question.awaited)
-        for each in question.departures:
+        self._keep_for(group, binding, question.choice, question.losses, question.awaited)
+        for uid, loss in question.losses.items():
             # No name: whoever may read this story need not know of that workload.
             text = f"for a workload of queue {group.leaf.name}"
-            victim = self.bindings[each.uid]
-            if each.stays is None:
-                yield self._decisions.evict(victim, each.reason, f"evicted {text}", room_for=binding.view.uid)
+            victim = self.bindings[uid]
+            if loss.stays is None:
+                yield self._decisions.evict(victim, loss.reason, f"evicted {text}", room_for=binding.view.uid)
             else:
                 # Its queue has more by now than when the others were looked at.
                 self.unfinished = True
-                yield self._resizing.shrink(victim, each.stays, f"shrunk {text}")
+                yield self._resizing.shrink(victim, loss.stays, f"shrunk {text}")
         yield self._await(binding, question.choice)
 
     def _give_up(self, question: OpenQuestion, failed: list[str], verdict: Verdict, text: str) -> Command:
@@ -396,3 +394,8 @@ class DryRuns:
     def _class_of(self, binding: Binding) -> ShapeClass:
         assert binding.shape is not None, f"{binding.view.uid} is asked about and does not wait"
         return self.waiting.classes(binding.leaf)[binding.shape.key]
+
+
+def _whole(losses: Mapping[str, Loss]) -> list[str]:
+    """UIDs of the victims that go whole."""
+    return [uid for uid, loss in losses.items() if loss.stays is None]

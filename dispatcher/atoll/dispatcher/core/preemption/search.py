@@ -136,9 +136,10 @@ def _somewhere(
     leaving: Sequence[Victim] = (),
 ) -> Plan | None:
     """Search in the members of the first affinity that leads anywhere."""
-    for allowed in members.allowed(claimant.shape):
-        columns = np.flatnonzero(rules.serves(allowed & members.ready))
-        among = [members.order[column] for column in columns if members.order[column].name not in rules.avoided]
+    table = members.table
+    for allowed in table.allowed(claimant.shape):
+        columns = np.flatnonzero(rules.serves(allowed & table.ready))
+        among = [table.order[column] for column in columns if table.order[column].name not in rules.avoided]
         if among:
             with Trial(claimant, tree, members, among, rules, settings) as trial:
                 gone = [each.whole(foreign=False) for each in leaving]

@@ -86,13 +86,11 @@ class Trial:
     ) -> None:
         self.claimant, self.tree, self._rules = claimant, tree, rules
         self.settings = settings
-        shape = claimant.shape
+        shape, room = claimant.shape, members.table.room
         self._among = {member.name: member for member in among}
         #: by the names of the members that may take it
         self.sites = {
-            name: Site(
-                member.nodes.copy(), claimant.gang, [each.copy() for each in members.room(member, shape)], shape.floor
-            )
+            name: Site(member.nodes.copy(), claimant.gang, [each.copy() for each in room(member, shape)], shape.floor)
             for name, member in self._among.items()
         }
         single = shape.least_clusters <= 1

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
-from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs
 from atoll.dispatcher.core.backlog.deadlines import earliest
@@ -26,8 +25,8 @@ from atoll.model.verdict import Reason
 class Triggers:
     """Knows which claimants may evict, and what could be a victim."""
 
-    def __init__(self, state: State, claims: Claims, policy: Policy) -> None:
-        self._state, self._claims, self._policy = state, claims, policy
+    def __init__(self, state: State, claims: Claims) -> None:
+        self._state, self._claims = state, claims
         self._settings = settings = state.settings.preemption
         self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.reservations = state.reservations
