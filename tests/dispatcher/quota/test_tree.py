@@ -12,7 +12,7 @@ from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.dispatcher.core.quota.tree import Shortage, Tree
 from atoll.model.vector import Vector
 from tests.dispatcher.builders import problems_of
-from tests.dispatcher.quota.trees import pend, queue, tree_of, use
+from tests.dispatcher.quota.trees import pend, queue, serves, tree_of, use
 
 
 def names(nodes: list[Queue]) -> list[str]:
@@ -94,10 +94,7 @@ def test_a_queue_is_limited_to_the_members_that_serve_it() -> None:
     assert tree.queue("x").limit == {"gpu": 3, "fpga": 1}
     assert tree.queue("y").limit == {"gpu": 0, "fpga": 0}
     assert tree.queue("free").limit == {"gpu": 16, "fpga": 1}
-    served = {
-        name: [m for m in ("m1", "m2", "m3") if tree.queue(name).serving is None or m in tree.queue(name).serving]
-        for name in ("a", "x", "y", "free")
-    }
+    served = {name: [m for m in ("m1", "m2", "m3") if serves(tree.queue(name), m)] for name in ("a", "x", "y", "free")}
     assert served == {"a": ["m1", "m2"], "x": ["m2"], "y": [], "free": ["m1", "m2", "m3"]}
 
 

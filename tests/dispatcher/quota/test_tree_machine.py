@@ -22,6 +22,7 @@ from atoll.dispatcher.explain.excess import exceeded
 from atoll.model import vector
 from atoll.model.vector import Vector
 from tests.dispatcher.builders import problems_of
+from tests.dispatcher.quota.trees import serves
 
 NAMES = ("a", "b", "c", "d", "e")
 RESOURCES = ("cpu", "gpu")
@@ -226,7 +227,7 @@ def figures(tree: Tree, name: str) -> dict[str, Any]:
         "deserved": node.deserved,
         "standing": tree.standing(node) if name != "root" else None,
         "problem": node.problem,
-        "members": [m for m in MEMBERS if node.serving is None or m in node.serving],
+        "members": [m for m in MEMBERS if serves(node, m)],
         "used_in": node.used_in,
         "rank": node.rank(),
     }
@@ -324,7 +325,7 @@ class History(RuleBasedStateMachine):
 
     def seen(self, name: str) -> tuple[Any, ...]:
         node = self.tree.queues[name]
-        members = [m for m in MEMBERS if node.serving is None or m in node.serving]
+        members = [m for m in MEMBERS if serves(node, m)]
         stops = node.closed, node.problem, node.view is None
         return node.limit, node.guarantee, members, stops
 

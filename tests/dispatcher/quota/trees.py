@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from atoll.dispatcher.core.events import QueueView
+from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.model.vector import Vector
 
@@ -28,3 +29,8 @@ def use(tree: Tree, name: str, member: str = "m1", **amount: int) -> None:
 
 def pend(tree: Tree, name: str, **amount: int) -> None:
     tree.wait(tree.queue(name), amount)
+
+
+def serves(queue: Queue, member: str) -> bool:
+    """Whether the queue, and each one above it, may use the member."""
+    return queue.serving is None or member in queue.serving
