@@ -113,7 +113,7 @@ class Case:
     def made(self) -> list[Run]:
         """By `plan`, which is asked when it wanted to be, when a Job ended, and when somebody changed something."""
         spec = {"concurrencyPolicy": self.policy, "timeZone": self.zone, "startingDeadlineSeconds": self.deadline}
-        given = {key: value for key, value in spec.items() if value is not None}
+        given: dict[str, Any] = {key: value for key, value in spec.items() if value is not None}
         obj = make_cron(self.schedule.text, created=self.begin - 1, **given)
         runs: list[Run] = []
         jobs: dict[str, Json] = {}
