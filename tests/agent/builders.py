@@ -103,10 +103,12 @@ def make_group(
     topology: dict[str, Any] | None = None,
     created: str = "2026-01-01T00:00:00Z",
     status: dict[str, Any] | None = None,
+    sub_groups: list[dict[str, Any]] | None = None,
 ) -> PodGroup:
     """A gang."""
     meta = Meta(name=name, namespace="default", uid=f"uid-{name}", creation_timestamp=created)
-    return PodGroup(metadata=meta, spec=PodGroupSpec(minimum, tasks or {}, topology), status=status or {})
+    spec = PodGroupSpec(minimum, tasks or {}, topology, sub_group_policy=sub_groups or [])
+    return PodGroup(metadata=meta, spec=spec, status=status or {})
 
 
 def make_domain(name: str, tier: int, members: list[str], *, of: str = "Node") -> HyperNode:

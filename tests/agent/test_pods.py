@@ -170,3 +170,16 @@ def test_a_pod_that_failed_says_which_container_did_why_and_its_last_output() ->
     decoded = decode_pod(msgspec.json.encode(raw))
     assert decoded.failure == "container main: OOMKilled, exit code 137, last output: step 1 / step 2"
     assert decode_pod(msgspec.json.encode({**raw, "status": {**status, "phase": "Running"}})).failure == ""
+
+
+def test_partitions_are_sub_groups_of_the_pod_group_and_labels_of_pods() -> None:
+    near = {"mode": "hard", "highestTierAllowed": 1}
+    policy = {"totalPartitions": 2, "partitionSize": 3, "minPartitions": 1, "networkTopology": near}
+    job = make_job({**make_task("w", 6), "partitionPolicy": policy}, make_task("ps", 1))
+    [found] = pods.pod_group(job)["spec"]["subGroupPolicy"]
+    assert (found["name"], found["subGroupSize"], found["minSubGroups"]) == ("w", 3, 1)
+    assert (found["networkTopology"], found["matchLabelKeys"]) == (near, ["volcano.sh/partition-id"])
+    labels = [pods.pod(job, 0, index)["metadata"]["labels"] for index in range(6)]
+    assert [each["volcano.sh/partition-id"] for each in labels] == ["0", "0", "0", "1", "1", "1"]
+    assert found["labelSelector"]["matchLabels"].items() <= labels[0].items()
+    assert "volcano.sh/partition-id" not in pods.pod(job, 1, 0)["metadata"]["labels"]

@@ -10,6 +10,7 @@ from atoll.kinds import Outcome, Part, Report
 from atoll.kinds.volcano_job import KIND
 from atoll.model import duration, keys
 from atoll.model.apiresource import PRIORITY_CLASSES, SERVICE_ACCOUNTS
+from atoll.model.gang import Partition, TopologyWish
 from tests.kinds.builders import BEFORE, make_job, make_task
 
 
@@ -283,3 +284,14 @@ def test_whether_it_may_be_evicted_for_others(
         "spec": {"tasks": [{"name": "w", "replicas": 1, "template": {"metadata": pod, "spec": {"containers": []}}}]},
     }
     assert KIND.gang(obj, priority=0).preemptable is preemptable
+
+
+def test_partitions_with_a_topology_are_groups_of_the_gang() -> None:
+    near = {"mode": "hard", "highestTierAllowed": 1}
+    policy = {"totalPartitions": 2, "partitionSize": 4, "minPartitions": 1, "networkTopology": near}
+    job = make_job({**make_task("w", 8, minimum=4), "partitionPolicy": policy}, minAvailable=4)
+    gang = KIND.gang(job, priority=0)
+    assert gang.tasks[0].partition == Partition(4, TopologyWish("hard", 1))
+    assert gang.floor() == [4]
+    alone = {key: value for key, value in policy.items() if key != "networkTopology"}
+    assert KIND.gang(make_job({**make_task("w", 8), "partitionPolicy": alone}), priority=0).tasks[0].partition is None

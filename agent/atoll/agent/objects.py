@@ -497,6 +497,7 @@ class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
     min_task_member: dict[str, int] = {}
     network_topology: dict[str, Any] | None = None
     queue: str = ""
+    sub_group_policy: list[dict[str, Any]] = []
 
 
 class PodGroup(Slim, frozen=True):

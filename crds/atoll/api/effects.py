@@ -78,14 +78,12 @@ _POLICY: Final = (
 WITHOUT_EFFECT: Final[Mapping[str, tuple[Idle, ...]]] = {
     "Job": (
         Idle("spec.tasks[].topologyPolicy", "the NUMA nodes of a node are not looked at", unless=("none",)),
-        Idle("spec.tasks[].partitionPolicy.networkTopology", "only the topology of the whole Job is kept"),
     ),
     "Queue": (
         Idle("spec.affinity", "node groups are not looked at"),
         Idle("spec.type", "it says nothing to the dispatcher"),
         Idle("spec.extendClusters[].weight", "work goes where it fits", unless=(1,)),
     ),
-    "PodGroup": (Idle("spec.subGroupPolicy", "the gang is one group"),),
     "PropagationPolicy": _POLICY,
     "ClusterPropagationPolicy": _POLICY,
 }

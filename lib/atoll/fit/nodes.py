@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Self
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from atoll.fit.company import Company
@@ -188,7 +189,13 @@ class Nodes:
         return True
 
     def accepting(self, task: Task) -> NDArray[np.bool_]:
-        """bool[N]: which nodes the task's selectors and tolerations allow."""
+        """bool[N]: which nodes the task's selectors, tolerations and domain allow."""
+        if task.domain:
+            inside = np.zeros(len(self), np.bool_)
+            inside[
+                [i for d, each in enumerate(self.tree.domains) if each.name == task.domain for i in self.inside(d)]
+            ] = 1
+            return inside & self.accepting(replace(task, domain=""))
         if task.node_terms and any("matchFields" in term for term in task.node_terms):
             verdicts = [self.profiles[p].accepts(task, name) for p, name in zip(self.profile, self.names, strict=True)]
             return np.array(verdicts, np.bool_)

@@ -8,7 +8,8 @@
 3. Inside a domain the same rule downwards: the smallest part that holds what is left, else the largest part and go
    on, which uses few parts.
 
-A gang of several tasks is tried task by task, the greediest first, on what the earlier ones left.
+A gang of several tasks is tried task by task, the greediest first, on what the earlier ones left; one whose pods are
+in groups with wishes of their own group by group (`groups`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.fit.groups import in_whole_groups, put_in_groups
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.fit.stepwise import put_in_turn
@@ -136,22 +138,30 @@ def place(
     placement = _find(nodes, gang, floor, room, held if held is not None else [_held(nodes, each) for each in room])
     if placement is not None or not explain:
         return placement
-    return _nearest_miss(nodes, gang, room, floor, _levels(nodes, gang))
+    return _nearest_miss(nodes, gang, _counted(nodes, gang, room), floor, _levels(nodes, gang))
+
+
+def _counted(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Sequence[Ints]:
+    """Of the room what counts for the choice of a domain."""
+    return in_whole_groups(nodes, gang, room) if gang.grouped else room
 
 
 def _find(
     nodes: Nodes, gang: Gang, floor: Sequence[int], room: Sequence[Ints], held: Sequence[Ints]
 ) -> Placement | None:
     full, levels = gang.full(), _levels(nodes, gang)
-    if len(full) == 1 and full[0] == 1 and floor[0] == 1 and not nodes.in_turn(gang):
+    counted = _counted(nodes, gang, room)
+    if counted is not room:
+        held = [_held(nodes, each) for each in counted]
+    elif len(full) == 1 and full[0] == 1 and floor[0] == 1 and not nodes.in_turn(gang):
         return _place_one(nodes, gang, held[0].tolist(), room[0].take, _stocked(nodes, gang.tasks[0]))
-    turns = nodes.in_turn(gang)
+    turns = nodes.in_turn(gang) and not gang.grouped
     if turns and sum(full) == 1:
         # One pod is near itself wherever it is: it may choose among all nodes.
         return _try_in_turn(nodes, gang, room, full, full, _reach(nodes, levels))
     for want in (full, floor) if full != floor else (full,):
         for domains in levels:
-            fitting = _by_tightness(nodes, domains, room, held, want)
+            fitting = _by_tightness(nodes, domains, counted, held, want)
             for domain in _preferred_first(nodes, gang, fitting, room) if turns else fitting:
                 placement = _try(nodes, gang, room, want, full, int(domain))
                 if placement is not None:
@@ -279,6 +289,12 @@ def _try(
 ) -> Placement | None:
     """Place `want` inside the domain, then as many more as there is room for there."""
     inside = _members(nodes, domain)
+    if gang.grouped:
+        allowed = [each > 0 for each in room]
+        found = put_in_groups(nodes, gang, want, full, inside & np.logical_or.reduce(allowed), _room, _find_group)
+        if found is not None:
+            found.domain, found.tier = covering(nodes, found.arrays()[1])
+        return found
     if nodes.in_turn(gang):
         return _try_in_turn(nodes, gang, room, want, full, inside)
     free = nodes
@@ -313,6 +329,10 @@ def _try(
                         free.count_pieces(gang.tasks[index], node, count)
     placement.domain, placement.tier = covering(nodes, placement.arrays()[1])
     return placement
+
+
+def _find_group(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Placement | None:
+    return _find(nodes, gang, gang.full(), room, [_held(nodes, each) for each in room])
 
 
 def _try_in_turn(

@@ -28,6 +28,8 @@ class Placement:
     """The smallest domain that holds all of them; None when no domain does."""
     tier: int | None = None
     """Its tier."""
+    grouped: bool = False
+    """Whether `pods` come group by group (`atoll.model.gang.Partition`), in the order of the groups of each task."""
 
     def arrays(self) -> tuple[Ints, Ints, Ints]:
         """(task indices, node indices, how many) of `pods`."""

@@ -49,6 +49,16 @@ class TopologyWish(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
         return self.mode == "hard" and self.limited
 
 
+class Partition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Pods of a task in groups of one size, each near together by a wish of its own: partitions, sub-groups, slices."""
+
+    size: int
+    """Pods of the task in each group, above 0; the last group may have fewer."""
+    wish: TopologyWish | None = None
+    name: str = ""
+    """Tasks that say the same make groups together, such as a leader and its workers; empty for a task by itself."""
+
+
 class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Equal pods of one role."""
 
@@ -77,6 +87,10 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Its pods are made once other tasks have started."""
     grace: int = 30
     """Seconds that a pod may take to end."""
+    partition: Partition | None = None
+    """The groups of its pods; None where they have no wish beside the gang's."""
+    domain: str = ""
+    """Name of the domain that its pods must be in, for those that join pods that run; empty for any."""
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -126,6 +140,11 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         """Seconds that its pods may take to end, at most."""
         return max([task.grace for task in self.tasks], default=0)
 
+    @property
+    def grouped(self) -> bool:
+        """Whether some of its pods are in groups with a wish of their own."""
+        return any([task.partition is not None for task in self.tasks])
+
     def total(self) -> Vector:
         """What all replicas request together: what a queue is charged."""
         return vector.total(vector.scaled(task.requests, task.replicas) for task in self.tasks)
@@ -142,13 +161,29 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         """Pods per task in the smallest set that may start.
 
         Task minimums bind when the gang's minimum covers their sum; what is then missing to the gang's minimum, or
-        all of it where the gang asks for less than that sum, is filled in task order.
+        all of it where the gang asks for less than that sum, is filled in task order. Of groups whole ones count.
         """
         if len(self.tasks) == 1:
             replicas = self.tasks[0].replicas
-            return [min(max(self.min_available, min(replicas, 1)), replicas)]
-        minimum = max(self.min_available, min(self.replicas, 1))
-        return filled([task.min_available for task in self.tasks], self.full(), minimum)
+            floor = [min(max(self.min_available, min(replicas, 1)), replicas)]
+        else:
+            minimum = max(self.min_available, min(self.replicas, 1))
+            floor = filled([task.min_available for task in self.tasks], self.full(), minimum)
+        return self._in_groups(floor) if self.grouped else floor
+
+    def _in_groups(self, counts: Sequence[int]) -> list[int]:
+        """So many pods per task, rounded up to whole groups."""
+        groups: dict[object, int] = {}
+        for index, (task, count) in enumerate(zip(self.tasks, counts, strict=True)):
+            if task.partition is not None:
+                name = task.partition.name or index
+                groups[name] = max(groups.get(name, 0), -(-count // max(task.partition.size, 1)))
+        return [
+            count
+            if task.partition is None
+            else min(groups[task.partition.name or index] * max(task.partition.size, 1), task.replicas)
+            for index, (task, count) in enumerate(zip(self.tasks, counts, strict=True))
+        ]
 
     def at_first(self) -> int:
         """Pods of its minimum that come at once; the others when tasks that they depend on have started."""
@@ -199,6 +234,8 @@ def check(gang: Gang) -> None:
     for task in gang.tasks:
         if task.replicas < 0 or task.min_available < 0:
             raise BadGang(f"task {task.name}: {min(task.replicas, task.min_available)} pods are fewer than none")
+        if task.partition is not None and task.partition.size < 1:
+            raise BadGang(f"task {task.name}: groups of {task.partition.size} pods have no pods")
         amounts = task.requests.values()
         if amounts and not (min(amounts) >= 0 and max(amounts) <= MOST_UNITS):
             raise BadGang(f"task {task.name}: requests must be between 0 and an exa")

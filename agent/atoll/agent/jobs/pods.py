@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from atoll.agent.jobs import stages
-from atoll.agent.jobs.state import RETRY_COUNT, floor_of, index_of, min_available
+from atoll.agent.jobs.state import RETRY_COUNT, floor_of, index_of, min_available, partition_of
 from atoll.agent.objects import Pod
 from atoll.kinds.volcano_job import KIND, plugins
-from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
+from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_partitions, task_replicas
 from atoll.model import keys, numbers, quantity, vector
 from atoll.model.vector import Vector
 
@@ -69,6 +69,8 @@ def pod_group(job: Mapping[str, Any], opened: Collection[int] | None = None) -> 
     for key in ("priorityClassName", "networkTopology"):
         if spec.get(key):
             wanted[key] = spec[key]
+    if groups := [_sub_groups(task, index) for index, task in enumerate(tasks) if task.get("partitionPolicy")]:
+        wanted["subGroupPolicy"] = groups
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -79,6 +81,21 @@ def pod_group(job: Mapping[str, Any], opened: Collection[int] | None = None) -> 
             "ownerReferences": [owner_of(job)],
         },
         "spec": wanted,
+    }
+
+
+def _sub_groups(task: Mapping[str, Any], position: int) -> Json:
+    """The partitions of a task, as its PodGroup says it."""
+    _, size, least = task_partitions(task)
+    name, policy = task_name(task, position), task["partitionPolicy"]
+    topology = {"networkTopology": policy["networkTopology"]} if policy.get("networkTopology") else {}
+    return {
+        "name": name,
+        "subGroupSize": max(size, 1),
+        "minSubGroups": least,
+        "labelSelector": {"matchLabels": {keys.TASK_SPEC: name}},
+        "matchLabelKeys": [keys.PARTITION],
+        **topology,
     }
 
 
@@ -222,6 +239,8 @@ def pod(job: Mapping[str, Any], position: int, index: int) -> Json:
         keys.QUEUE_LABEL: KIND.queue_of(job),
     }
     labels = {**(own.get("labels") or {}), **common, keys.JOB_NAMESPACE: meta["namespace"]}
+    if task.get("partitionPolicy"):
+        labels[keys.PARTITION] = str(partition_of(task, index))
     annotations = {
         **(own.get("annotations") or {}),
         **common,

@@ -23,7 +23,7 @@ import numpy as np
 from atoll.dispatcher.split.distance import Place, groups
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.fit.placement import Ints
-from atoll.model.gang import Gang, divide
+from atoll.model.gang import Gang, Task, divide
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,16 @@ def divide_as(gang: Gang, shares: Mapping[str, int], nodes: Mapping[str, Nodes])
 
 
 def sets_of(gang: Gang) -> int:
-    """Into how many equal bundles of tasks the gang can be taken apart."""
-    return reduce(gcd, (task.replicas for task in gang.tasks), 0) or 1
+    """Into how many equal bundles of tasks, and of groups of their pods, the gang can be taken apart."""
+    return reduce(gcd, (_units(task) for task in gang.tasks), 0) or 1
+
+
+def _units(task: Task) -> int:
+    """Pods of a task, or groups of its pods where there are whole ones alone."""
+    if task.partition is None:
+        return task.replicas
+    groups, over = divmod(task.replicas, task.partition.size)
+    return 1 if over else groups
 
 
 class _Held:

@@ -26,10 +26,16 @@ from atoll.kinds.interface import (
     Standing,
     Words,
 )
-from atoll.kinds.volcano_job.tasks import task_dependencies, task_minimum, task_name, task_replicas
+from atoll.kinds.volcano_job.tasks import (
+    task_dependencies,
+    task_minimum,
+    task_name,
+    task_partitions,
+    task_replicas,
+)
 from atoll.model import duration, features, keys, needs, numbers, probes, reports
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
-from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.gang import Gang, Partition, Task, TopologyWish
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, MadeFor, Placer, Unplaceable
 from atoll.model.verdict import WITHHELD
 from atoll.model.words import listed
@@ -437,7 +443,7 @@ def _task(number: int, task: Mapping[str, Any], priority_class: str, job: Mappin
     for field in ("replicas", "minAvailable"):
         if type(task.get(field, 0)) not in (int, NoneType):
             raise ValueError(f"spec.tasks[{number}].{field}: {task[field]!r} is no whole number")
-    return metadata.task_of(
+    made = metadata.task_of(
         task_name(task, number),
         pod,
         replicas=task_replicas(task),
@@ -447,6 +453,17 @@ def _task(number: int, task: Mapping[str, Any], priority_class: str, job: Mappin
         namespace=job.get("namespace", ""),
         later=bool(task_dependencies(task)),
     )
+    partition = _partition(task)
+    return msgspec.structs.replace(made, partition=partition) if partition is not None else made
+
+
+def _partition(task: Mapping[str, Any]) -> Partition | None:
+    """The partitions of a task, where they say how near each other their pods are to be."""
+    _, size, _ = task_partitions(task)
+    wish = (task.get("partitionPolicy") or {}).get("networkTopology")
+    if not wish or not size > 1 or task_replicas(task) < 2:
+        return None
+    return Partition(size, msgspec.convert(wish, TopologyWish))
 
 
 KIND = VolcanoJob()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from atoll.agent.objects import Pod, PodGroup
+from atoll.agent.scheduler.core import sub_groups
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.scheduler.core.sub_groups import Joined, SubGroup, sub_group_of
 from atoll.model import keys, numbers, pod_rules, selectors
-from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.gang import Gang, Partition, Task, TopologyWish
 from atoll.model.pod_rules import PodRules
 from atoll.model.timestamps import to_seconds
 
@@ -36,6 +39,8 @@ class Standing:
     uid: str = ""
     binding: str = ""
     """UID of the binding of its first pod."""
+    joined: Joined = field(default_factory=Joined)
+    """What of its sub-groups is in `settled`."""
 
     @property
     def rank(self) -> tuple[int, str, str, str]:
@@ -100,6 +105,7 @@ def standing(
     """
     waiting, nodes, settled, priority = [], set(), Counter[str](), 0
     leaving = Counter[str]()
+    joined, grouped = Joined(), group is not None and bool(group.spec.sub_group_policy)
     oldest: Pod | None = None
     for pod in pods:
         priority = max(priority, pod.priority)
@@ -111,6 +117,8 @@ def standing(
             leaving[pod.task] += bool(node or pod.node)
         elif node or pod.finished or pod.node:
             settled[pod.task] += 1
+            if grouped:
+                joined.add(sub_group_of(group, pod), node or pod.node or "")
         elif not pod.gated and ours(pod):
             waiting.append(pod)
     # Pods that are being removed are no company for those that replace them; alone, they are a gang that ends.
@@ -128,6 +136,7 @@ def standing(
         meta.creation_timestamp if meta else "",
         meta.uid if meta else "",
         oldest.binding_uid if oldest is not None else "",
+        joined,
     )
 
 
@@ -182,38 +191,81 @@ def task_of(pod: Pod, rules: PodRules | None) -> Task:
     )
 
 
-def gang_of(view: Standing, read: set[str] | None = None) -> tuple[Gang, list[list[Pod]]]:
+def _in_sub_groups(view: Standing) -> list[tuple[SubGroup | None, list[Pod]]]:
+    """The pods that wait by sub-group, in order of the first of each."""
+    if view.group is None or not view.group.spec.sub_group_policy:
+        return [(None, view.waiting)]
+    found: dict[SubGroup | None, list[Pod]] = {}
+    for pod in view.waiting:
+        found.setdefault(sub_group_of(view.group, pod), []).append(pod)
+    return list(found.items())
+
+
+def gang_of(
+    view: Standing, read: set[str] | None = None, domains: Mapping[SubGroup, str] | None = None
+) -> tuple[Gang, list[list[Pod]]]:
     """What must be placed now, and the pods of each of its tasks; `read` as of `rules_of`.
 
-    Pods of one task that differ in requests or constraints become several tasks. A gang that has its minimum already
-    asks for one pod at least, so that what is left over grows as room allows.
+    Pods of one task that differ in requests or constraints become several tasks, and so do those of sub-groups that
+    differ. A gang that has its minimum already asks for one pod at least, so that what is left over grows as room
+    allows.
+
+    Args:
+        view: the gang.
+        read: as of `rules_of`.
+        domains: sub-groups that partly run -> the domain that their other pods must be in.
     """
     groups: dict[bytes, list[Pod]] = {}
+    #: as in `groups`, for pods of sub-groups: what is said of them
+    partitions: dict[bytes, tuple[int, Partition | None, str]] = {}
     rules = rules_of(view.waiting, read)
     of_pods = dict(zip(map(id, view.waiting), rules, strict=True))
-    for pod, said in zip(view.waiting, rules, strict=True):
-        shape = (
-            pod.task,
-            sorted(pod.requests.items()),
-            pod.node_selector,
-            pod.node_terms,
-            pod.tolerations,
-            pod.ports,
-            said,
-            pod.preferences,
-            pod.attach,
-        )
-        groups.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
+    for sub_group, members in _in_sub_groups(view):
+        alike: dict[bytes, list[Pod]] = {}
+        for pod in members:
+            shape = (
+                pod.task,
+                sorted(pod.requests.items()),
+                pod.node_selector,
+                pod.node_terms,
+                pod.tolerations,
+                pod.ports,
+                of_pods[id(pod)],
+                pod.preferences,
+                pod.attach,
+            )
+            alike.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
+        if sub_group is None or view.group is None:
+            found = dict.fromkeys(alike, b"")
+        elif sub_group in view.joined.nodes:
+            domain = (domains or {}).get(sub_group, "")
+            found = {key: b"%s in %s" % (key, domain.encode()) for key in alike}
+            partitions |= {key: (sub_group.policy, None, domain) for key in found.values()}
+        else:
+            # Equal ones are groups of the same tasks.
+            kind = msgspec.json.encode((sub_group.policy, [(s.decode(), len(p)) for s, p in sorted(alike.items())]))
+            name = str(zlib.crc32(kind)) if len(alike) > 1 else ""
+            wish = sub_groups.wish_of(view.group, sub_group.policy)
+            found = {key: b"%s of %s" % (key, kind) for key in alike}
+            partitions |= {
+                found[key]: (sub_group.policy, Partition(len(pods), wish, name), "") for key, pods in alike.items()
+            }
+        for key, pods in alike.items():
+            groups.setdefault(found[key] or key, []).extend(pods)
     wanted = dict(view.group.spec.min_task_member) if view.group is not None else {}
     # Task minimums bind only where the gang's minimum covers them all.
     if sum(wanted.values()) > view.min_member:
         wanted = {}
     left = {task: max(0, count - view.settled[task]) for task, count in wanted.items()}
     tasks = []
-    for number, pods in enumerate(groups.values()):
+    for number, (key, pods) in enumerate(groups.items()):
         first = pods[0]
         need = min(left.get(first.task, 0), len(pods))
         left[first.task] = left.get(first.task, 0) - need
+        policy, partition, domain = partitions.get(key, (-1, None, ""))
+        if partition is not None and view.group is not None:
+            run = sum(each.policy == policy for each in view.joined.nodes)
+            need = max(need, min(partition.size * (sub_groups.needed(view.group, policy) - run), len(pods)))
         tasks.append(
             Task(
                 str(number),
@@ -228,6 +280,8 @@ def gang_of(view: Standing, read: set[str] | None = None) -> tuple[Gang, list[li
                 preferences=first.preferences,
                 attach=first.attach,
                 images=first.images,
+                partition=partition,
+                domain=domain,
             )
         )
     floor = max(1, view.missing, sum(task.min_available for task in tasks))

@@ -13,6 +13,7 @@ from typing import TypeGuard
 import msgspec
 
 from atoll.agent.objects import Pod
+from atoll.agent.scheduler.core import sub_groups
 from atoll.agent.scheduler.core.expected import Expected
 from atoll.agent.scheduler.core.gangs import Standing, gang_of, labels_selected, rules_of, task_of, wish_of
 from atoll.agent.scheduler.core.holds import Holds
@@ -21,8 +22,8 @@ from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.fit.constraints import Attachments
 from atoll.model import gang as gangs
-from atoll.model import selectors
-from atoll.model.gang import Gang, Task
+from atoll.model import selectors, vector
+from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.needs import HONOURED
 from atoll.model.reports import readable
 from atoll.model.topology import NO_DOMAIN, Tree
@@ -140,13 +141,21 @@ def _decide(
     existing = view.settled.total() + len(view.waiting)
     if existing < view.min_member:
         return Wait(view, NOT_ENOUGH_TASKS, f"{existing} of at least {view.min_member} pods exist")
+    if short := next(sub_groups.missing(view.group, view.waiting, view.joined), ""):
+        return Wait(view, NOT_ENOUGH_TASKS, short)
     if insisted := sorted({need for pod in view.waiting if not pod.held for need in pod.needs if need not in HONOURED}):
         text = f"Atoll's placer does not look at what its pods insist on: {', '.join(insisted)}"
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
     # What was kept before the pods were there may be out of their volumes' reach.
-    if (kept := holds.claim(view)) and all(_reaches(room, pod, node) for pod, node in kept) and _bear(room, kept):
-        return Plan(view, kept)
+    kept = holds.claim(view)
     nodes = room.nodes()
+    if kept and view.group is not None and view.group.spec.sub_group_policy:
+        # Which pod goes to which of these nodes follows from its sub-group.
+        wanted = {}
+        for pod, node in kept:
+            vector.add(wanted.setdefault(node, {}), pod.requests)
+    elif kept and all(_reaches(room, pod, node) for pod, node in kept) and _bear(room, kept):
+        return Plan(view, _along(nodes, kept))
     try:
         gang, pods, within = asked(room, view)
     except msgspec.ValidationError as error:
@@ -219,8 +228,29 @@ def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None
     Raises:
         msgspec.ValidationError: its topology can't be read.
     """
-    gang, pods = gang_of(view, room.peers.read_keys() if room.peers.keep_others_away else None)
-    return gang, pods, _allowed_ancestor(room.nodes(), view)
+    nodes = room.nodes()
+    domains = {
+        sub_group: nodes.tree.domains[domain].name
+        for sub_group, names in view.joined.nodes.items()
+        if view.group is not None
+        and (domain := _widest(nodes, set(names), sub_groups.wish_of(view.group, sub_group.policy))) is not None
+    }
+    gang, pods = gang_of(view, room.peers.read_keys() if room.peers.keep_others_away else None, domains)
+    return gang, pods, _widest(nodes, view.nodes, wish_of(view.group))
+
+
+def _along(nodes: Nodes, kept: Sequence[tuple[Pod, str]]) -> list[tuple[Pod, str]]:
+    """The same nodes for the pods of each task, along the tree in the order of the pods; see `spread`."""
+    column = {name: number for number, name in enumerate(nodes.names)}
+    places: dict[str, list[str]] = {}
+    for pod, node in kept:
+        places.setdefault(pod.task, []).append(node)
+    for task, names in places.items():
+        alike = len({tuple(sorted(pod.requests.items())) for pod, _ in kept if pod.task == task}) == 1
+        if alike and all(name in column for name in names):
+            names.sort(key=lambda name: (_path(nodes, column[name]), name))
+    order = {task: iter(names) for task, names in places.items()}
+    return [(pod, next(order[pod.task])) for pod, _ in kept]
 
 
 def spread(pods: Sequence[Sequence[Pod]], nodes: Nodes, placement: Placement) -> list[tuple[Pod, str]]:
@@ -228,7 +258,9 @@ def spread(pods: Sequence[Sequence[Pod]], nodes: Nodes, placement: Placement) ->
     which is what ring-shaped communication wants.
     """
     order = [iter(task) for task in pods]
-    spots = sorted(placement.pods, key=lambda spot: (spot[0], _path(nodes, spot[1]), nodes.names[spot[1]]))
+    spots: Sequence[tuple[int, int, int]] = placement.pods
+    if not placement.grouped:
+        spots = sorted(spots, key=lambda spot: (spot[0], _path(nodes, spot[1]), nodes.names[spot[1]]))
     return [(next(order[task]), nodes.names[node]) for task, node, count in spots for _ in range(count)]
 
 
@@ -251,15 +283,15 @@ def _message(view: Standing, sentence: str) -> str:
     return f"{len(view.waiting)}/{total} tasks in gang unschedulable: {sentence}"
 
 
-def _allowed_ancestor(nodes: Nodes, view: Standing) -> int | None:
-    """For a gang with a highest tier that partly runs: the largest allowed domain around what is placed; None =
+def _widest(nodes: Nodes, names: set[str], wish: TopologyWish | None) -> int | None:
+    """For pods with a highest tier some of which are on nodes: the largest allowed domain around these; None =
     anywhere allowed.
     """
-    allowed = nodes.tree.ceiling(wish_of(view.group)) if view.nodes else None
+    allowed = nodes.tree.ceiling(wish) if names else None
     if allowed is None:
         return None
     chosen = None
-    for domain in _around(nodes, view.nodes):
+    for domain in _around(nodes, names):
         if nodes.tree.domains[domain].tier <= allowed:
             chosen = domain
     return chosen

@@ -152,7 +152,7 @@ class _Trial:
         self.wanted = Wanted(gang.tasks, gang.floor(), None)
         self.taken: dict[Bundle, None] = {}
         self.refused = 0
-        self._alone = len(gang.tasks) == 1 and not self.by_rules
+        self._alone = len(gang.tasks) == 1 and not self.by_rules and not gang.grouped
 
     @property
     def site(self) -> Site:

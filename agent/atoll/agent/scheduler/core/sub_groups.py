@@ -1,0 +1,96 @@
+"""Which pods of a gang are to be near each other as the `subGroupPolicy` of its PodGroup says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from atoll.agent.objects import Pod, PodGroup
+from atoll.model import keys, numbers, selectors
+from atoll.model.gang import TopologyWish
+
+_INDICES = (keys.TASK_INDEX, "batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index")
+
+
+@dataclass(frozen=True)
+class SubGroup:
+    """Pods that are near each other."""
+
+    policy: int
+    """Position of its policy in the PodGroup."""
+    values: tuple[str, ...]
+    """Of the labels that its pods have in common."""
+
+
+@dataclass
+class Joined:
+    """What of a gang's sub-groups has a node, or has ended."""
+
+    #: nodes of the pods of each; empty for a pod that has ended without one
+    nodes: dict[SubGroup, list[str]] = field(default_factory=dict)
+
+    def add(self, sub_group: SubGroup | None, node: str) -> None:
+        """A pod of a sub-group, or of none, has this node."""
+        if sub_group is not None:
+            self.nodes.setdefault(sub_group, []).append(node)
+
+
+def sub_group_of(group: PodGroup | None, pod: Pod) -> SubGroup | None:
+    """The sub-group of a pod, by the first policy that chooses it; None for none."""
+    if group is None:
+        return None
+    labels = pod.metadata.labels
+    for number, policy in enumerate(group.spec.sub_group_policy):
+        selector = policy.get("labelSelector")
+        if selector is not None and not selectors.label_selector_matches(selector, labels):
+            continue
+        named = policy.get("matchLabelKeys") or ()
+        if any(key not in labels for key in named):
+            continue
+        return SubGroup(
+            number, tuple(labels[key] for key in named) if named else (_by_index(pod, size_of(group, number)),)
+        )
+    return None
+
+
+def _by_index(pod: Pod, size: int) -> str:
+    """Without labels that tell sub-groups apart, pods follow each other by their index."""
+    index = next((found for key in _INDICES if (found := numbers.whole(pod.metadata.labels.get(key))) is not None), 0)
+    return f"{pod.task}/{index // size}"
+
+
+def size_of(group: PodGroup, policy: int) -> int:
+    """Pods of a whole sub-group."""
+    return max(1, int(group.spec.sub_group_policy[policy].get("subGroupSize") or 1))
+
+
+def needed(group: PodGroup, policy: int) -> int:
+    """Whole sub-groups without which the gang does not start."""
+    return max(0, int(group.spec.sub_group_policy[policy].get("minSubGroups") or 0))
+
+
+def wish_of(group: PodGroup, policy: int) -> TopologyWish | None:
+    """How near each other the pods of a sub-group are to be.
+
+    Raises:
+        msgspec.ValidationError: it can't be read.
+    """
+    said = group.spec.sub_group_policy[policy].get("networkTopology")
+    return msgspec.convert(said, TopologyWish) if said else None
+
+
+def missing(group: PodGroup | None, waiting: Iterable[Pod], joined: Joined) -> Iterator[str]:
+    """A sentence for each policy of which fewer whole sub-groups exist than the gang needs."""
+    if group is None or not any(needed(group, number) for number in range(len(group.spec.sub_group_policy))):
+        return
+    count = {sub_group: len(nodes) for sub_group, nodes in joined.nodes.items()}
+    for pod in waiting:
+        if (sub_group := sub_group_of(group, pod)) is not None:
+            count[sub_group] = count.get(sub_group, 0) + 1
+    for number, policy in enumerate(group.spec.sub_group_policy):
+        size, least = size_of(group, number), needed(group, number)
+        whole = sum(each.policy == number and pods >= size for each, pods in count.items())
+        if whole < least:
+            yield f"{whole} of at least {least} whole groups of {size} pods of {policy.get('name') or number} exist"

@@ -1,0 +1,117 @@
+"""Sub-groups of a PodGroup: each whole and near together, beside the gang's own wish."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from atoll.agent.objects import Pod
+from atoll.agent.scheduler.core.planner import NOT_ENOUGH_RESOURCES, NOT_ENOUGH_TASKS, Plan, Wait, plan
+from atoll.model import keys
+from tests.agent.builders import make_group, make_pod
+from tests.agent.test_planner import assert_waits, gang, racks
+
+RACK = {"mode": "hard", "highestTierAllowed": 1}
+
+
+def policy(size: int, *, least: int = 0, topology: dict[str, Any] | None = RACK, **more: Any) -> dict[str, Any]:
+    found = {"name": "w", "subGroupSize": size, "minSubGroups": least, "matchLabelKeys": [keys.PARTITION], **more}
+    return {**found, "networkTopology": topology} if topology else found
+
+
+def partitions(count: int, size: int, *, first: int = 0, node: str = "", gpu: int = 4) -> list[Pod]:
+    found = []
+    for number in range(first * size, (first + count) * size):
+        pod = make_pod(f"g-{number}", group="g", index=number, gpu=gpu, node=node)
+        pod.metadata.labels[keys.PARTITION] = str(number // size)
+        found.append(pod)
+    return found
+
+
+def racks_by_partition(outcome: Plan | Wait) -> dict[str, set[str]]:
+    assert isinstance(outcome, Plan), outcome
+    found = defaultdict(set)
+    for pod, node in outcome.nodes:
+        found[pod.metadata.labels[keys.PARTITION]].add(node[:2])
+    return dict(found)
+
+
+def test_each_partition_is_in_a_rack_and_the_gang_in_several() -> None:
+    room = racks(2, 2)
+    group = make_group("g", 6, sub_groups=[policy(3)])
+    [outcome] = plan(room, [gang(room, group, partitions(2, 3))])
+    assert racks_by_partition(outcome) == {"0": {"r0"}, "1": {"r1"}}
+
+
+def test_it_waits_where_racks_hold_no_whole_partitions() -> None:
+    room = racks(2, 2)
+    group = make_group("g", 6, sub_groups=[policy(6)])
+    [outcome] = plan(room, [gang(room, group, partitions(1, 6))])
+    assert_waits(outcome, NOT_ENOUGH_RESOURCES)
+
+
+def test_a_pod_that_takes_the_place_of_a_lost_one_joins_its_partition() -> None:
+    """Partition 0 runs in r1 but for one pod; r0 would be the tighter gap."""
+    room = racks(2, 2)
+    running = [*partitions(1, 3, node="r1n0")[:2], make_pod("other", gpu=8, node="r0n0")]
+    for pod in running:
+        room.pod_changed(None, pod)
+    group = make_group("g", 3, sub_groups=[policy(3)])
+    [outcome] = plan(room, [gang(room, group, [*running[:2], partitions(1, 3)[2]])])
+    assert racks_by_partition(outcome) == {"0": {"r1"}}
+
+
+def test_a_partition_whose_rack_is_full_waits_though_others_have_room() -> None:
+    room = racks(2, 2)
+    running = [*partitions(1, 3, node="r1n0")[:2], make_pod("other", gpu=8, node="r1n1")]
+    for pod in running:
+        room.pod_changed(None, pod)
+    group = make_group("g", 3, sub_groups=[policy(3)])
+    [outcome] = plan(room, [gang(room, group, [*running[:2], partitions(1, 3)[2]])])
+    assert_waits(outcome, NOT_ENOUGH_RESOURCES)
+
+
+def test_a_gang_starts_with_as_many_whole_sub_groups_as_it_needs() -> None:
+    room = racks(2, 2)
+    group = make_group("g", 1, sub_groups=[policy(3, least=2)])
+    [outcome] = plan(room, [gang(room, group, partitions(2, 3)[:5])])
+    assert_waits(outcome, NOT_ENOUGH_TASKS, "1 of at least 2 whole groups of 3 pods of w exist")
+    [outcome] = plan(room, [gang(room, group, partitions(3, 3))])
+    assert racks_by_partition(outcome) == {"0": {"r0"}, "1": {"r1"}}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param({"matchLabelKeys": []}, id="by index where no label tells them apart"),
+        pytest.param({"labelSelector": {"matchLabels": {"role": "none"}}}, id="a selector that chooses none"),
+    ],
+)
+def test_how_pods_are_chosen(how: dict[str, Any]) -> None:
+    room = racks(2, 2)
+    group = make_group("g", 6, sub_groups=[policy(3, **how)])
+    [outcome] = plan(room, [gang(room, group, partitions(2, 3))])
+    split = racks_by_partition(outcome)
+    chosen = "labelSelector" not in how
+    assert (split == {"0": {"r0"}, "1": {"r1"}}) == chosen
+
+
+def test_a_leader_and_its_workers_are_a_sub_group() -> None:
+    room = racks(2, 2)
+    pods = []
+    for number in range(2):
+        for role, gpu, index in (("leader", 8, 0), ("worker", 4, 0), ("worker", 4, 1)):
+            pod = make_pod(f"g-{role}-{number}-{index}", group="g", task=role, index=2 * number + index, gpu=gpu)
+            pod.metadata.labels[keys.PARTITION] = str(number)
+            pods.append(pod)
+    [outcome] = plan(room, [gang(room, make_group("g", 6, sub_groups=[policy(3)]), pods)])
+    assert sorted(map(sorted, racks_by_partition(outcome).values())) == [["r0"], ["r1"]]
+
+
+def test_a_topology_that_cannot_be_read_is_named() -> None:
+    room = racks(1, 2)
+    group = make_group("g", 2, sub_groups=[policy(2, topology={"mode": 7})])
+    [outcome] = plan(room, [gang(room, group, partitions(1, 2))])
+    assert_waits(outcome, NOT_ENOUGH_RESOURCES, "can't be read")

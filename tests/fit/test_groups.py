@@ -1,0 +1,136 @@
+"""Groups of a gang's pods, each near together by a wish of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atoll.fit import Miss, Nodes, Placement, place
+from atoll.model.gang import Gang, Partition, Task, TopologyWish
+from tests.fit.builders import make_nodes
+
+RACK = TopologyWish("hard", 1)
+
+
+def grouped(
+    replicas: int, size: int, *, minimum: int | None = None, wish: TopologyWish | None = RACK, hard: int | None = None
+) -> Gang:
+    floor = replicas if minimum is None else minimum
+    task = Task("t", replicas, floor, {"gpu": 1, "pods": 1}, partition=Partition(size, wish))
+    return Gang("q", [task], floor, network_topology=TopologyWish("hard", hard) if hard is not None else None)
+
+
+def racks_of(nodes: Nodes, found: Placement, size: int, task: int = 0) -> list[set[str]]:
+    """The domains of each group, in the order of the groups."""
+    spots = [node for index, node, count in found.pods if index == task for _ in range(count)]
+    names = [nodes.tree.domains[int(nodes.lowest[node])].name for node in spots]
+    return [set(names[start : start + size]) for start in range(0, len(names), size)]
+
+
+def test_each_partition_is_in_one_rack_and_all_of_them_may_be_in_several() -> None:
+    nodes = make_nodes([[2, 3], [2, 3], [4]])
+    found = place(nodes, grouped(8, 4))
+    assert isinstance(found, Placement)
+    assert sorted(map(len, racks_of(nodes, found, 4))) == [1, 1]
+
+
+def test_room_that_is_left_over_beside_whole_partitions_does_not_count() -> None:
+    """14 GPUs are free and 12 are asked for, but racks of 7 hold one group of 4 each."""
+    miss = place(make_nodes([[3, 4], [3, 4]]), grouped(12, 4))
+    assert isinstance(miss, Miss)
+    assert (miss.requested, miss.available) == (12, 8)
+
+
+def test_partitions_of_a_gang_stay_in_its_own_domain() -> None:
+    nodes = make_nodes([[4, 4], [4], [4]])
+    found = place(nodes, grouped(8, 4, hard=1))
+    assert isinstance(found, Placement)
+    assert racks_of(nodes, found, 4) == [{"rack0"}, {"rack0"}]
+    assert isinstance(place(nodes, grouped(12, 4, hard=1)), Miss)
+
+
+def test_an_elastic_gang_starts_with_whole_partitions() -> None:
+    nodes = make_nodes([[4, 1], [3]])
+    found = place(nodes, grouped(12, 4, minimum=3))
+    assert isinstance(found, Placement)
+    assert found.counts == [4], "3 pods are one group, and 4 more have no rack"
+
+
+def test_soft_partitions_are_near_where_there_is_room_and_run_anyhow() -> None:
+    nodes = make_nodes([[4], [2], [2]])
+    found = place(nodes, grouped(8, 4, wish=TopologyWish("soft")))
+    assert isinstance(found, Placement)
+    assert sorted(map(len, racks_of(nodes, found, 4))) == [1, 2]
+
+
+def test_leaders_are_with_their_workers() -> None:
+    both = Partition(1, RACK, "group"), Partition(3, RACK, "group")
+    tasks = [
+        Task("leader", 2, 2, {"gpu": 2, "pods": 1}, partition=both[0]),
+        Task("worker", 6, 6, {"gpu": 1, "pods": 1}, partition=both[1]),
+    ]
+    nodes = make_nodes([[2, 3], [3, 2], [9]])
+    found = place(nodes, Gang("q", tasks, 8))
+    assert isinstance(found, Placement)
+    assert racks_of(nodes, found, 1) == racks_of(nodes, found, 3, task=1)
+
+
+def test_prefill_and_decode_have_groups_of_their_own_and_one_domain() -> None:
+    tasks = [
+        Task("prefill", 4, 4, {"gpu": 1, "pods": 1}, partition=Partition(2, RACK)),
+        Task("decode", 4, 4, {"gpu": 2, "pods": 1}, partition=Partition(4, RACK)),
+        Task("router", 1, 1, {"gpu": 1, "pods": 1}),
+    ]
+    nodes = make_nodes([[2, 2], [4, 4], [1]], loose=[9])
+    found = place(nodes, Gang("q", tasks, 9, network_topology=TopologyWish("hard", 2)))
+    assert isinstance(found, Placement)
+    assert (found.counts, found.tier) == ([4, 4, 1], 2)
+    assert racks_of(nodes, found, 4, task=1) == [{"rack1"}]
+
+
+def test_pods_that_join_others_go_to_their_domain() -> None:
+    nodes = make_nodes([[4], [2]])
+    gang = Gang("q", [Task("t", 2, 2, {"gpu": 1, "pods": 1}, domain="rack0")], 2)
+    found = place(nodes, gang)
+    assert isinstance(found, Placement)
+    assert found.pods == [(0, 0, 2)]
+    assert isinstance(place(nodes, Gang("q", [Task("t", 5, 5, {"gpu": 1}, domain="rack0")], 5)), Miss)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    racks=st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3), min_size=1, max_size=4),
+    size=st.integers(1, 5),
+    groups=st.integers(1, 4),
+    ceiling=st.sampled_from([1, 2]),
+    hard=st.sampled_from([None, 1, 2]),
+)
+def test_equal_groups_of_one_task_are_placed_exactly_if_there_is_a_way(
+    racks: list[list[int]], size: int, groups: int, ceiling: int, hard: int | None
+) -> None:
+    nodes = make_nodes(racks)
+    found = place(nodes, grouped(size * groups, size, wish=TopologyWish("hard", ceiling), hard=hard))
+    whole = [sum(rack) // size if ceiling == 1 else sum(rack) / size for rack in racks]
+    possible = max(whole) >= groups if hard == 1 else int(sum(whole) + 1e-9) >= groups
+    assert isinstance(found, Placement) == possible
+    if isinstance(found, Placement):
+        used = Counter({node: 0 for node in range(len(nodes))})
+        for _, node, count in found.pods:
+            used[node] += count
+        assert all(count <= nodes.free[0, node] for node, count in used.items())
+        assert used.total() == size * groups
+        if ceiling == 1:
+            assert all(len(each) == 1 for each in racks_of(nodes, found, size))
+
+
+@pytest.mark.parametrize(("replicas", "size", "sets"), [(8, 4, [4, 4]), (6, 2, [2, 4])])
+def test_whole_groups_go_to_each_part(replicas: int, size: int, sets: list[int]) -> None:
+    from atoll.dispatcher.split.native import Division, divide_natively
+
+    room = {"a": make_nodes([[size, size - 1]]), "b": make_nodes([[sets[1] + size - 1]])}
+    division = divide_natively(grouped(replicas, size), room)
+    assert isinstance(division, Division)
+    assert sorted(part.replicas for part in division.gangs) == sets
