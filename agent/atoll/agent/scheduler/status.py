@@ -10,6 +10,7 @@ from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.core.planner import NOT_ENOUGH_TASKS, Wait
 from atoll.agent.scheduler.core.room import Room
 from atoll.model.conditions import find, with_condition
+from atoll.model.topology import NO_DOMAIN
 
 Json = dict[str, Any]
 
@@ -26,7 +27,9 @@ def group_status(group: PodGroup, pods: Iterable[Pod], room: Room, wait: Wait | 
     """
     phases: Counter[str] = Counter()
     settled = unfinished = 0
+    nodes: set[str] = set()
     for pod in pods:
+        nodes |= {room.node_of(pod)} - {""}
         phases[pod.phase] += 1
         settled += bool(room.is_bound(pod) or pod.finished)
         unfinished += not pod.finished
@@ -44,7 +47,7 @@ def group_status(group: PodGroup, pods: Iterable[Pod], room: Room, wait: Wait | 
     if phase in ("Running", "Completed"):
         if find(conditions, "Unschedulable") is not None:
             conditions = with_condition(conditions, "Unschedulable", False, "Scheduled", "", now=now)
-        text = "the gang has nodes for its minimum"
+        text = "the gang has nodes for its minimum" + _domain_around(nodes, room)
         conditions = with_condition(conditions, "Scheduled", True, "Scheduled", text, now=now)
     elif wait is not None:
         if find(conditions, "Scheduled") is not None:
@@ -57,3 +60,16 @@ def group_status(group: PodGroup, pods: Iterable[Pod], room: Room, wait: Wait | 
         "failed": phases["Failed"],
         "conditions": conditions,
     }
+
+
+def _domain_around(nodes: Iterable[str], room: Room) -> str:
+    """The smallest domain that holds all of these nodes, as the end of a sentence; empty where there is none."""
+    tree, lowest = room.topology()
+    common: list[int] | None = None
+    for name in nodes:
+        above = list(tree.ancestors(lowest.get(name, NO_DOMAIN)))
+        common = above if common is None else [each for each in common if each in above]
+    if not common:
+        return ""
+    domain = tree.domains[common[0]]
+    return f", all in HyperNode {domain.name} (tier {domain.tier})"

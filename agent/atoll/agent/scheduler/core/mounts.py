@@ -129,7 +129,7 @@ class Mounts:
 
     def _near(self, pod: Pod) -> dict[str, Any] | None:
         """A preference for the nodes that use its volumes which one node at a time may attach: elsewhere its containers
-        would wait until these let go, though no scheduler is told to keep it from there.
+        would wait until these have ended, though no scheduler is told to keep it from there.
         """
         single = (key for key in claims_of(pod) if (claim := self._claims.get(key)) is not None and claim.of_one_node)
         nodes = sorted({node for user, node in self._placed(single) if user.metadata.uid != pod.metadata.uid})
