@@ -528,13 +528,6 @@ def test_a_queue_to_which_nothing_is_due_lends_to_one_that_is_entitled() -> None
     assert stage.claim("a", 2) == {"v": "all"}
 
 
-def test_the_verdict_on_one_without_victims_names_the_nearest_member() -> None:
-    stage = Stage(QueueView("q", {}), m=[2], n=[6], o=[4])
-    outcome = stage.plan(stage.claimant("q", 8))
-    assert isinstance(outcome, Verdict)
-    assert outcome.blocker == Blocker("Cluster", "n", "pods", "8", "6")
-
-
 # -- what is written ---------------------------------------------------------------------------------------------------
 
 
