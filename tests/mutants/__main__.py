@@ -20,6 +20,14 @@ from tests.mutants.trials import BUDGET, SECONDS, Bench, Fork, HarnessError, Tra
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [ROOT / "dispatcher/atoll/dispatcher" / name for name in ("core", "explain", "split")]
+FILES = [
+    ROOT / name
+    for name in (
+        "dispatcher/atoll/dispatcher/strategies/budget.py", "lib/atoll/fit/layout.py", "lib/atoll/fit/pods.py",
+        "lib/atoll/fit/sizes.py", "lib/atoll/model/shares.py",
+    )
+]  # fmt: skip
+"""What the core calculates with."""
 CHECKS = ("invariants.py",)
 """What only tests call."""
 TESTS = [
@@ -82,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     os.chdir(ROOT)
     paths = [path for folder in FOLDERS for path in sorted(folder.rglob("*.py")) if path.name not in CHECKS]
+    paths += FILES
     sources = {str(path): path.read_text() for path in paths}
     every = [each for path, source in sources.items() for each in mutations(path, source)]
     chosen = random.Random(options.seed).sample(every, min(options.count, len(every)))

@@ -48,7 +48,7 @@ from atoll.dispatcher.intake import Intake
 from atoll.dispatcher.members import MemberMetrics, MemberReporter
 from atoll.dispatcher.reporting import QueueMetrics, Reporter
 from atoll.dispatcher.settings import DispatcherSettings
-from atoll.dispatcher.strategies import Watch, installed
+from atoll.dispatcher.strategies.installed import Watch, installed
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder

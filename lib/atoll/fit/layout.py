@@ -38,11 +38,9 @@ def numbered(nodes: Nodes, depth: int, first: int, none: int) -> Ints:
 
 def distinct(states: Ints) -> tuple[Ints, Ints]:
     """(int64[S, U], int64[K]): the distinct ones of int64[S, K] columns, and which of them each column is."""
-    packed, width = states.T.tobytes(), states.itemsize * len(states)
+    columns = np.ascontiguousarray(states.T).view(f"V{states.itemsize * len(states)}").ravel().tolist()
     numbers: dict[bytes, int] = {}
-    kinds = [
-        numbers.setdefault(packed[at : at + width], len(numbers)) for at in range(0, len(packed), width)
-    ]  # fmt: skip
+    kinds = [numbers.setdefault(column, len(numbers)) for column in columns]
     found = np.frombuffer(b"".join(numbers), np.int64).reshape(len(numbers), len(states)).T
     return found, np.array(kinds, np.int64)
 

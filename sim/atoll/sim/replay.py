@@ -19,7 +19,7 @@ from atoll.agent.scheduler.core import MemberCore
 from atoll.agent.scheduler.core.log import LOG as MEMBER_LOG
 from atoll.dispatcher.core import Dispatcher
 from atoll.dispatcher.core.log import LOG as DISPATCHER_LOG
-from atoll.dispatcher.strategies import installed
+from atoll.dispatcher.strategies.installed import installed
 from atoll.model.eventlog import Answer, EventLog, LogError
 from atoll.model.words import counted
 from atoll.sim.inputs import InputError

@@ -13,8 +13,8 @@ import pytest
 
 from atoll.dispatcher.core import Dispatcher, Strategy
 from atoll.dispatcher.core.events import StrategyOff
-from atoll.dispatcher.core.placement.strategies import Strategies
-from atoll.dispatcher.strategies import Watch
+from atoll.dispatcher.strategies.budget import Strategies
+from atoll.dispatcher.strategies.installed import Watch
 from atoll.model.strategies import Member, Workload
 from tests.dispatcher.builders import Scene, dispatched, make_binding, make_capacity, make_cluster, make_queue
 

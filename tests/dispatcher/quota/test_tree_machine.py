@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from atoll.dispatcher.core.events import Ceiling, QueueView
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path
-from atoll.dispatcher.core.quota.shares import Claim, water_fill
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.explain.excess import exceeded
 from atoll.model import vector
+from atoll.model.shares import Claim, water_fill
 from atoll.model.vector import Vector
 from tests.dispatcher.builders import problems_of
 from tests.dispatcher.quota.trees import serves

@@ -38,7 +38,6 @@ from atoll.dispatcher.core.events import (
 from atoll.dispatcher.core.explanations import Explanations
 from atoll.dispatcher.core.lost import Lost
 from atoll.dispatcher.core.nominations import Nominations
-from atoll.dispatcher.core.placement.strategies import Strategies
 from atoll.dispatcher.core.preemption.dry_run import DryRuns
 from atoll.dispatcher.core.preemption.triggers import Triggers
 from atoll.dispatcher.core.progress import Progress
@@ -48,6 +47,7 @@ from atoll.dispatcher.core.settings import CoreSettings
 from atoll.dispatcher.core.sightings import Sightings
 from atoll.dispatcher.core.state import State
 from atoll.dispatcher.core.surroundings import Surroundings
+from atoll.dispatcher.strategies.budget import Strategies
 from atoll.model.verdict import Reason, Verdict
 
 

@@ -11,6 +11,7 @@ from atoll.dispatcher.core.capacity.refusals import MOST_WORDS, concerns_namespa
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
+from atoll.dispatcher.core.events import Failure
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_refusal
@@ -48,7 +49,7 @@ class Progress:
                 silent = [name for name in binding.parts if name not in binding.view.reserved]
                 for name in silent:
                     self._state.failed(binding, name)
-                    self.breakers.not_bound(name, binding.view.namespace, uid, self._state.now)
+                    self.breakers.failed(name, binding.view.namespace, uid, self._state.now, Failure.NOT_BOUND)
                 text = f"no answer from {', '.join(silent)} within {self.settings.reserve:g} s"
                 yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text)
             elif binding.phase is Phase.DISPATCHED and not binding.bound:
@@ -58,7 +59,7 @@ class Progress:
                     continue
                 for name in late:
                     self._state.failed(binding, name, pods=True)
-                    self.breakers.not_bound(name, binding.view.namespace, uid, self._state.now)
+                    self.breakers.failed(name, binding.view.namespace, uid, self._state.now, Failure.NOT_BOUND)
                 text = f"not all of its pods were bound in {', '.join(late)} within {self.settings.commit:g} s"
                 yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
             elif binding.phase is Phase.DISPATCHED:
@@ -105,7 +106,7 @@ class Progress:
                 continue
             names = ", ".join(binding.parts)
             for name in binding.parts:
-                self.breakers.not_removed(name, view.namespace, uid, self._state.now)
+                self.breakers.failed(name, view.namespace, uid, self._state.now, Failure.NOT_REMOVED)
             self._state.leave(binding)
             self._state.change_phase(binding, Phase.LEAVING)
             self._state.put(uid, binding)

@@ -27,12 +27,12 @@ from atoll.dispatcher.core.elastic.growth import Sizes
 from atoll.dispatcher.core.events import BindingView, Order
 from atoll.dispatcher.core.exclusions import Exclusions
 from atoll.dispatcher.core.phases import follow
-from atoll.dispatcher.core.placement.strategies import Strategies
 from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.dispatcher.core.times import Times
+from atoll.dispatcher.strategies.budget import Strategies
 from atoll.fit.pods import Pods, as_before
 from atoll.model.decision import Phase
 from atoll.model.flavors import Variant

@@ -41,13 +41,12 @@ class Times:
 
     def watch_deadline(self, binding: Binding, now: float) -> None:
         """The same as its decision says."""
-        self._deadlines.drop(binding.view.uid)
-        if not binding.view.decision.deadline:
-            return
         waiting = binding.phase is Phase.RESERVING or (binding.phase is Phase.DISPATCHED and not binding.bound)
-        if waiting or still_grows(binding, now):
+        if binding.view.decision.deadline and (waiting or still_grows(binding, now)):
             decided = to_seconds(binding.view.decision.deadline)
             self.set_deadline(binding, decided if waiting else grows_until(binding))
+        else:
+            self._deadlines.drop(binding.view.uid)
 
     def watch(self, binding: Binding, now: float) -> None:
         """When it must run, or be gone."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from atoll.dispatcher.core.quota.queue import Queue, path
-from atoll.dispatcher.core.quota.shares import real_capability
 from atoll.model import quantity
 from atoll.model.query import Limit
+from atoll.model.shares import real_capability
 from atoll.model.verdict import kind_for_people
 
 

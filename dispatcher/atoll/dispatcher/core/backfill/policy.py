@@ -11,7 +11,6 @@ from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_until
-from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
@@ -80,7 +79,9 @@ class Policy:
     @property
     def next(self) -> float | None:
         """When a time is to be computed again, or something has waited long."""
-        return earliest(self.patience[0][0] if self.patience else None, self.next_renewal())
+        times = [self._renewed_at(each) for each in self.reservations.each()]
+        times += [when for when, _ in (*self.unreserved.values(), *self.patience[:1])]
+        return min(times, default=None)
 
     def keep_as_before(self) -> None:
         """What an earlier leader reserved is reserved again before anything is decided, in the same order: each keeps
@@ -92,13 +93,9 @@ class Policy:
             uid, shape = binding.view.uid, binding.shape
             if shape is None or self.reservations.own(uid) is not None or not self.may_start(binding):
                 continue
-            leaf = binding.leaf
-            head = self.waiting.head(leaf)
-            first = head is not None and head.members[0] == binding.key
-            backfill = leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL
             if patient_until(binding) <= self._state.now:
                 self.impatient[uid] = None
-            elif not (first and backfill):
+            elif not self._is_backfilled_head(binding):
                 continue
             made = self._reserve(shape, binding)
             kept = binding.view.decision.kept
@@ -118,7 +115,7 @@ class Policy:
         """
         leaf, uid = group.leaf, group.members[0][2]
         if uid not in self.impatient:
-            if leaf.view is None or leaf.view.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
+            if not _backfills(leaf) or self.waiting.head(leaf) is not group:
                 return
             for other in [p for p in self.reservations.made.values() if p.leaf is leaf and p.uid != uid]:
                 if other.uid not in self.impatient:
@@ -134,7 +131,7 @@ class Policy:
     def keep_room_for_new_heads(self) -> None:
         """One that was parked behind others may be the head now, and nothing wakes it."""
         for leaf in self.reordered:
-            if leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL:
+            if _backfills(leaf):
                 head = self.waiting.head(leaf)
                 if head is not None and head.parked is not None and self.tree.standing(leaf) is Standing.OPEN:
                     self.keep_room(head, certain=head.parked.reason is Reason.WOULD_DELAY)
@@ -177,13 +174,15 @@ class Policy:
 
     def _by_patience(self, binding: Binding) -> bool:
         """Whether it has a reservation for no other reason than that it has waited long."""
-        view = binding.leaf.view
-        if binding.view.uid not in self.impatient or view is None:
+        waited = binding.view.uid in self.impatient and binding.leaf.view is not None
+        return waited and not self._is_backfilled_head(binding)
+
+    def _is_backfilled_head(self, binding: Binding) -> bool:
+        """Whether it is the first of a queue with backfill."""
+        if not _backfills(binding.leaf):
             return False
-        if view.strategy is not Strategy.BACKFILL:
-            return True
         head = self.waiting.head(binding.leaf)
-        return head is None or head.members[0] != binding.key
+        return head is not None and head.members[0] == binding.key
 
     def _has_its_turn(self, binding: Binding) -> bool:
         """Whether what has waited long may have a reservation: one of its queue at a time, within what that deserves,
@@ -327,24 +326,22 @@ class Policy:
         # A claim that is past its bound gets another plan in the next pass that may search.
         return min([claim.until, *(each for each in bounds if each > self._state.now)])
 
-    def next_renewal(self) -> float | None:
-        times = [
-            self._ends_waiting(reservation)
-            if reservation.claim
-            else reservation.computed + self._settings.renewal
-            if reservation.at == math.inf
-            else max(self._given_up(reservation), reservation.computed + self._settings.renewal)
-            if reservation.lost < math.inf
-            else max(reservation.at, reservation.computed) + self._settings.renewal
-            for reservation in self.reservations.each()
-        ]
-        times += [when for when, _ in self.unreserved.values()]
-        times += [
-            max(reservation.since + self._settings.waiting, reservation.computed + self._settings.renewal)
-            for reservation in self.reservations.each()
-            if not reservation.claim and self._by_patience(self.bindings[reservation.uid])
-        ]
-        return min(times, default=None)
+    def _renewed_at(self, reservation: Reservation) -> float:
+        """When it is computed again, or it is looked at whether victims still end."""
+        if reservation.claim:
+            return self._ends_waiting(reservation)
+        when = again = reservation.computed + self._settings.renewal
+        if reservation.at < math.inf and reservation.lost < math.inf:
+            when = max(self._given_up(reservation), again)
+        elif reservation.at < math.inf:
+            when = max(reservation.at + self._settings.renewal, again)
+        if self._by_patience(self.bindings[reservation.uid]):
+            when = min(when, max(reservation.since + self._settings.waiting, again))
+        return when
+
+
+def _backfills(leaf: Queue) -> bool:
+    return leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL
 
 
 def _since(binding: Binding) -> str:

@@ -331,22 +331,11 @@ class Reservations:
         before = self.made.get(uid)
         first, *rest = members
         since = now if before is None else before.since
-        claim = Reservation(
-            uid,
-            leaf,
-            shape,
-            gang,
-            first,
-            math.inf,
-            math.inf,
-            since,
-            computed=now,
-            also=tuple(rest),
-            settings=self._settings,
-        )
-        claim.claim, claim.placement = True, expected
-        claim.leaving = {each: True for each in leaving if each in self.timeline}
-        self.claims[uid] = claim
+        known = {each: True for each in leaving if each in self.timeline}
+        self.claims[uid] = claim = Reservation(
+            uid, leaf, shape, gang, first, math.inf, math.inf, since, computed=now, placement=expected,
+            settings=self._settings, claim=True, also=tuple(rest), leaving=known,
+        )  # fmt: skip
         self._changed(claim)
 
     def drop(self, uid: str) -> bool:

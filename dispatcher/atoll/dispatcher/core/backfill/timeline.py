@@ -61,7 +61,7 @@ class Timeline:
         self._by_end: list[tuple[float, str]] = []
         #: member -> the same of what runs there
         self._here: dict[str, list[tuple[float, str]]] = {}
-        #: member -> the resources and the number of nodes for which it holds, and UID -> what `_held` answers
+        #: member -> the resources and the number of nodes for which it holds, and UID -> what it holds there
         self._cells: dict[str, tuple[tuple[str, ...], int, dict[str, Held]]] = {}
         #: member -> what `ends` answered last, if nothing runs longer than expected
         self._ends_known: dict[str, Ends] = {}
@@ -170,22 +170,6 @@ class Timeline:
                 self._ends_known[member.name] = known
         return known
 
-    def _held(self, uid: str, member: Member) -> Held:
-        """What it holds in a member; kept, for it is asked often."""
-        known = self._held_by(member)
-        held = known.get(uid)
-        if held is None:
-            held = known[uid] = held_of(self._allocations[uid], member)
-        return held
-
-    def _held_by(self, member: Member) -> dict[str, Held]:
-        """UID -> what `_held` has answered of the member as it is."""
-        resources, count = member.nodes.resources, len(member.nodes)
-        known = self._cells.get(member.name)
-        if known is None or known[0] != resources or known[1] != count:
-            known = self._cells[member.name] = (resources, count, {})
-        return known[2]
-
     def at_once(self, member: Member) -> Nodes:
         """The member's nodes as it will soon say that they are: without what has left them already."""
         nodes = member.nodes.copy()
@@ -237,8 +221,16 @@ class Timeline:
             free(nodes, where, amounts.T)
 
     def each_held(self, member: Member, uids: Iterable[str]) -> Iterator[Held]:
-        known = self._held_by(member)
-        return (known.get(uid) or self._held(uid, member) for uid in uids)
+        """What each of these holds in a member; kept, for it is asked often."""
+        resources, count = member.nodes.resources, len(member.nodes)
+        known = self._cells.get(member.name)
+        if known is None or known[:2] != (resources, count):
+            known = self._cells[member.name] = (resources, count, {})
+        cells = known[2]
+        for uid in uids:
+            if uid not in cells:
+                cells[uid] = held_of(self._allocations[uid], member)
+            yield cells[uid]
 
 
 def end_of(each: tuple[float, str]) -> float:

@@ -11,7 +11,7 @@ that works for them, and a member that does not costs each namespace one workloa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.capacity.pauses import pause_after, spread
@@ -30,10 +30,8 @@ class _Breaker:
     until: float = 0.0
     #: UID of the one workload that is tried; empty where none is
     trial: str = ""
-    #: namespace -> workloads that were not bound in time since the last one was
-    unbound: dict[str, int] = field(default_factory=dict)
-    #: namespace -> removals that were not confirmed in time since the last one was
-    unconfirmed: dict[str, int] = field(default_factory=dict)
+    #: what was not done in time -> namespace -> how often since the last time that it was done
+    failures: dict[Failure, Counter[str]] = field(default_factory=lambda: {each: Counter() for each in Failure})
     #: opened by an earlier leader: of which namespaces those were is not known, so all are kept out
     inherited: bool = False
     failure: Failure = Failure.NOT_BOUND
@@ -115,31 +113,37 @@ class Breakers:
         each = self._of.get(member)
         if each is None:
             return
-        each.unbound.clear()
+        each.failures[Failure.NOT_BOUND].clear()
         if each.open:
             each.open = each.pausing = each.inherited = False
             each.trial, each.until = "", now + self._settings.forgotten
             self._told(member)
-        elif not each.opened and not each.unconfirmed:
+        elif not each.opened and not any(each.failures.values()):
             del self._of[member]
 
-    def not_bound(self, member: str, namespace: str, uid: str, now: float) -> None:
-        """It did not bind in time what was sent to it, or did not answer."""
+    def failed(self, member: str, namespace: str, uid: str, now: float, failure: Failure) -> None:
+        """It did not bind in time what was sent to it, or did not answer; or did not confirm a removal in time."""
         each = self._of.setdefault(member, _Breaker())
-        each.unbound[namespace] = each.unbound.get(namespace, 0) + 1
-        self._failed(member, each, uid, now, Failure.NOT_BOUND, sum(each.unbound.values()))
-
-    def not_removed(self, member: str, namespace: str, uid: str, now: float) -> None:
-        """It did not confirm in time that the pods of an evicted workload are gone."""
-        each = self._of.setdefault(member, _Breaker())
-        each.unconfirmed[namespace] = each.unconfirmed.get(namespace, 0) + 1
-        self._failed(member, each, uid, now, Failure.NOT_REMOVED, sum(each.unconfirmed.values()))
+        counts = each.failures[failure]
+        counts[namespace] += 1
+        tried = each.trial == uid
+        if tried:
+            each.trial = ""
+        # What was under way when others failed fails with them, and what was tried in a pause does not prolong it.
+        if (counts.total() >= self._settings.threshold and not each.open) or (tried and not each.pausing):
+            each.opened += 1
+            each.open = each.pausing = True
+            each.until = now + pause_after(each.opened, self._settings) * spread(f"{member}/{each.opened}")
+            each.failure = failure
+            self._told(member)
+        elif each.open:
+            self.moved = True
 
     def removed(self, member: str) -> None:
         """It confirmed a removal."""
         each = self._of.get(member)
         if each is not None:
-            each.unconfirmed.clear()
+            each.failures[Failure.NOT_REMOVED].clear()
 
     def withdrawn(self, uid: str) -> None:
         """It is not tried there any more, and it is not known whether it would have been bound."""
@@ -156,13 +160,13 @@ class Breakers:
             elif not each.open and each.opened and each.until <= now:
                 each.opened = 0
                 self._changed[member] = None
-                if not each.unbound and not each.unconfirmed:
+                if not any(each.failures.values()):
                     del self._of[member]
 
     def to_mark(self) -> list[str]:
         """Namespaces that are to be marked, or not any more; `mark` does it."""
-        wanted = set(self._failing())
-        return sorted(wanted ^ self._marked)
+        open_ones = [counts for each in self._of.values() if each.open for counts in each.failures.values()]
+        return sorted(self._marked ^ {namespace for counts in open_ones for namespace in counts})
 
     def mark(self, namespace: str) -> None:
         """Mark the namespace, or take its mark away: the other one than before."""
@@ -170,33 +174,13 @@ class Breakers:
 
     # ----------------------------------------------------------------------------------------------------------------
 
-    def _failed(self, member: str, each: _Breaker, uid: str, now: float, failure: Failure, failures: int) -> None:
-        tried = each.trial == uid
-        if tried:
-            each.trial = ""
-        # What was under way when others failed fails with them, and what was tried in a pause does not prolong it.
-        if (failures >= self._settings.threshold and not each.open) or (tried and not each.pausing):
-            each.opened += 1
-            each.open = each.pausing = True
-            each.until = now + pause_after(each.opened, self._settings) * spread(f"{member}/{each.opened}")
-            each.failure = failure
-            self._told(member)
-        elif each.open:
-            self.moved = True
-
     def _told(self, member: str) -> None:
         self._changed[member] = None
         self.moved = True
-
-    def _failing(self) -> Iterator[str]:
-        for each in self._of.values():
-            if each.open:
-                yield from each.unbound
-                yield from each.unconfirmed
 
 
 def _bars(each: _Breaker, namespace: str) -> bool:
     """Whether an open breaker keeps a namespace out."""
     if each.trial:
         return True
-    return each.pausing and (each.inherited or namespace in each.unbound or namespace in each.unconfirmed)
+    return each.pausing and (each.inherited or any(namespace in counts for counts in each.failures.values()))

@@ -89,8 +89,9 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
         able = [table.order[column] for column in columns]
         sets, total = sets_of(gang), gang.total()
         unit = {name: amount // sets for name, amount in total.items()}
-        ceilings = {member.name: most for member in able if (most := rules.times(member, unit, sets)) < sets}
-
+        # Where every choice is permitted there are no ceilings.
+        capped = [] if rules.permit_all else able
+        ceilings = {member.name: most for member in capped if (most := rules.times(member, unit, sets)) < sets}
         places = {member.name: member.place for member in able}
 
         def divided(ceilings: Mapping[str, int]) -> Division | Short:

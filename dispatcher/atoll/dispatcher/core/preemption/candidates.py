@@ -12,11 +12,11 @@ from operator import attrgetter
 
 from atoll.dispatcher.core.preemption.trial import Bundle, Trial
 from atoll.dispatcher.core.quota.queue import Queue, path
-from atoll.dispatcher.core.quota.shares import dominant_share
 from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.fit.site import Pods
 from atoll.fit.sizes import Spare
 from atoll.model import vector
+from atoll.model.shares import dominant_share
 from atoll.model.vector import Vector
 
 

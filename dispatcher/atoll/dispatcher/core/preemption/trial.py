@@ -7,8 +7,10 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
@@ -220,11 +222,7 @@ class Trial:
                 ):
                     self.take(bundle)
                     now = self.shortage(member)
-                    if now is None or (now.queue, now.resource, now.member) != (
-                        short.queue,
-                        short.resource,
-                        short.member,
-                    ):
+                    if now is None or now.limit != short.limit:
                         break
             if len(self.taken) == before:
                 return False
@@ -256,25 +254,27 @@ class Trial:
         """Where the claimant would go: whole in the first member by rank, else divided, else its minimum in one."""
         shape, gang = self.claimant.shape, self.claimant.gang
         found: list[tuple[Rank, Choice]] = []
-        if shape.least_clusters <= 1:
-            for name in sorted(self.sites):
-                site = self.sites[name]
-                if not self._roomy(name):
-                    continue
-                placement = place(site.nodes, gang, room=site.room)
-                if isinstance(placement, Placement):
-                    left = int(site.room[0].sum()) if site.room else 0
-                    choice = Choice((self._among[name],), (gang,), (placement,))
-                    found.append((rank(name, gang, placement, left), choice))
-        found.sort(key=lambda each: each[0])
+        for name, site in self.sites.items() if shape.least_clusters <= 1 else ():
+            placement = place(site.nodes, gang, room=site.room) if self._roomy(name) else None
+            if isinstance(placement, Placement):
+                left = int(site.room[0].sum()) if site.room else 0
+                choice = Choice((self._among[name],), (gang,), (placement,))
+                found.append((rank(name, gang, placement, left), choice))
+        found.sort(key=itemgetter(0))
         whole = [choice for each, choice in found if not (each.partial and shape.divided)]
         small = [choice for each, choice in found if each.partial and shape.divided]
-        for choice in whole:
+        for choice in itertools.chain(whole, self._divided(), small):
             if self._rules.permits(choice):
                 return choice
+        self.refused += bool(found)
+        return None
+
+    def _divided(self) -> Iterator[Choice]:
+        """The claimant over several members, if it may be and they hold it."""
+        shape = self.claimant.shape
         if shape.divided and self._enough_together():
             division = divide_natively(
-                gang,
+                self.claimant.gang,
                 {name: site.nodes for name, site in self.sites.items()},
                 at_least=shape.least_clusters,
                 at_most=shape.most_clusters,
@@ -282,14 +282,7 @@ class Trial:
             )
             if isinstance(division, Division):
                 members = tuple(self._among[name] for name in division.clusters)
-                choice = Choice(members, division.gangs, division.placements)
-                if self._rules.permits(choice):
-                    return choice
-        for choice in small:
-            if self._rules.permits(choice):
-                return choice
-        self.refused += bool(found)
-        return None
+                yield Choice(members, division.gangs, division.placements)
 
     def _roomy(self, name: str) -> bool:
         if self.capped and self.tree.shortage_in(self.claimant.leaf, name, self.request) is not None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from atoll.dispatcher.core.quota.queue import Queue
-from atoll.dispatcher.core.quota.shares import entitlement, real_capability
 from atoll.model import queues, vector
 from atoll.model.flavors import SIGN
 from atoll.model.selectors import label_selector_matches
+from atoll.model.shares import entitlement, real_capability
 from atoll.model.vector import Vector
 
 Totals = Mapping[str, tuple[Vector, Mapping[str, str]]]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from atoll.dispatcher.core.events import QueueView
-from atoll.dispatcher.core.quota.shares import Claim, share_and_burden, water_fill
 from atoll.model import vector
+from atoll.model.shares import Claim, share_and_burden, water_fill
 from atoll.model.vector import Vector
 
 Rank = tuple[int, int, float, float, str, str]

@@ -32,6 +32,11 @@ class Shortage(NamedTuple):
     below: Queue | None = None
     """The limit would do, were the rest of it not guaranteed to the siblings of this one."""
 
+    @property
+    def limit(self) -> tuple[Queue, str, str]:
+        """Which limit it is."""
+        return self.queue, self.resource, self.member
+
     def verdict(self) -> Verdict:
         """What it is to a workload that made the request."""
         named = self.below or self.queue

@@ -14,9 +14,9 @@ import structlog
 from prometheus_client import Counter
 
 from atoll.dispatcher.core.events import StrategyOff
-from atoll.dispatcher.core.placement.strategies import Failure, Strategies
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.dispatcher.objects import QueueObject
+from atoll.dispatcher.strategies.budget import Failure, Strategies
 from atoll.kube import strategies
 from atoll.kube.events import Recorder
 from atoll.model import keys

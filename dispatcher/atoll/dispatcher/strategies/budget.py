@@ -1,4 +1,4 @@
-"""Users' strategies in the core: asked within a budget, checked, and off from their first failure on.
+"""Users' strategies as the core has them: asked within a budget, checked, and off from their first failure on.
 
 The budget is lines of Python that the call runs, not time, so that equal events lead to equal decisions. One that
 raises, runs over its budget or answers nonsense is not asked again by this leader; what it was to decide is decided as
