@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -11,8 +10,8 @@ import pytest
 from pydantic import Field
 
 from atoll.api import KINDS, ApiModel, ApiObject, Resource, base, crdgen
+from tests.api.schemas import CRDS, nodes, schema
 
-CRDS = {crd["spec"]["names"]["kind"]: crd for crd in crdgen.load_crds()}
 NODE_KEYWORDS = {
     *("type", "description", "default", "enum", "format", "pattern", "required"),
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"),
@@ -20,23 +19,6 @@ NODE_KEYWORDS = {
     *("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"),
     *("x-kubernetes-validations", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"),
 }
-
-
-def schema(kind: str) -> dict[str, Any]:
-    """The root schema of a shipped CRD."""
-    (version,) = CRDS[kind]["spec"]["versions"]
-    root: dict[str, Any] = version["schema"]["openAPIV3Schema"]
-    return root
-
-
-def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema node with its path."""
-    yield path, node
-    for name, child in node.get("properties", {}).items():
-        yield from nodes(child, f"{path}.{name}")
-    for key in ("items", "additionalProperties"):
-        if key in node:
-            yield from nodes(node[key], f"{path}[]" if key == "items" else f"{path}.*")
 
 
 def at(kind: str, path: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from atoll.api import effects
 from atoll.api.effects import WITHOUT_EFFECT, Found, without_effect
-from tests.api.test_crds import nodes, schema
+from tests.api.schemas import nodes, schema
 
 ROOT = Path(__file__).parents[2]
 READERS = ("agent/atoll", "lib/atoll", "global/atoll", "dispatcher/atoll", "webhook/atoll")

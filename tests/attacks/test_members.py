@@ -25,8 +25,8 @@ from atoll.model.apiresource import (
     SECRETS,
     ApiResource,
 )
+from tests.integration.decisions import YOUNG
 from tests.integration.federation import Json, Site, batch_job, job, until
-from tests.integration.test_making_room import YOUNG
 
 pytestmark = pytest.mark.integration
 RULES = (LIMIT_RANGES, RESOURCE_QUOTAS, NETWORK_POLICIES)

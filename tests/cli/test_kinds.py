@@ -8,7 +8,7 @@ from atoll.cli.kinds import described, reasons
 from atoll.kinds import KINDS, declared
 from atoll.model.member import kind_feature
 from atoll.model.release import VERSION
-from tests.kinds.test_declared import workload_kind
+from tests.kinds.builders import workload_kind
 
 
 def test_a_kind_is_served_where_its_crd_is_and_else_the_crd_is_named() -> None:

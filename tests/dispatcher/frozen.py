@@ -27,7 +27,8 @@ from atoll.dispatcher.core import Command, Dispatcher, Event, Pass
 from atoll.dispatcher.core.log import LOG, Begin
 from atoll.dispatcher.explain import verdicts
 from atoll.model.eventlog import Answer
-from tests.dispatcher.whole import test_histories, test_machine
+from tests.dispatcher.whole.histories import EXTENSIONS, play
+from tests.dispatcher.whole.machine import History
 
 MACHINES, HISTORIES = range(100, 130), range(100, 103)
 SLICES = {
@@ -151,16 +152,16 @@ def record(folder: Path, trace: Path | None) -> None:
             ]
         )
     histories: list[tuple[str, Callable[[], Any]]] = [
-        *((f"machine-{seed}", partial(test_machine.History(seed).play, 200)) for seed in MACHINES),
+        *((f"machine-{seed}", partial(History(seed).play, 200)) for seed in MACHINES),
         *(
-            (f"history-{extension}-{seed}", partial(test_histories.play, extension, seed))
-            for extension in test_histories.EXTENSIONS
+            (f"history-{extension}-{seed}", partial(play, extension, seed))
+            for extension in EXTENSIONS
             for seed in HISTORIES
         ),
     ]
-    for name, play in histories:
+    for name, played in histories:
         with recording(folder, name), suppress(AssertionError):
-            play()
+            played()
     for name, options in SLICES.items() if trace is not None else ():
         with recording(folder, f"philly-{name}"), suppress(SystemExit):
             sys.argv = ["atollctl", "simulate", "--trace", str(trace), "--format", "philly", "--load", "0.9", *options]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from atoll.api.effects import WITHOUT_EFFECT
-from tests.api.test_crds import nodes, schema
+from tests.api.schemas import nodes, schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 KINDS = ("PropagationPolicy", "ClusterPropagationPolicy", "OverridePolicy", "ClusterOverridePolicy")

@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from atoll.model.apiresource import HYPER_NODES
 from tests.documents.te_nodes import HERE, MEMBER, NAMES, knows, te_nodes
+from tests.integration.command_line import argv
 from tests.integration.federation import Site, until
-from tests.integration.test_operations import argv
 
 pytestmark = pytest.mark.integration
 

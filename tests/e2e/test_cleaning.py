@@ -18,7 +18,7 @@ from atoll.local.realnodes.images import BUSYBOX
 from atoll.local.realnodes.tag import tag
 from atoll.model.apiresource import PODS
 from tests.integration.federation import until
-from tests.local.test_federation import eventually
+from tests.local.conditions import eventually
 
 CONFIG = FederationConfig(members=[Member(name="alpha", real_nodes=1)])
 LENGTH = "86399"

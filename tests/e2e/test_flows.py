@@ -5,7 +5,7 @@ from __future__ import annotations
 from atoll.model.apiresource import JOB_FLOWS, JOB_TEMPLATES
 from tests.e2e.jobs import PATIENCE, job, shell, task
 from tests.integration.federation import Site
-from tests.integration.test_makers import make
+from tests.integration.makers import make
 
 
 async def test_a_step_begins_once_the_pods_before_it_answer(site: Site) -> None:

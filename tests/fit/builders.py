@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atoll.fit import Nodes, Profile
+from atoll.fit import Miss, Nodes, Placement, Profile
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
 
@@ -33,3 +34,11 @@ def make_nodes(
         list(range(len(free))),
         [{"gpu": g, "pods": 9} for g in free],
     )
+
+
+def pods_on(placement: Placement | Miss) -> dict[int, int]:
+    assert isinstance(placement, Placement), placement
+    count = Counter[int]()
+    for _, node, pods in placement.pods:
+        count[node] += pods
+    return dict(count)

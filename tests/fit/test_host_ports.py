@@ -11,8 +11,7 @@ from atoll.fit import Miss, Placement, place
 from atoll.fit.constraints import HostPorts
 from atoll.model import ports
 from atoll.model.ports import HostPort
-from tests.fit.builders import make_gang, make_nodes
-from tests.fit.test_place import pods_on
+from tests.fit.builders import make_gang, make_nodes, pods_on
 
 HTTP: HostPort = ("", "TCP", 80)
 

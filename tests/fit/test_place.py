@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,18 +13,10 @@ from atoll.fit import Miss, Nodes, Placement, Profile, place
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.verdict import Reason
-from tests.fit.builders import make_gang, make_nodes
+from tests.fit.builders import make_gang, make_nodes, pods_on
 
 RACKS = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3), min_size=1, max_size=3)
 LOOSE = st.lists(st.integers(0, 5), max_size=2)
-
-
-def pods_on(placement: Placement | Miss) -> dict[int, int]:
-    assert isinstance(placement, Placement), placement
-    count = Counter[int]()
-    for _, node, pods in placement.pods:
-        count[node] += pods
-    return dict(count)
 
 
 def missed(outcome: Placement | Miss) -> Miss:

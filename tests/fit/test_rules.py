@@ -13,8 +13,7 @@ from atoll.fit.company import Company
 from atoll.fit.peers import Peers, Site
 from atoll.model import pod_rules
 from atoll.model.gang import Gang, Task
-from tests.fit.builders import make_gang, make_nodes
-from tests.fit.test_place import pods_on
+from tests.fit.builders import make_gang, make_nodes, pods_on
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

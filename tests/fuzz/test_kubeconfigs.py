@@ -17,7 +17,7 @@ from atoll.kube import config
 from atoll.kube.config import BadKubeconfig, Connection
 from atoll.kube.secretconfig import from_secret
 from tests.fuzz import examples
-from tests.kube.test_config_secrets import kubeconfig
+from tests.kube.kubeconfigs import kubeconfig
 
 Json = dict[str, Any]
 

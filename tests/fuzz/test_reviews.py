@@ -19,7 +19,7 @@ from atoll.webhook import reviews, server
 from tests.fuzz import examples
 from tests.integration.federation import batch_job
 from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_task
-from tests.webhook.test_server import PATHS, make_answers, review
+from tests.webhook.reviews import PATHS, make_answers, review
 
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -11,8 +11,8 @@ from atoll.install.rights import ROLE_BINDINGS
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import JOBS, SERVICE_ACCOUNTS
+from tests.integration.command_line import argv
 from tests.integration.federation import Site, until
-from tests.integration.test_operations import argv
 
 
 @dataclass

@@ -13,9 +13,9 @@ from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, PODS, POLICIES, PRIORITY_CLASSES, QUEUES, WORKS
 from atoll.model.decision import Decision, decode
 from atoll.model.verdict import Reason
+from tests.integration.decisions import YOUNG, evicted
 from tests.integration.federation import Site, until
-from tests.integration.test_divided import gpus
-from tests.integration.test_making_room import YOUNG, evicted
+from tests.integration.gangs import gpus
 
 pytestmark = pytest.mark.integration
 

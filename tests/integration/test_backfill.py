@@ -7,25 +7,12 @@ from typing import Any
 import pytest
 
 from atoll.model import keys
-from atoll.model.apiresource import POLICIES, WORKS
+from atoll.model.apiresource import WORKS
+from tests.integration.decisions import decisions
 from tests.integration.federation import Site, next_is_younger, until
-from tests.integration.test_divided import gpus
-from tests.integration.test_queue_tree import decisions
+from tests.integration.gangs import gpus, one_member
 
 pytestmark = pytest.mark.integration
-
-
-async def one_member(site: Site, name: str) -> None:
-    policy: dict[str, Any] = {
-        "apiVersion": POLICIES.api_version,
-        "kind": POLICIES.kind,
-        "metadata": {"name": name, "namespace": site.namespace},
-        "spec": {
-            "resourceSelectors": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}],
-            "placement": {"clusterAffinity": {"clusterNames": [name]}},
-        },
-    }
-    await site.host.create(POLICIES, policy)
 
 
 async def test_what_passes_a_head_goes_to_a_node_that_the_head_does_not_need(site: Site) -> None:

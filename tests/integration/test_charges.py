@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from atoll.model.apiresource import NAMESPACES, PODS, QUEUES, ApiResource
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Json, Site, accepting, batch_job, job, until
-from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
 

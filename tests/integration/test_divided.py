@@ -8,35 +8,11 @@ import orjson
 import pytest
 
 from atoll.model import gang, keys
-from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, PODS, POLICIES, WORKS
-from tests.integration.federation import Site, job, until
+from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, PODS, WORKS
+from tests.integration.federation import Site, until
+from tests.integration.gangs import allow_division, gpus
 
 pytestmark = pytest.mark.integration
-
-
-async def allow_division(site: Site, *members: str, least: int = 1) -> None:
-    """A policy that lets jobs of the test's namespace run in several of these members."""
-    policy: dict[str, Any] = {
-        "apiVersion": POLICIES.api_version,
-        "kind": POLICIES.kind,
-        "metadata": {"name": "divided", "namespace": site.namespace},
-        "spec": {
-            "resourceSelectors": [{"apiVersion": JOBS.api_version, "kind": JOBS.kind}],
-            "placement": {
-                "clusterAffinity": {"clusterNames": list(members)},
-                "replicaScheduling": {"replicaSchedulingType": "Divided"},
-                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": least, "maxGroups": 3}],
-            },
-        },
-    }
-    await site.host.create(POLICIES, policy)
-
-
-def gpus(name: str, replicas: int, gpu: int, **more: Any) -> dict[str, Any]:
-    wanted = job(name, replicas=replicas, **more)
-    container = wanted["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
-    container["resources"] = {"requests": {"cpu": "1", "nvidia.com/gpu": gpu}, "limits": {"nvidia.com/gpu": gpu}}
-    return wanted
 
 
 async def test_a_gang_that_no_member_holds_alone_starts_whole_over_two(site: Site) -> None:

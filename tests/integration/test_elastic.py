@@ -10,8 +10,8 @@ import pytest
 from atoll.model import gang, keys
 from atoll.model.apiresource import BINDINGS, EVENTS, JOBS, PODS, WORKS
 from atoll.model.verdict import Reason
+from tests.integration.decisions import decisions, status
 from tests.integration.federation import Site, job, until
-from tests.integration.test_queue_tree import decisions, status
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from atoll.model.apiresource import NODES, QUEUES
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Site, job, until
-from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
 

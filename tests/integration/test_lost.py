@@ -25,9 +25,9 @@ from tests.chaos.plan import NAMESPACE, Submission
 from tests.chaos.record import Record, build
 from tests.faults.proxies import Proxies
 from tests.faults.proxy import FaultProxy, Request
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Site, job, member, until
-from tests.integration.test_divided import allow_division, gpus
-from tests.integration.test_operations import atollctl
+from tests.integration.gangs import allow_division, gpus
 
 pytestmark = pytest.mark.integration
 

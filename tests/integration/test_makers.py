@@ -23,16 +23,11 @@ from atoll.model.apiresource import (
 )
 from atoll.model.timestamps import rfc3339_seconds
 from tests.integration.federation import Json, Site, batch_job, job, until
+from tests.integration.makers import make
 
 pytestmark = pytest.mark.integration
 
 BATCH_CRON_JOBS = ApiResource("batch", "v1", "cronjobs", "CronJob")
-
-
-async def make(site: Site, resource: ApiResource, name: str, spec: Json, namespace: str | None = None) -> Json:
-    metadata = {"name": name, "namespace": namespace or site.namespace}
-    about = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return await site.host.create(resource, {**about, "metadata": metadata, "spec": spec})
 
 
 async def flow_phase(site: Site, name: str, phase: str) -> Json:

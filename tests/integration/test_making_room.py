@@ -6,22 +6,11 @@ from typing import Any
 
 import pytest
 
-from atoll.model import keys
 from atoll.model.apiresource import PRIORITY_CLASSES, QUEUES
-from tests.integration.federation import Site, job, until
-from tests.integration.test_queue_tree import decisions
+from tests.integration.decisions import YOUNG, decisions, evicted
+from tests.integration.federation import Site, job
 
 pytestmark = pytest.mark.integration
-
-YOUNG: dict[str, Any] = {"metadata": {"annotations": {keys.PROTECTED_FOR: "0s"}}}
-
-
-async def evicted(site: Site, name: str, reason: str) -> None:
-    async def look() -> bool:
-        told = (await decisions(site)).get(name)
-        return told is not None and any(line.reason == reason for line in told.story)
-
-    await until(look, what=f"{name} is {reason}")
 
 
 async def test_a_job_of_higher_priority_takes_the_place_of_a_lower_one_of_its_queue(site: Site) -> None:

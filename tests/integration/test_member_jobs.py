@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
@@ -17,7 +14,6 @@ from atoll.model.apiresource import (
     EVENTS,
     HYPER_NODES,
     JOBS,
-    NAMESPACES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -25,7 +21,8 @@ from atoll.model.apiresource import (
     QUEUES,
 )
 from atoll.model.timestamps import to_seconds
-from tests.integration.federation import Json, Site, accepting, job, until
+from tests.integration.beside import bare, beside
+from tests.integration.federation import Json, Site, job, until
 
 pytestmark = pytest.mark.integration
 
@@ -35,16 +32,6 @@ MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
 def failing(obj: Json) -> Json:
     obj["spec"]["tasks"][0]["template"]["metadata"]["annotations"]["atoll.sh/fail"] = "true"
     return obj
-
-
-def bare(name: str, namespace: str, *, cpu: str = "100m", notes: dict[str, str] | None = None, **spec: Any) -> Json:
-    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "annotations": notes or {}},
-        "spec": {"schedulerName": "atoll", "containers": [container], "terminationGracePeriodSeconds": 0, **spec},
-    }
 
 
 async def member_job(site: Site, name: str, wanted: Callable[[Json], bool]) -> Json:
@@ -60,21 +47,6 @@ async def member_job(site: Site, name: str, wanted: Callable[[Json], bool]) -> J
 
 def in_phase(phase: str) -> Callable[[Json], bool]:
     return lambda status: bool(status.get("state", {}).get("phase") == phase)
-
-
-@contextlib.asynccontextmanager
-async def beside(site: Site, member: str) -> AsyncIterator[ApiServer]:
-    """The member's API server, with the test's namespace; what the test leaves there is removed."""
-    api = site.members[member]
-    await api.create(NAMESPACES, accepting(site.namespace))
-    try:
-        yield api
-    finally:
-        for deployment in await api.list(DEPLOYMENTS, site.namespace):
-            await api.delete(DEPLOYMENTS, deployment["metadata"]["name"], site.namespace)
-        for pod in await api.list(PODS, site.namespace):
-            if not pod["metadata"].get("ownerReferences"):
-                await api.delete(PODS, pod["metadata"]["name"], site.namespace)
 
 
 async def command(site: Site, name: str, wish: str) -> None:

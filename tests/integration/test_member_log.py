@@ -6,8 +6,8 @@ import pytest
 
 from atoll.model.apiresource import POD_GROUPS, PODS
 from atoll.sim import replay
+from tests.integration.beside import bare, beside
 from tests.integration.federation import Site, until
-from tests.integration.test_member_jobs import bare, beside
 
 pytestmark = pytest.mark.integration
 

@@ -15,6 +15,7 @@ from atoll.kube import errors
 from atoll.local.binaries import ensure
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CLUSTERS, COMMANDS, EVENTS, JOBS, QUEUES, WORKS
+from tests.integration.command_line import argv, atollctl
 from tests.integration.federation import Site, batch_job, job, until
 
 pytestmark = pytest.mark.integration
@@ -176,27 +177,6 @@ async def test_an_aborted_job_is_still_aborted_after_control_was_killed(site: Si
 
 
 # -- the command line ------------------------------------------------------------------------------------------------
-
-
-def argv(*args: str) -> list[str]:
-    return [
-        sys.executable,
-        "-c",
-        f"import sys; sys.path[:] = {sys.path!r}; from atoll.cli.app import main; main()",
-        *args,
-    ]
-
-
-async def atollctl(site: Site, *args: str, ok: bool = True) -> str:
-    """Run a command as a user would; its output, or its error text when it is expected to fail."""
-    process = await asyncio.create_subprocess_exec(
-        *argv(*args, f"--kubeconfig={site.federation.host.kubeconfig}", f"--namespace={site.namespace}"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, said = (text.decode() for text in await process.communicate())
-    assert (process.returncode == 0) == ok, f"atollctl {' '.join(args)}: {out}{said}"
-    return out if ok else said
 
 
 async def test_a_running_job_is_held_and_released_from_the_command_line(site: Site) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from atoll.model import keys
 from tests.integration.federation import Site, until
-from tests.integration.test_backfill import one_member
-from tests.integration.test_divided import gpus
+from tests.integration.gangs import gpus, one_member
 
 pytestmark = pytest.mark.integration
 

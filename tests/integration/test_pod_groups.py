@@ -10,8 +10,8 @@ from atoll.kinds.pod_group import GATE, GROUP, RETRIABLE, TOTAL
 from atoll.kube import errors
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, JOBS, PODS
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Json, Site, until
-from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
 

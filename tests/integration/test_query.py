@@ -31,8 +31,8 @@ from atoll.model.apiresource import (
     VERDICTS,
     WHAT_IFS,
 )  # fmt: skip
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Site, job, until
-from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
 

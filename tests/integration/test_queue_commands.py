@@ -11,8 +11,8 @@ import yaml
 
 from atoll.kube import errors
 from atoll.model.apiresource import QUEUES
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Site
-from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
 

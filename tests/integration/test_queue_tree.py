@@ -14,30 +14,14 @@ import pytest
 
 from atoll.kube.errors import ApiError
 from atoll.model import keys
-from atoll.model.apiresource import (
-    BINDINGS,
-    COMMANDS,
-    JOBS,
-    MUTATING_WEBHOOKS,
-    QUEUES,
-    RESOURCE_QUOTAS,
-    VALIDATING_WEBHOOKS,
-)
-from atoll.model.decision import Decision, Phase, decode
+from atoll.model.apiresource import COMMANDS, JOBS, MUTATING_WEBHOOKS, QUEUES, RESOURCE_QUOTAS, VALIDATING_WEBHOOKS
+from atoll.model.decision import Phase
+from tests.integration.command_line import atollctl
+from tests.integration.decisions import decisions, status
 from tests.integration.federation import Site, job, until
-from tests.integration.test_operations import atollctl
-from tests.integration.test_queueing import command, in_state
+from tests.integration.queue_states import command, in_state
 
 pytestmark = pytest.mark.integration
-
-
-async def decisions(site: Site) -> dict[str, Decision]:
-    """Job -> what was decided on it last."""
-    found = {}
-    for binding in await site.host.list(BINDINGS, site.namespace):
-        text = binding["metadata"]["annotations"].get(keys.DECISION)
-        found[binding["metadata"]["name"].removesuffix("-job")] = decode(text)
-    return found
 
 
 async def settle(site: Site, dispatched: set[str], waiting: dict[str, tuple[str, str]]) -> None:
@@ -59,21 +43,6 @@ async def settle(site: Site, dispatched: set[str], waiting: dict[str, tuple[str,
         await until(look)
     except AssertionError:
         raise AssertionError(f"wanted {dispatched} and {waiting}, last seen {seen}") from None
-
-
-async def status(site: Site, queue: str, **wanted: Any) -> dict[str, Any]:
-    """Wait until a queue's status has these fields."""
-
-    async def look() -> dict[str, Any] | None:
-        found = ((await site.find(QUEUES, queue)) or {}).get("status") or {}
-        seen.update(found)
-        return found if all(found.get(key) == value for key, value in wanted.items()) else None
-
-    seen: dict[str, Any] = {}
-    try:
-        return await until(look)
-    except AssertionError:
-        raise AssertionError(f"queue {queue}: wanted {wanted}, last seen {seen}") from None
 
 
 async def metrics(site: Site) -> list[str]:

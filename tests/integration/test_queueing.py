@@ -9,33 +9,9 @@ import pytest
 from atoll.model import gang, keys
 from atoll.model.apiresource import BINDINGS, CLUSTERS, COMMANDS, JOBS, PRIORITY_CLASSES, QUEUES
 from tests.integration.federation import Site, job, next_is_younger, until
+from tests.integration.queue_states import command, in_state
 
 pytestmark = pytest.mark.integration
-
-
-def command(action: str, queue: dict) -> dict:
-    target = {
-        "apiVersion": QUEUES.api_version,
-        "kind": QUEUES.kind,
-        "name": queue["metadata"]["name"],
-        "uid": queue["metadata"]["uid"],
-    }
-    metadata = {"generateName": f"{queue['metadata']['name']}-", "namespace": "default", "ownerReferences": [target]}
-    return {
-        "apiVersion": COMMANDS.api_version,
-        "kind": COMMANDS.kind,
-        "metadata": metadata,
-        "action": action,
-        "target": target,
-    }
-
-
-async def in_state(site: Site, queue: str, state: str) -> dict:
-    async def look() -> dict | None:
-        found = await site.find(QUEUES, queue)
-        return found if found and (found.get("status") or {}).get("state") == state else None
-
-    return await until(look, what=f"queue {queue} is {state}")
 
 
 async def test_a_job_whose_queue_does_not_exist_waits_and_starts_when_it_is_made(site: Site) -> None:

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 import yaml
 
+from tests.integration.command_line import argv, atollctl
 from tests.integration.federation import Site, job, until
-from tests.integration.test_operations import argv, atollctl
 
 pytestmark = pytest.mark.integration
 

@@ -26,9 +26,9 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.release import VERSION
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Site, batch_job, job, until
 from tests.integration.tenants import Tenant, made, rights_count
-from tests.integration.test_operations import atollctl
 
 pytestmark = pytest.mark.integration
 

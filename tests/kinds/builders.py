@@ -55,3 +55,35 @@ def make_batch_job(
     }
     metadata = {"name": "train", "namespace": "team-a", "annotations": annotations or {}, "creationTimestamp": BEFORE}
     return {"metadata": metadata, "spec": {**defaults, **spec}, "status": status or {}}
+
+
+Json = dict[str, Any]
+
+
+def workload_kind(**spec: Any) -> Json:
+    """A kind with a master and workers, by condition."""
+    wanted = {
+        "group": "ml.example.com",
+        "version": "v1",
+        "kind": "Training",
+        "plural": "trainings",
+        "suspend": {"path": "spec.paused"},
+        "components": [
+            {"name": "master", "template": "spec.master"},
+            {
+                "name": "worker",
+                "template": "spec.workers.template",
+                "replicas": "spec.workers.count",
+                "minReplicas": "spec.workers.least",
+                "defaultReplicas": 2,
+            },
+        ],
+        "status": {
+            "readyReplicas": ["status.replicas[*].ready"],
+            "succeeded": {"condition": "Done"},
+            "failed": {"path": "status.phase", "values": ["Broken"]},
+            "suspended": {"path": "status.paused", "values": ["true"]},
+            "state": "status.phase",
+        },
+    }
+    return {"metadata": {"name": "trainings.ml.example.com"}, "spec": {**wanted, **spec}}

@@ -10,38 +10,9 @@ import pytest
 from atoll.kinds import KINDS, declare, declared, kind_of, known, own_title
 from atoll.kinds.interface import Outcome, Part, Report
 from atoll.model import keys
+from tests.kinds.builders import Json, workload_kind
 
-Json = dict[str, Any]
 POD: Json = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
-
-
-def workload_kind(**spec: Any) -> Json:
-    """A kind with a master and workers, by condition."""
-    wanted = {
-        "group": "ml.example.com",
-        "version": "v1",
-        "kind": "Training",
-        "plural": "trainings",
-        "suspend": {"path": "spec.paused"},
-        "components": [
-            {"name": "master", "template": "spec.master"},
-            {
-                "name": "worker",
-                "template": "spec.workers.template",
-                "replicas": "spec.workers.count",
-                "minReplicas": "spec.workers.least",
-                "defaultReplicas": 2,
-            },
-        ],
-        "status": {
-            "readyReplicas": ["status.replicas[*].ready"],
-            "succeeded": {"condition": "Done"},
-            "failed": {"path": "status.phase", "values": ["Broken"]},
-            "suspended": {"path": "status.paused", "values": ["true"]},
-            "state": "status.phase",
-        },
-    }
-    return {"metadata": {"name": "trainings.ml.example.com"}, "spec": {**wanted, **spec}}
 
 
 def training(workers: int | None = 3, **spec: Any) -> Json:

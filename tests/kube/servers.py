@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 
@@ -49,3 +50,36 @@ async def eventually(condition: Callable[[], bool], within: float = 5.0) -> None
     async with asyncio.timeout(within):
         while not condition():
             await asyncio.sleep(0.002)
+
+
+class LeaseServer:
+    """One Lease with optimistic locking; `down` answers nothing."""
+
+    def __init__(self) -> None:
+        self.lease: Any = None
+        self.version = 0
+        self.down: set[str] = set()
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        body: Any = await request.json() if request.can_read_body else None
+        who = request.headers["User-Agent"].partition("/")[0]
+        if who in self.down:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        if request.method == "GET":
+            return web.json_response(self.lease) if self.lease else web.json_response({}, status=404)
+        taken = self.lease is not None and (
+            request.method == "POST"
+            or body["metadata"].get("resourceVersion") != self.lease["metadata"]["resourceVersion"]
+        )
+        if taken:
+            return web.json_response({"reason": "Conflict"}, status=409)
+        self.version += 1
+        body["metadata"]["resourceVersion"] = str(self.version)
+        self.lease = body
+        return web.json_response(body)
+
+    @property
+    def holder(self) -> str:
+        return str(self.lease["spec"]["holderIdentity"]) if self.lease else ""

@@ -18,25 +18,13 @@ from atoll.kube.secretconfig import MAX_BYTES, from_secret
 from atoll.kube.transport import ApiServer
 from atoll.local.certificates import Authority
 from atoll.model.apiresource import PODS
+from tests.kube.kubeconfigs import Json, kubeconfig
 
-Json = dict[str, Any]
 SOURCE = "Secret ns/member"
 
 
 def encoded(text: str | bytes) -> str:
     return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
-
-
-def kubeconfig() -> Json:
-    """One that is fine."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": "https://member.example:6443"}}],
-        "users": [{"name": "u", "user": {"token": "t0ken"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "atoll-system"}}],
-    }
 
 
 def read(config: Json | str) -> Any:

@@ -25,8 +25,7 @@ from atoll.kube.settings import Election
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import CONFIGMAPS
 from tests.kube import virtual_time
-from tests.kube.servers import serving
-from tests.kube.test_election import LeaseServer
+from tests.kube.servers import LeaseServer, serving
 
 LEASE, DEADLINE, RETRY = 5.0, 3.0, 0.5
 TAKEOVER = LEASE + 2

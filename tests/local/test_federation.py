@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from atoll.local.install import wait_until
 from atoll.local.layout import FederationConfig
 from atoll.local.processes import ProcessFailed, ProcessGroup, ProcessSpec
 from atoll.model.apiresource import HYPER_NODES, NODES, PODS, ApiResource
+from tests.local.conditions import eventually
 
 TREES = ApiResource("test.atoll.sh", "v1", "trees", "Tree")
 CONFIG = FederationConfig.model_validate(
@@ -116,15 +116,6 @@ def processes_of(directory: Path) -> list[int]:
         if str(directory).encode() in line:
             found.append(int(entry.name))
     return found
-
-
-def eventually(check: Callable[[], bool], deadline_s: float = 20) -> bool:
-    ends = time.monotonic() + deadline_s
-    while not check():
-        if time.monotonic() > ends:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.fixture(scope="module")

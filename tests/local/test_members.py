@@ -18,11 +18,10 @@ from atoll.local.install import wait_until
 from atoll.local.layout import FederationConfig, Kubernetes, Member, NodeGroup
 from atoll.local.storage import FIRST_CONSUMER, IMMEDIATE
 from atoll.model import keys
-from atoll.model.apiresource import CLAIMS, NAMESPACES, NODES, PODS, VOLUMES, ApiResource
+from atoll.model.apiresource import CLAIMS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, VOLUMES, ApiResource
 
 LIMIT_RANGES = ApiResource("", "v1", "limitranges", "LimitRange")
 RESOURCE_QUOTAS = ApiResource("", "v1", "resourcequotas", "ResourceQuota")
-SERVICE_ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 #: The fewest seconds that Kubernetes' own words allow between a death and what follows from it.
 SHORT_LEASE = 4

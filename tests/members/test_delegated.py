@@ -20,8 +20,8 @@ from atoll.model.apiresource import (
 )
 from tests.integration.federation import Json, Site, accepting, batch_job, job, until
 from tests.members import kueue_member
+from tests.members.forms import completed, completes, runs_both
 from tests.members.modules import TIMEOUT_S
-from tests.members.test_forms import completed, completes, runs_both
 
 pytestmark = [
     pytest.mark.integration,

@@ -33,7 +33,7 @@ from atoll.local.install import wait_until
 from atoll.local.layout import FederationConfig, Member
 from atoll.local.ports import free_ports
 from atoll.local.processes import Process
-from atoll.model.apiresource import NAMESPACES, NODES, PODS
+from atoll.model.apiresource import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -343,8 +343,6 @@ async def judge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Judge
 
 
 async def _account(api: ApiServer, space: str) -> str:
-    from tests.local.test_members import SERVICE_ACCOUNTS
-
     there = [each["metadata"]["name"] for each in await api.list(SERVICE_ACCOUNTS, space)]
     return "" if "default" in there else "no account"
 

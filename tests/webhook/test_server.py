@@ -7,7 +7,6 @@ import base64
 import io
 import json
 import time
-from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -22,37 +21,7 @@ from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, QUEUES
 from atoll.model.objects import decode_meta
 from atoll.webhook import queues, reviews, server
 from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_task
-
-PATHS = [
-    *("/mutate/jobs", "/mutate/batch-jobs", "/mutate/queues", "/mutate/bindings"),
-    *("/validate/jobs", "/validate/batch-jobs", "/validate/queues", "/validate/hypernodes"),
-    *("/validate/policies", "/validate/cluster-policies"),
-]
-
-
-async def nobody() -> None:
-    return None
-
-
-def make_answers() -> reviews.Reviews:
-    """Answers from empty caches that are connected to nothing."""
-    api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
-    return reviews.Reviews(Reflector(api, QUEUES, queues.decode), Reflector(api, NAMESPACES, decode_meta))
-
-
-def review(obj: Any = None, old: Any = None, operation: str = "CREATE", **request: Any) -> Json:
-    return {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "u1",
-            "operation": operation,
-            "namespace": "team-a",
-            "object": obj,
-            "oldObject": old,
-            **request,
-        },
-    }
+from tests.webhook.reviews import PATHS, make_answers, nobody, review
 
 
 def ask(path: str, body: bytes) -> tuple[str, int, bytes]:

@@ -17,7 +17,7 @@ from atoll.dispatcher.query.tunnels import Tunnels
 from atoll.dispatcher.settings import LogSettings
 from atoll.model import tunnel
 from atoll.model.tunnel import Answer, Session
-from tests.dispatcher.query.test_tunnels import Agent
+from tests.dispatcher.query.agents import Agent
 
 SESSION = Session("n", "uid", command=["sort"], stdin=True)
 

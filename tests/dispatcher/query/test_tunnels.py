@@ -14,23 +14,10 @@ from aiohttp.test_utils import TestServer
 from atoll.dispatcher.query.documents import Refusal
 from atoll.dispatcher.query.tunnels import Tunnels
 from atoll.dispatcher.settings import LogSettings
-from atoll.model import tunnel
 from atoll.model.tunnel import Answer, Ask, Wanted
+from tests.dispatcher.query.agents import Agent
 
 WANTED = Wanted("n", "uid")
-
-
-class Agent:
-    """Of one member: the test says what it answers."""
-
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self.socket = socket
-
-    async def asked(self) -> Ask:
-        return tunnel.to_ask(await self.socket.receive_str(timeout=5))
-
-    async def say(self, answer: Answer) -> None:
-        await self.socket.send_str(tunnel.encode(answer).decode())
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import START, make_binding, make_cluster, make_queue
 from tests.dispatcher.virtual import Town, gpus
-from tests.dispatcher.whole.test_machine import NODES, History
+from tests.dispatcher.whole.machine import NODES, History
 
 
 def town(**members: int) -> Town:
