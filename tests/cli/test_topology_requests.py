@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +12,8 @@ from typing import Any
 import orjson
 import pytest
 import yaml
+
+from tests.atollctl import atollctl
 
 RACKS = "apiVersion: topology.volcano.sh/v1alpha1\nkind: HyperNode\nmetadata: {name: r}\nspec: {tier: 1, members: []}\n"
 
@@ -64,11 +64,10 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Path, list[str]]]:
         pytest.param(["discover", "--labels", "example.com/rack"], {"hypernodes", "nodes"}, id="discover"),
     ],
 )
-def test_it_asks_only_for_what_it_needs(command: list[str], needed: set[str], tmp_path: Path) -> None:
+async def test_it_asks_only_for_what_it_needs(command: list[str], needed: set[str], tmp_path: Path) -> None:
     racks = tmp_path / "racks.yaml"
     racks.write_text(RACKS)
     arguments = [str(racks) if each == "RACKS" else each for each in command]
     with cluster(tmp_path) as (kubeconfig, asked):
-        command = [sys.executable, "-m", "atoll.cli", "topology", *arguments, "--kubeconfig", str(kubeconfig)]
-        subprocess.run(command, capture_output=True, timeout=60, check=False)
+        await atollctl("topology", *arguments, "--kubeconfig", str(kubeconfig))
     assert set(asked) == needed

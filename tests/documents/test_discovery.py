@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections.abc import AsyncIterator
 
@@ -10,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from atoll.model.apiresource import HYPER_NODES
+from tests.atollctl import atollctl
 from tests.documents.te_nodes import HERE, MEMBER, NAMES, knows, te_nodes
-from tests.integration.command_line import argv
 from tests.integration.federation import Site, until
 
 pytestmark = pytest.mark.integration
@@ -25,14 +24,9 @@ async def there(site: Site) -> AsyncIterator[Site]:
 
 async def topology(site: Site, *args: str, code: int = 0) -> str:
     kubeconfig = site.federation.members[MEMBER].kubeconfig
-    process = await asyncio.create_subprocess_exec(
-        *argv("topology", *args, f"--kubeconfig={kubeconfig}"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == code, out.decode()
-    return out.decode()
+    ran = await atollctl("topology", *args, f"--kubeconfig={kubeconfig}")
+    assert ran.code == code, ran.out + ran.said
+    return ran.out + ran.said
 
 
 async def test_the_labels_of_the_text_become_hyper_nodes_that_the_member_uses(there: Site) -> None:

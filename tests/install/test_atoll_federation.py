@@ -17,6 +17,7 @@ from atoll.cli.app import tree
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.keeper import KeptProcess, start_all
 from atoll.local.processes import ProcessFailed, ProcessSpec
+from tests import atollctl as commands
 from tests.integration.federation import Site, job
 
 pytestmark = pytest.mark.integration
@@ -30,19 +31,10 @@ async def until(condition: Callable[[], bool], deadline_s: float = 20.0) -> None
 
 async def atollctl(fed: AtollFederation, *args: str) -> str:
     """Run a command as a user would; fail with what it said."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        f"import sys; sys.path[:] = {sys.path!r}; from atoll.cli.app import main; main()",
-        *args,
-        f"--kubeconfig={fed.host.kubeconfig}",
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, said = await process.communicate()
-    if process.returncode:
-        raise errors.CommandError(said.decode().strip(), process.returncode)
-    return out.decode()
+    ran = await commands.atollctl(*args, f"--kubeconfig={fed.host.kubeconfig}")
+    if ran.code:
+        raise errors.CommandError(ran.said.strip(), ran.code)
+    return ran.out
 
 
 async def test_all_processes_run_and_have_credentials_of_their_own(federation: AtollFederation) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -45,6 +43,7 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.timestamps import rfc3339
+from tests import atollctl as commands
 from tests.integration.federation import batch_job, job, until
 
 Json = dict[str, Any]
@@ -95,14 +94,10 @@ async def init(bare: Federation, api: ApiServer, out: Path) -> None:
     await until(asks_nobody, what="the API server knows that no webhook is there")
 
 
-async def atollctl(bare: Federation, *args: str) -> tuple[int | None, str]:
+async def atollctl(bare: Federation, *args: str) -> tuple[int, str]:
     """Exit code and all output of a command as a user would type it."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "atoll.cli", *args, f"--kubeconfig={bare.host.kubeconfig}",
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    said, _ = await process.communicate()
-    return process.returncode, said.decode()
+    ran = await commands.atollctl(*args, f"--kubeconfig={bare.host.kubeconfig}")
+    return ran.code, ran.out + ran.said
 
 
 async def labelled(host: ApiServer) -> dict[str, list[str]]:

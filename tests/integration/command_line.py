@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
+from tests import atollctl as commands
 from tests.integration.federation import Site
 
 
 def argv(*args: str) -> list[str]:
+    """For what is about the process itself; a command that merely runs takes a fortieth of it by `atollctl`."""
     return [
         sys.executable,
         "-c",
@@ -18,12 +19,9 @@ def argv(*args: str) -> list[str]:
 
 
 async def atollctl(site: Site, *args: str, ok: bool = True) -> str:
-    """Run a command as a user would; its output, or its error text when it is expected to fail."""
-    process = await asyncio.create_subprocess_exec(
-        *argv(*args, f"--kubeconfig={site.federation.host.kubeconfig}", f"--namespace={site.namespace}"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    """Run a command; its output, or its error text when it is expected to fail."""
+    ran = await commands.atollctl(
+        *args, f"--kubeconfig={site.federation.host.kubeconfig}", f"--namespace={site.namespace}"
     )
-    out, said = (text.decode() for text in await process.communicate())
-    assert (process.returncode == 0) == ok, f"atollctl {' '.join(args)}: {out}{said}"
-    return out if ok else said
+    assert (ran.code == 0) == ok, f"atollctl {' '.join(args)}: {ran.out}{ran.said}"
+    return ran.out if ok else ran.said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from atoll.install.rights import ROLE_BINDINGS
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import JOBS, SERVICE_ACCOUNTS
-from tests.integration.command_line import argv
+from tests.atollctl import atollctl
 from tests.integration.federation import Site, until
 
 
@@ -26,15 +25,10 @@ class Tenant:
     async def ctl(self, *args: str, ok: bool = True, namespace: str = "") -> str:
         """Run atollctl; its output, or its error text when it is expected to fail."""
         where = namespace or self.site.namespace
-        process = await asyncio.create_subprocess_exec(
-            *argv(*args, f"--kubeconfig={self.kubeconfig}", f"--namespace={where}"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, said = (text.decode() for text in await process.communicate())
-        assert (process.returncode == 0) == ok, f"atollctl {' '.join(args)}: {out}{said}"
-        assert "Traceback" not in said
-        return out if ok else said
+        ran = await atollctl(*args, f"--kubeconfig={self.kubeconfig}", f"--namespace={where}")
+        assert (ran.code == 0) == ok, f"atollctl {' '.join(args)}: {ran.out}{ran.said}"
+        assert "Traceback" not in ran.said
+        return ran.out if ok else ran.said
 
 
 async def made(site: Site, role: str) -> Tenant:

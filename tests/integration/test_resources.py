@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 import yaml
 
-from tests.integration.command_line import argv, atollctl
+from tests import atollctl as commands
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
@@ -23,11 +22,8 @@ async def test_a_fraction_is_refused_and_an_unknown_name_is_warned_of(site: Site
     assert "spec.deserved.nvidia.com/gpu: is a fraction of what is counted in whole numbers" in refused
 
     async def update(amounts: str) -> str:
-        words = argv("queue", "update", queue, "--capability", amounts)
-        process = await asyncio.create_subprocess_exec(
-            *words, f"--kubeconfig={site.federation.host.kubeconfig}", stderr=asyncio.subprocess.PIPE
-        )
-        return (await process.communicate())[1].decode()
+        words = ("queue", "update", queue, "--capability", amounts)
+        return (await commands.atollctl(*words, f"--kubeconfig={site.federation.host.kubeconfig}")).said
 
     async def hinted() -> bool:
         # The webhook may not have heard of the members' nodes yet.

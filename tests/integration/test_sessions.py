@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import sys
-
 import pytest
 
+from tests.atollctl import Ran, atollctl
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
 
 
-async def atollctl(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
-    search = os.pathsep.join(each for each in sys.path if each)
-    environ = {**os.environ, "KUBECONFIG": str(site.federation.host.kubeconfig), "PYTHONPATH": search}
-    argv = [sys.executable, "-m", "atoll.cli", "job", *words[:2], "-n", site.namespace, *words[2:]]
-    return await asyncio.to_thread(
-        subprocess.run, argv, capture_output=True, text=True, check=False, timeout=60, env=environ
-    )
+async def of_job(site: Site, *words: str) -> Ran:
+    host = {"KUBECONFIG": str(site.federation.host.kubeconfig)}
+    return await atollctl("job", *words[:2], "-n", site.namespace, *words[2:], environment=host)
 
 
 async def test_members_do_not_allow_sessions_unless_they_were_joined_so(site: Site) -> None:
@@ -29,15 +21,15 @@ async def test_members_do_not_allow_sessions_unless_they_were_joined_so(site: Si
     member = await site.where("live")
 
     async def refused() -> bool:
-        said = await atollctl(site, "exec", "live", "--", "hostname")
+        said = await of_job(site, "exec", "live", "--", "hostname")
         hint = f"member {member}: its administrator does not allow exec: `atollctl join --allow-exec`"
-        return said.returncode == 1 and hint in said.stderr
+        return said.code == 1 and hint in said.said
 
     await until(refused, what="exec is refused with its reason")
-    no_such = await atollctl(site, "exec", "live", "--task", "other", "--", "hostname")
-    assert "it has no such pod that runs" in no_such.stderr
-    elsewhere = await atollctl(site, "exec", "live", "--cluster", "nowhere", "--", "hostname")
-    assert f"its pods are in {member}; choose one of them" in elsewhere.stderr
+    no_such = await of_job(site, "exec", "live", "--task", "other", "--", "hostname")
+    assert "it has no such pod that runs" in no_such.said
+    elsewhere = await of_job(site, "exec", "live", "--cluster", "nowhere", "--", "hostname")
+    assert f"its pods are in {member}; choose one of them" in elsewhere.said
     asked = [each for each in site.audit() if each.get("objectRef", {}).get("subresource") == "exec"]
     assert ("admin", "live-job") in {(each["user"]["username"], each["objectRef"]["name"]) for each in asked}
 
