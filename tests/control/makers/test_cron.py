@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 
 from atoll.control.makers.cron import plan
 from atoll.control.makers.making import Plan
-from atoll.model.timestamps import rfc3339_seconds, to_seconds
-
-Json = dict[str, Any]
-NOON = to_seconds("2026-06-15T12:00:00Z")
-MINUTE, HOUR = 60.0, 3600.0
-
-
-def make_cron(
-    schedule: str = "0 * * * *", *, created: float = NOON - 1, last: float | None = None, **spec: Any
-) -> Json:
-    template = {"metadata": {"labels": {"team": "a"}}, "spec": {"tasks": [{"name": "w"}]}}
-    metadata = {"name": "tick", "namespace": "ns", "uid": "cron", "creationTimestamp": rfc3339_seconds(created)}
-    status = {} if last is None else {"status": {"lastScheduleTime": rfc3339_seconds(last)}}
-    return {"metadata": metadata, "spec": {"schedule": schedule, "jobTemplate": template, **spec}, **status}
-
-
-def make_job(name: str, phase: str, *, created: float = NOON) -> Json:
-    moment = rfc3339_seconds(created)
-    return {
-        "metadata": {"name": name, "namespace": "ns", "uid": name, "creationTimestamp": moment},
-        "status": {"state": {"phase": phase, "lastTransitionTime": moment}},
-    }
+from atoll.model.timestamps import rfc3339_seconds
+from tests.control.makers.crons import HOUR, MINUTE, NOON, Json, make_cron, make_job
 
 
 def runs(found: Plan) -> list[str]:

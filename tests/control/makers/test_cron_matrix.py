@@ -18,7 +18,7 @@ import pytest
 
 from atoll.control.makers.cron import plan
 from atoll.model.timestamps import to_seconds
-from tests.control.makers.test_cron import HOUR, MINUTE, make_cron, make_job
+from tests.control.makers.crons import HOUR, MINUTE, make_cron, make_job
 
 Json = dict[str, Any]
 LENGTH = 5 * HOUR
