@@ -10,19 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.agent.objects import Pod, PodGroup
-from atoll.agent.scheduler.core.gangs import Standing, by_name, gang_of, key_of, standing
+from atoll.agent.objects import Pod
+from atoll.agent.scheduler.core.gangs import Standing, gang_of, key_of, standing
 from atoll.agent.scheduler.core.planner import NOT_ENOUGH_RESOURCES, NOT_ENOUGH_TASKS, Parked, Plan, Wait, plan
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.status import group_status
 from atoll.model import keys
 from tests.agent.builders import make_domain, make_group, make_node, make_pod, make_room
-
-OURS = by_name("atoll", "volcano")
-
-
-def gang(room: Room, group: PodGroup, pods: list[Pod]) -> Standing:
-    return standing(group.metadata.key, group, pods, room, OURS)
+from tests.agent.plans import OURS, assert_waits, gang, racks
 
 
 def members(name: str, count: int, *, gpu: int = 4, node: str = "", start: int = 0, **more: object) -> list[Pod]:
@@ -32,24 +27,10 @@ def members(name: str, count: int, *, gpu: int = 4, node: str = "", start: int =
     ]
 
 
-def racks(count: int = 2, size: int = 2) -> Room:
-    nodes = [make_node(f"r{r}n{n}") for r in range(count) for n in range(size)]
-    domains = [make_domain(f"rack{r}", 1, [f"r{r}n{n}" for n in range(size)]) for r in range(count)]
-    domains.append(make_domain("all", 2, [f"rack{r}" for r in range(count)], of="HyperNode"))
-    return make_room(*nodes, domains=domains)
-
-
 def assert_planned(outcome: Plan | Wait, count: int) -> dict[str, int]:
     assert isinstance(outcome, Plan), outcome
     assert len(outcome.nodes) == count
     return dict(Counter(node for _, node in outcome.nodes))
-
-
-def assert_waits(outcome: Plan | Wait, reason: str, *words: str) -> None:
-    assert isinstance(outcome, Wait), outcome
-    assert outcome.reason == reason
-    for word in words:
-        assert word in outcome.message
 
 
 def test_a_gang_that_fits_is_placed_whole_and_near_together() -> None:

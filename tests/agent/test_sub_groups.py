@@ -11,7 +11,7 @@ from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.planner import NOT_ENOUGH_RESOURCES, NOT_ENOUGH_TASKS, Plan, Wait, plan
 from atoll.model import keys
 from tests.agent.builders import make_group, make_pod
-from tests.agent.test_planner import assert_waits, gang, racks
+from tests.agent.plans import assert_waits, gang, racks
 
 RACK = {"mode": "hard", "highestTierAllowed": 1}
 
