@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,8 @@ from atoll.cli.options import DataOutput
 from atoll.cli.printing import show_data, show_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from atoll.local.layout import FederationConfig
     from atoll.local.supervisor import State
 
@@ -23,6 +26,13 @@ image = typer.Typer(no_args_is_help=True, help="Container images for real nodes,
 app.add_typer(image, name="image")
 
 Name = Annotated[str, typer.Option("--name", help="Name of the federation.")]
+
+
+class Provider(StrEnum):
+    """What clusters are made of."""
+
+    PROCESSES = "processes"
+    KIND = "kind"
 
 
 @app.command(epilog="Example: atollctl local up --members 2 --nodes 8")
@@ -36,6 +46,15 @@ def up(
     config: Annotated[Path | None, typer.Option(help="YAML file with members and nodes, instead.")] = None,
     name: Name = "default",
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay until ^C instead of detaching.")] = False,
+    provider: Annotated[
+        Provider,
+        typer.Option(
+            help="Clusters as processes of this machine, or kind's, in Docker, with real nodes alone (--real-nodes)."
+        ),
+    ] = Provider.PROCESSES,
+    files_only: Annotated[
+        bool, typer.Option("--files-only", help="With --provider kind: write configurations and scripts, run nothing.")
+    ] = False,
 ) -> None:
     """Start a host, members and all processes of Atoll; return when every one is ready."""
     if config is not None and any(each is not None for each in (members, nodes, real_nodes)):
@@ -44,11 +63,18 @@ def up(
     from atoll.local.atoll_federation import EXTENSION_NAME
 
     began = time.monotonic()
-    wanted = _layout(config, members, nodes, real_nodes)
 
     def progress(line: str) -> None:
         print(f"{time.monotonic() - began:5.1f}s  {line}", file=sys.stderr, flush=True)
 
+    if provider is Provider.KIND:
+        if foreground:
+            raise CommandError("--foreground is of provider processes", USAGE)
+        _up_on_kind(name, _kind_layout(config, members, nodes, real_nodes), progress, files_only)
+        return
+    if files_only:
+        raise CommandError("--files-only is of provider kind", USAGE)
+    wanted = _layout(config, members, nodes, real_nodes)
     if foreground:
         supervisor.run_foreground(
             name,
@@ -63,10 +89,12 @@ def up(
 
 @app.command(epilog="Example: atollctl local down")
 def down(name: Name = "default") -> None:
-    """Stop a federation and remove its data; logs stay."""
-    from atoll.local import supervisor
+    """Stop a federation and remove its data; logs stay, except of one on kind's clusters."""
+    from atoll.local import kind, supervisor
 
-    if supervisor.down(name):
+    if kind.down(name):
+        print(f"federation {name} on kind's clusters is down")
+    elif supervisor.down(name):
         print(f"federation {name} is down; logs: {supervisor.run_directory(name) / 'logs'}")
     else:
         print(f"federation {name} was not running")
@@ -75,9 +103,14 @@ def down(name: Name = "default") -> None:
 @app.command(epilog="Example: atollctl local status -o json")
 def status(name: Name = "default", output: DataOutput = None) -> None:
     """Show clusters and processes of a federation; exit code 1 unless it is ready."""
-    from atoll.local import supervisor
+    from atoll.local import kind, supervisor
 
     folder = supervisor.run_directory(name)
+    if kind.directory(name).exists():
+        raise CommandError(
+            f"federation {name} is on kind's clusters: `kind get clusters` shows them, {kind.directory(name)} has its "
+            "kubeconfigs and logs"
+        )
     if not folder.exists():
         others = sorted(each.name for each in folder.parent.iterdir()) if folder.parent.exists() else []
         there = f"; there is {', '.join(others)}" if others else ""
@@ -109,6 +142,18 @@ def build_image(
         images.load(archive, node.containerd_socket(each.pid))
     print(f"{image_name}: {archive}")
     print(f"on {', '.join(each.name for each in nodes)}" if nodes else f"federation {name} runs no real nodes")
+
+
+def _up_on_kind(name: str, config: FederationConfig, progress: Callable[[str], None], files_only: bool) -> None:
+    from atoll.local import kind
+
+    if files_only:
+        folder = kind.write(name, config)
+        print(f"written, and not run: {folder}; bash {folder}/up.sh starts it, bash {folder}/down.sh takes it down")
+        return
+    folder = kind.up(name, config, progress)
+    print(f"export KUBECONFIG={folder}/host.kubeconfig")
+    print(f"# take it all down:  atollctl local down --name {name}")
 
 
 def next_steps(state: State) -> str:
@@ -148,6 +193,15 @@ def _layout(config: Path | None, members: int | None, nodes: int | None, real_no
     if config is not None:
         return layout.load(config)
     return layout.default_config(3 if members is None else members, 16 if nodes is None else nodes, real_nodes or 0)
+
+
+def _kind_layout(
+    config: Path | None, members: int | None, nodes: int | None, real_nodes: int | None
+) -> FederationConfig:
+    from atoll.local import kind
+
+    real = kind.KIND_NODES if config is None and real_nodes is None else real_nodes
+    return _layout(config, members, 0 if nodes is None else nodes, real)
 
 
 def _print_status(state: State) -> None:
