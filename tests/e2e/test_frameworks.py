@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from atoll.local.realnodes.images import BUSYBOX
 from tests.e2e.jobs import PATIENCE, job, part_of_node, shell, task
 from tests.integration.federation import Site
 
@@ -114,3 +115,15 @@ async def test_ranks_meet_by_what_the_pytorch_plugin_tells_them(site: Site) -> N
     await site.submit(job("torch", *tasks, plugins={"pytorch": [], "svc": []}, maxRetry=1))
     done = await site.phase("torch", "Completed", deadline=PATIENCE)
     assert done["status"]["succeeded"] == 3
+
+
+async def test_workers_of_pytorch_wait_for_their_master_where_the_job_says_so(site: Site) -> None:
+    await site.only("east")
+    master = "mkdir /srv; sleep 6; echo up > /srv/ready; exec httpd -f -p 23456 -h /srv"
+    # It asks once.
+    worker = "test $(wget -q -O- http://$MASTER_ADDR:$MASTER_PORT/ready) = up"
+    tasks = [task("master", shell(master)), task("worker", shell(worker), replicas=2)]
+    tasks[1]["policies"] = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    wishes = ["--wait-master-enabled=true", f"--wait-master-image={BUSYBOX}"]
+    await site.submit(job("late", *tasks, plugins={"pytorch": wishes, "svc": []}, maxRetry=1))
+    await site.phase("late", "Completed", deadline=PATIENCE)

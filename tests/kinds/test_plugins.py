@@ -110,6 +110,25 @@ def test_pytorch_tells_the_rendezvous_and_the_rank():
     assert pods[0]["spec"]["containers"][0]["ports"] == [{"name": "pytorchjob-port", "containerPort": 1234}]
 
 
+def test_pytorch_lets_workers_wait_for_their_master_where_that_is_asked_for():
+    wishes = ["--wait-master-enabled=true", "--wait-master-timeout=600", "--wait-master-image=example.org/box:1"]
+    job = view(master=1, worker=1)
+    waiting = decorated(job, {"pytorch": wishes}, "worker")["spec"]["initContainers"][-1]
+    assert (waiting["name"], waiting["image"]) == ("wait-for-master", "example.org/box:1")
+    assert waiting["command"][2].startswith("left=600; until { nc -z -w 1 j-master-0.j 23456 || ")
+    for other in (decorated(job, {"pytorch": wishes}, "master"), decorated(job, {"pytorch": wishes[1:]}, "worker")):
+        assert [each["name"] for each in other["spec"]["initContainers"]] == ["i"]
+
+
+def test_who_waits_for_the_master_may_do_what_the_pod_s_container_may():
+    context = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
+    job, wishes = view(master=1, worker=1), {"pytorch": ["--wait-master-enabled"]}
+    pod = decorated(job, wishes, "worker", securityContext=context)
+    assert pod["spec"]["initContainers"][-1]["securityContext"] == context
+    plugins.decorate(job, wishes, pod, job.tasks[1], 0)
+    assert len(pod["spec"]["initContainers"]) == 2, "one of that name is there"
+
+
 def test_tensorflow_tells_the_cluster_and_the_place_in_it():
     pod = decorated(view(ps=1, trainer=2), {"tensorflow": ["--worker=trainer"]}, "trainer", 1)
     assert json.loads(env(pod)["TF_CONFIG"]) == {
@@ -176,6 +195,10 @@ def test_plugins_bring_those_that_they_need():
         pytest.param({"pytorch": ["port=1"]}, {"master": 1}, "is no flag; write --name=value", id="a word"),
         pytest.param({"svc": ["--disable-network-policy=perhaps"]}, {}, "use true or false", id="no boolean"),
         pytest.param({"pytorch": []}, {"worker": 2}, "'master'", id="pytorch without its master"),
+        pytest.param(
+            {"pytorch": ["--wait-master-image="]}, {"master": 1}, "names no image", id="an image without a name"
+        ),
+        pytest.param({"pytorch": ["--wait-master-timeout=0"]}, {"master": 1}, "from 1 to 604800", id="no time to wait"),
         pytest.param({"pytorch": []}, {"master": 2}, "with 1 replica", id="two masters"),
         pytest.param({"mpi": []}, {"worker": 1}, "its master is task 'master'", id="mpi without its master"),
         pytest.param({"ssh": ["--ssh-key-file-path=x"]}, {}, "absolute path", id="a relative path"),
