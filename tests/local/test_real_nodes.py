@@ -106,3 +106,20 @@ def test_an_image_is_an_archive_as_docker_saves_it_and_is_built_once_per_content
     assert said[-1].endswith("built before")
     (folder / "files" / "tool").write_text("#!/bin/sh\necho another\n")
     assert images.build(folder, said.append, environ)[1] != archive
+
+
+@pytest.mark.parametrize(
+    ("begin", "made"),
+    [
+        (b"#!/work/.venv/bin/python\nimport x\n", b"#!/usr/bin/python3\nimport x\n"),
+        (
+            b"#!/bin/sh\n'''exec' /a/very/long/path/python \"$0\" \"$@\"\n' '''\nimport x\n",
+            b"#!/usr/bin/python3\nimport x\n",
+        ),
+        (b"#!/bin/sh\necho python\n", b"#!/bin/sh\necho python\n"),
+        (b"\x7fELF\x00#!/usr/bin/python\n", b"\x7fELF\x00#!/usr/bin/python\n"),
+    ],
+    ids=["a program", "one of a long path", "a shell's", "no script"],
+)
+def test_programs_of_wheels_are_run_by_the_python_of_the_image(begin: bytes, made: bytes) -> None:
+    assert images.for_image(begin) == made

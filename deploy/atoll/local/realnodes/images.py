@@ -35,6 +35,10 @@ SANDBOX = "atoll.local/sandbox:1"
 BUSYBOX = "atoll.local/busybox:1"
 _FORMAT = "2"
 """Raised whenever the same recipe gives another image."""
+_FORMAT_OF_WHEELS = "2"
+"""The same for recipes with wheels."""
+_SHEBANG = re.compile(rb"\A#!(?:[^\n]*python[^\n]*|/bin/sh\n'{3}exec' [^\n]*\n' '{3})\n")
+"""What pip begins a program with; the second form where the interpreter's path is long."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9._-]+")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~=_-]*")
 _SKIPPED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
@@ -88,7 +92,7 @@ def build(folder: Path, report: Report, environ: Mapping[str, str] | None = None
         Missing: a program for it is not installed.
     """
     recipe = _read(folder)
-    target = _cache(environ) / f"{_digest(folder)}.tar"
+    target = _cache(environ) / f"{_digest(folder, _FORMAT + (_FORMAT_OF_WHEELS if recipe.wheels else ''))}.tar"
     with _lock(target):
         if target.exists():
             report(f"{recipe.name}: built before")
@@ -132,6 +136,11 @@ def load(archive: Path, socket: Path) -> None:
     )  # fmt: skip
     if run.returncode != 0:
         raise ImageError(f"{archive} can't be imported: {run.stderr.strip()}")
+
+
+def for_image(program: bytes) -> bytes:
+    """A program of a wheel, run by the image's Python instead of the one that unpacked the wheel."""
+    return _SHEBANG.sub(b"#!/usr/bin/python3\n", program)
 
 
 def _read(folder: Path) -> Recipe:
@@ -181,7 +190,9 @@ def _wheels_layer(recipe: Recipe, scratch: Path, base: Path, layer: Path) -> Non
     argv += ["--only-binary=:all:", f"--python-version={version}", "--implementation=cp", f"--target={packages}"]
     _run([*argv, *recipe.wheels], f"wheels of {recipe.name}")
     with tarfile.open(layer, "w") as tar:
-        tar.add(packages, "usr/local/lib/python3/dist-packages".replace("python3", f"python{version}"), filter=_as_root)
+        tar.add(packages, f"usr/local/lib/python{version}/dist-packages", filter=_as_root)
+        for program in sorted((packages / "bin").glob("*")):
+            _add_file(tar, f"usr/local/bin/{program.name}", for_image(program.read_bytes()), 0o755)
 
 
 def _needed_busybox() -> Path:
@@ -247,8 +258,8 @@ def _as_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
     return info
 
 
-def _digest(folder: Path) -> str:
-    digest = hashlib.sha256(_FORMAT.encode())
+def _digest(folder: Path, form: str) -> str:
+    digest = hashlib.sha256(form.encode())
     files = [folder / RECIPE, *sorted(each for each in (folder / FILES).rglob("*") if each.is_file())]
     for path in files:
         described = f"{path.relative_to(folder)} {path.stat().st_mode:o}\n"
