@@ -25,7 +25,7 @@ from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.ours import Ours
 from atoll.agent.settings import PodGroupSettings
-from atoll.kinds import DELIVERED
+from atoll.kinds import DELIVERED, nearness
 from atoll.kinds.metadata import queue_of
 from atoll.kube import errors
 from atoll.kube.events import Recorder
@@ -33,12 +33,11 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys, numbers, quantity, vector
 from atoll.model.apiresource import POD_GROUPS, PODS, REPLICA_SETS, STATEFUL_SETS
+from atoll.model.gang import MOST_PODS
 
 Json = dict[str, Any]
 
 _MIN_RESOURCES = "scheduling.volcano.sh/group-min-resources"
-_TOPOLOGY_MODE = "volcano.sh/network-topology-mode"
-_HIGHEST_TIER = "volcano.sh/network-topology-highest-tier"
 _PREFIX = "podgroup-"
 _API_VERSIONS = {
     "ReplicaSet": "apps/v1",
@@ -111,9 +110,7 @@ def _spec(pod: Pod, members: int) -> Json:
         "minResources": _resources(notes.get(_MIN_RESOURCES)) or _requests(pod, members),
         "queue": queue_of({"metadata": {"labels": pod.metadata.labels, "annotations": notes}}),
     }
-    if wish := _topology(notes):
-        spec["networkTopology"] = wish
-    return spec
+    return spec | _topology(notes)
 
 
 def group_named(name: str, pods: Sequence[Pod]) -> Json:
@@ -159,18 +156,23 @@ def _requests(pod: Pod, members: int) -> Json:
 
 
 def _topology(notes: Mapping[str, str]) -> Json:
-    mode, tier = notes.get(_TOPOLOGY_MODE), numbers.whole(notes.get(_HIGHEST_TIER))
-    if not mode and tier is None:
-        return {}
-    return {"mode": mode or "hard", **({"highestTierAllowed": min(tier, numbers.INT32)} if tier is not None else {})}
+    """What its pods say of nearness: as the host told them, else by their own annotations."""
+    told = _resources(notes.get(keys.TOPOLOGY))
+    if told is None:
+        # Without the host nobody knows how many pods there will be.
+        part = nearness.partition(notes, MOST_PODS)
+        task = notes.get(keys.TASK_SPEC, "")
+        told = nearness.as_pod_group(nearness.wish(notes), {task: part}, {})
+    return {key: told[key] for key in ("networkTopology", "subGroupPolicy") if told.get(key)}
 
 
 def change(group: PodGroup, wanted: Json) -> Json:
     """The merge patch by which a newer template's wishes reach a PodGroup that exists; empty when they are there."""
     spec = wanted["spec"]
-    if (group.spec.min_member, group.spec.network_topology) == (spec["minMember"], spec.get("networkTopology")):
+    said = (spec["minMember"], spec.get("networkTopology"), spec.get("subGroupPolicy") or [])
+    if (group.spec.min_member, group.spec.network_topology, group.spec.sub_group_policy) == said:
         return {}
-    return {"spec": {**spec, "networkTopology": spec.get("networkTopology")}}
+    return {"spec": {"networkTopology": None, "subGroupPolicy": None, **spec}}
 
 
 class PodGroups:

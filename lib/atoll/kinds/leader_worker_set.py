@@ -57,4 +57,6 @@ KIND = Templated(
     pods_label="leaderworkerset.sigs.k8s.io/name",
     service=True,
     starts=_starts,
+    sets=lambda obj, component: component.unit,
+    sets_label="leaderworkerset.sigs.k8s.io/group-index",
 )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from atoll.model import duration, keys, numbers, pod_rules, ports, selectors
+import msgspec
+
+from atoll.kinds import nearness
+from atoll.model import duration, keys, pod_rules, ports, selectors
 from atoll.model.flavors import Assigned, pinned, required
-from atoll.model.gang import Task, TopologyWish, scopes_of
+from atoll.model.gang import Gang, Task, TopologyWish, scopes_of
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer
 from atoll.model.vector import pod_requests
 
@@ -96,17 +99,34 @@ def template_for(template: Mapping[str, Any], how: MadeFor, *, scheduler: str = 
 
 def topology_wish(*holders: Mapping[str, Any]) -> TopologyWish | None:
     """The wish that annotations of these objects express, the first one's before the next one's."""
+    return nearness.wish(topology_annotations(*holders))
+
+
+def topology_annotations(*holders: Mapping[str, Any]) -> dict[str, str]:
+    """Those annotations of these objects that say how near each other pods are to be, the first one's before the
+    next one's.
+    """
     found: dict[str, str] = {}
     for holder in reversed(holders):
-        found |= topology_annotations(holder)
-    mode, tier = found.get(keys.TOPOLOGY_MODE), numbers.whole(found.get(keys.HIGHEST_TIER))
-    return TopologyWish(mode or "hard", tier) if mode or tier is not None else None
+        found |= nearness.said_by(holder)
+    return found
 
 
-def topology_annotations(holder: Mapping[str, Any]) -> dict[str, str]:
-    """Those annotations of an object that express a wish."""
-    annotations = (holder.get("metadata") or {}).get("annotations") or {}
-    return {key: annotations[key] for key in (keys.TOPOLOGY_MODE, keys.HIGHEST_TIER) if annotations.get(key)}
+def partitioned(task: Task, *holders: Mapping[str, Any]) -> Task:
+    """The task with the slices that annotations of these objects ask for."""
+    part = nearness.partition(topology_annotations(*holders), task.replicas)
+    return task if part is None else msgspec.structs.replace(task, partition=part)
+
+
+def topology_told(gang: Gang, labels: Mapping[str, str] = {}) -> dict[str, str]:
+    """The annotation by which pods in a member tell how near each other they are to be; none where nothing is said.
+
+    Args:
+        gang: of the workload.
+        labels: task -> label of its pods that tells groups apart; their index where there is none.
+    """
+    said = nearness.as_pod_group(gang.network_topology, {task.name: task.partition for task in gang.tasks}, labels)
+    return {keys.TOPOLOGY: msgspec.json.encode(said, order="sorted").decode()} if said else {}
 
 
 def held(obj: Mapping[str, Any]) -> bool:

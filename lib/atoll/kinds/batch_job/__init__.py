@@ -135,7 +135,7 @@ class BatchJob:
         )
         return Gang(
             queue=self.queue_of(obj, default=default_queue),
-            tasks=[task],
+            tasks=[metadata.partitioned(task, obj, spec.get("template") or {})],
             min_available=minimum,
             priority=priority,
             submitted=obj["metadata"].get("creationTimestamp") or "",
@@ -181,6 +181,7 @@ class BatchJob:
         annotations = {
             **(head.get("annotations") or {}),
             **metadata.topology_annotations(obj),
+            **metadata.topology_told(self.gang(obj, priority=0)),
             keys.GROUP_MIN_MEMBER: str(part.min_available),
             **part.identity,
         }

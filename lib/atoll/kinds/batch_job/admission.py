@@ -12,6 +12,7 @@ from typing import Final
 from atoll.admission import jsonpatch, pods, trust
 from atoll.admission.problems import Json, Problem, added, integer, mapping, unread_durations
 from atoll.admission.rules import NOT_ANOTHERS, NOT_CONTROL, Change, Rules
+from atoll.kinds import nearness
 from atoll.kinds.batch_job import KIND, minimum_of
 from atoll.kinds.metadata import default_queue
 from atoll.model import keys
@@ -138,7 +139,9 @@ def warnings(job: Json) -> list[Problem]:
     if not KIND.takes(job):
         return []
     template = mapping(job.get("spec")).get("template")
-    return [*unread_durations(job), *pods.template_warnings(template, "spec.template")]
+    near = [*nearness.without_effect(job), *nearness.without_effect(template, "spec.template")]
+    told = [Problem(*each) for each in near]
+    return [*unread_durations(job), *pods.template_warnings(template, "spec.template"), *told]
 
 
 def _pods(job: Json) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from atoll.kinds import metadata
+from atoll.kinds import metadata, nearness
 from atoll.kinds.interface import NOTHING, Assembly, Guard, InMember, Json, LeftAlone, Part, Report, Standing, Words
 from atoll.kinds.volcano_job import VolcanoJob
 from atoll.model import features, keys, needs, numbers
@@ -140,7 +140,7 @@ class PodGroup(VolcanoJob):
             min_available=count,
             priority=priority,
             submitted=obj["metadata"].get("creationTimestamp") or "",
-            network_topology=metadata.topology_wish(obj),
+            network_topology=metadata.topology_wish(obj, *members[:1]),
             running_estimate=metadata.running_estimate(obj),
             patience=metadata.patience(obj),
             ready_timeout=metadata.ready_timeout(obj),
@@ -190,7 +190,7 @@ class PodGroup(VolcanoJob):
                 "schedulerName": keys.SCHEDULER_NAME,
                 "queue": keys.DEFAULT_QUEUE,
                 "tasks": tasks,
-                **({"networkTopology": _topology(obj)} if metadata.topology_wish(obj) else {}),
+                **({"networkTopology": _topology(obj)} if metadata.topology_wish(obj, *_members(obj)[:1]) else {}),
             },
         }
 
@@ -380,10 +380,10 @@ def _spec(pod: Mapping[str, Any]) -> Json:
 
 
 def _topology(obj: Mapping[str, Any]) -> Json:
-    wish = metadata.topology_wish(obj)
+    wish = metadata.topology_wish(obj, *_members(obj)[:1])
     assert wish is not None, "asked only where there is one"
-    tier = {} if wish.highest_tier_allowed is None else {"highestTierAllowed": wish.highest_tier_allowed}
-    return {"mode": wish.mode, **tier}
+    found: Json = nearness.as_pod_group(wish, {}, {})["networkTopology"]
+    return found
 
 
 def _template(pod: Mapping[str, Any], part: Part) -> Json:

@@ -7,6 +7,7 @@ from typing import Final
 from atoll.admission import jsonpatch, pods, trust
 from atoll.admission.problems import LABEL_RULE, Json, Problem, added, is_label, mapping, sequence, unread_durations
 from atoll.admission.rules import Rules
+from atoll.kinds import nearness
 from atoll.kinds.metadata import default_queue
 from atoll.kinds.pod_group import GATE, GROUP, KIND, MOST, TOTAL, total_of
 from atoll.model import keys
@@ -46,6 +47,13 @@ def default_pod(pod: Json, namespace: dict[str, str]) -> list[jsonpatch.Operatio
         queue = KIND.queue_of(pod, default=default_queue(namespace))
         patch.append(jsonpatch.add(queue, "metadata", "labels", keys.QUEUE_LABEL))
     return patch
+
+
+def _slices(pod: Json) -> list[Problem]:
+    """A group has a task for each pod, so its pods make no slices."""
+    if nearness.SLICE_LEVEL not in mapping(mapping(pod.get("metadata")).get("annotations")):
+        return []
+    return [Problem(f"metadata.annotations[{nearness.SLICE_LEVEL}]", "has no effect on a pod group; use a Job")]
 
 
 def _alone(pod: Json) -> bool:
@@ -114,6 +122,11 @@ ADMISSION: Final = Rules(
     defaults=lambda change: default_pod(change.new, dict(change.namespace)) if change.old is None else [],
     problems=lambda change: validate_pod(change.new) if change.old is None else validate_update(change.old, change.new),
     kept=_kept,
-    warnings=lambda change: [*unread_durations(change.new), *pods.template_warnings(_template(change.new), _PATH)],
+    warnings=lambda change: [
+        *unread_durations(change.new),
+        *pods.template_warnings(_template(change.new), _PATH),
+        *(Problem(*each) for each in nearness.without_effect(change.new)),
+        *_slices(change.new),
+    ],
     insecure_told=False,
 )

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 import orjson
 
 from atoll.kinds import metadata
@@ -34,7 +35,7 @@ from atoll.kinds.interface import (
 )
 from atoll.model import features, keys, needs, numbers, quantity, reports, vector
 from atoll.model.apiresource import PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
-from atoll.model.gang import MOST_PODS, Gang
+from atoll.model.gang import MOST_PODS, Gang, Partition, Task, TopologyWish
 from atoll.model.placer import MadeFor, Placer, Unplaceable
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ DISPATCHED: Final = "Dispatched"
 """The condition by which a workload says on the host whether it is in a member, and if not why."""
 
 _MIN_RESOURCES = "scheduling.volcano.sh/group-min-resources"
+_SET: Final = "set"
 ADDED = ("placement", "reservation", "refused", "suspended")
 """What the agent adds to a status."""
 
@@ -127,6 +129,10 @@ class Templated:
     """Pods that the member's placer waits for, where not all of the gang's are made at once; None: the gang's
     minimum.
     """
+    sets: Callable[[Mapping[str, Any], Component], int] | None = None
+    """Pods of a component in each of its sets, where what its template says of nearness holds for a set by itself."""
+    sets_label: str = ""
+    """Label of pods whose value tells sets apart."""
     divisible: bool = False
     service: bool = False
     """It runs until it is deleted."""
@@ -226,6 +232,8 @@ class Templated:
             )
             for each, pod in zip(components, pods, strict=True)
         ]
+        said = [self._template(obj, each) for each in components]
+        tasks, wish = self._near(obj, components, tasks, said)
         replicas = sum(task.replicas for task in tasks)
         minimum = min(minimum_of(obj) or sum(task.min_available for task in tasks), replicas)
         templates = [template for _, template in self.templates(obj)]
@@ -235,7 +243,7 @@ class Templated:
             min_available=minimum,
             priority=priority,
             submitted=obj["metadata"].get("creationTimestamp") or "",
-            network_topology=metadata.topology_wish(obj, *templates),
+            network_topology=wish,
             running_estimate=metadata.running_estimate(obj),
             patience=metadata.patience(obj),
             ready_timeout=metadata.ready_timeout(obj),
@@ -246,6 +254,28 @@ class Templated:
             needs=needs.of(pods),
             features=features.of(self.resource, pods),
         )
+
+    def _near(
+        self, obj: Mapping[str, Any], components: Sequence[Component], tasks: list[Task], templates: Sequence[Json]
+    ) -> tuple[list[Task], TopologyWish | None]:
+        """The tasks with the groups of their pods, and the wish of all: that of the object, or of its only component.
+
+        What one of several templates says is for its own pods; with a `unit`, for those of each set of pods. Where it
+        asks for slices as well, their level holds for the slices and the other one for all.
+        """
+        whole = metadata.topology_wish(obj)
+        found = [metadata.partitioned(task, template, obj) for task, template in zip(tasks, templates, strict=True)]
+        for number, (each, task, template) in enumerate(zip(components, found, templates, strict=True)):
+            own = metadata.topology_wish(template)
+            if own is None:
+                continue
+            size = self.sets(obj, each) if self.sets else task.replicas
+            if (len(found) > 1 or self.sets) and task.partition is None and size and whole is None:
+                part = Partition(size, own, _SET if self.sets else "")
+                found[number] = msgspec.structs.replace(task, partition=part)
+            elif whole is None:
+                whole = own
+        return found, whole
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
         """The PriorityClasses and ServiceAccounts of its pods."""
@@ -286,6 +316,10 @@ class Templated:
         components = self.components(obj)
         notes = {
             **metadata.topology_annotations(obj),
+            **metadata.topology_told(
+                gang := self.gang(obj, priority=0),
+                {task.name: self.sets_label for task in gang.tasks if self.sets_label},
+            ),
             keys.GROUP_MIN_MEMBER: str((self.starts(obj) if self.starts else None) or part.min_available),
             _MIN_RESOURCES: orjson.dumps(self._minimum_requests(obj, part)).decode(),
             **part.identity,

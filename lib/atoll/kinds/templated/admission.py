@@ -8,6 +8,7 @@ from typing import Any
 from atoll.admission import jsonpatch, pods, trust
 from atoll.admission.problems import Json, Problem, added, mapping, unread_durations
 from atoll.admission.rules import NOT_CONTROL, Change, Rules
+from atoll.kinds import nearness
 from atoll.kinds.metadata import default_queue, held
 from atoll.kinds.templated import (
     DISPATCHED,
@@ -145,8 +146,10 @@ def _wrong_with(kind: Templated, obj: Json) -> list[Problem]:
 
 def _warnings(kind: Templated, obj: Json) -> list[Problem]:
     problems = [*unread_durations(obj), *(Problem(field, text) for field, text in kind.warnings(obj))]
+    problems += [Problem(*each) for each in nearness.without_effect(obj)]
     for path, template in kind.templates(obj):
         problems += pods.template_warnings(template, path)
+        problems += [Problem(*each) for each in nearness.without_effect(template, path)]
     return problems
 
 

@@ -11,7 +11,13 @@ from atoll.agent.objects import Pod, PodGroup
 from atoll.model import keys, numbers, selectors
 from atoll.model.gang import TopologyWish
 
-_INDICES = (keys.TASK_INDEX, "batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index")
+_INDICES = (
+    keys.TASK_INDEX,
+    "batch.kubernetes.io/job-completion-index",
+    "apps.kubernetes.io/pod-index",
+    "training.kubeflow.org/replica-index",
+)
+_JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ def sub_group_of(group: PodGroup | None, pod: Pod) -> SubGroup | None:
     """The sub-group of a pod, by the first policy that chooses it; None for none."""
     if group is None:
         return None
-    labels = pod.metadata.labels
+    labels = {**pod.metadata.labels, keys.TASK_SPEC: pod.task}
     for number, policy in enumerate(group.spec.sub_group_policy):
         selector = policy.get("labelSelector")
         if selector is not None and not selectors.label_selector_matches(selector, labels):
@@ -58,7 +64,7 @@ def sub_group_of(group: PodGroup | None, pod: Pod) -> SubGroup | None:
 def _by_index(pod: Pod, size: int) -> str:
     """Without labels that tell sub-groups apart, pods follow each other by their index."""
     index = next((found for key in _INDICES if (found := numbers.whole(pod.metadata.labels.get(key))) is not None), 0)
-    return f"{pod.task}/{index // size}"
+    return f"{pod.task}/{pod.metadata.labels.get(_JOB_INDEX, '')}/{index // size}"
 
 
 def size_of(group: PodGroup, policy: int) -> int:

@@ -1,0 +1,98 @@
+"""How near pods are to be, by annotations of Volcano, Kueue and Koordinator; on the host and told to members."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from atoll.agent.objects import decode_pod
+from atoll.agent.podgroups import Owner, group_of
+from atoll.kinds import Part, leader_worker_set, nearness
+from atoll.kinds.batch_job import KIND as BATCH_JOB
+from atoll.model import keys
+from atoll.model.gang import Partition, TopologyWish
+from tests.kinds.builders import make_batch_job
+
+REQUIRED, PREFERRED = "kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-preferred-topology"
+SLICE = {"kueue.x-k8s.io/podset-slice-required-topology": "rack", "kueue.x-k8s.io/podset-slice-size": "2"}
+GATHER = "gang.scheduling.koordinator.sh/network-topology-spec"
+MUST = '{"gatherStrategy":[{"layer":"block","strategy":"MustGather"},{"layer":"rack","strategy":"PreferGather"}]}'
+RACK = TopologyWish("hard", None, "rack")
+
+
+@pytest.mark.parametrize(
+    ("notes", "expected"),
+    [
+        pytest.param({REQUIRED: "block"}, TopologyWish("hard", None, "block"), id="a level that Kueue requires"),
+        pytest.param({PREFERRED: "rack"}, TopologyWish("soft"), id="a level that Kueue prefers is no ceiling"),
+        pytest.param({nearness.UNCONSTRAINED: "true"}, None, id="none that Kueue asks for"),
+        pytest.param({keys.HIGHEST_TIER: "2", REQUIRED: "x"}, TopologyWish("hard", 2), id="Volcano's come first"),
+        pytest.param({keys.HIGHEST_TIER: "9" * 12}, TopologyWish("hard", 2**31 - 1), id="a tier beyond all measure"),
+        pytest.param({GATHER: MUST}, TopologyWish("hard", None, "block"), id="the layer that Koordinator must gather in"),
+        pytest.param({GATHER: MUST.replace("Must", "Prefer")}, TopologyWish("soft"), id="layers that it prefers"),
+        pytest.param({GATHER: "["}, None, id="what can't be read"),
+    ],
+)  # fmt: skip
+def test_the_wish_of_annotations(notes: dict[str, str], expected: TopologyWish | None) -> None:
+    assert nearness.wish(notes) == expected
+
+
+def noted(job: dict[str, Any], **notes: str) -> dict[str, Any]:
+    job["spec"]["template"]["metadata"]["annotations"] = notes
+    return job
+
+
+def test_slices_of_a_job_reach_its_pod_group_in_the_member() -> None:
+    job = noted(make_batch_job(parallelism=4, completions=4, completionMode="Indexed"), **SLICE, **{REQUIRED: "block"})
+    gang = BATCH_JOB.gang(job, priority=0)
+    assert (gang.network_topology, gang.tasks[0].partition) == (TopologyWish("hard", None, "block"), Partition(2, RACK))
+    made = BATCH_JOB.rewrite(job, Part("m", {"main": 4}, 4))
+    notes = {**made["spec"]["template"]["metadata"]["annotations"], keys.TASK_SPEC: "main"}
+    pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": notes}, "spec": {}, "status": {}}
+    spec = group_of(Owner("batch/v1", "Job", "j", "u"), decode_pod(json.dumps(pod).encode()))["spec"]
+    assert spec["networkTopology"] == {"mode": "hard", "highestTierName": "block"}
+    [policy] = spec["subGroupPolicy"]
+    assert (policy["subGroupSize"], policy["networkTopology"]["highestTierName"]) == (2, "rack")
+
+
+def leader_workers(leader: dict[str, str], worker: dict[str, str]) -> dict[str, Any]:
+    def template(notes: dict[str, str]) -> dict[str, Any]:
+        container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+        return {"metadata": {"annotations": notes}, "spec": {"containers": [container]}}
+
+    each = {"size": 4, "leaderTemplate": template(leader), "workerTemplate": template(worker)}
+    return {
+        "metadata": {"name": "l", "namespace": "n", "labels": {keys.QUEUE_LABEL: "q"}},
+        "spec": {"replicas": 2, "leaderWorkerTemplate": each},
+    }
+
+
+def test_each_group_of_a_leader_and_its_workers_is_near_by_itself() -> None:
+    obj = leader_workers({REQUIRED: "rack"}, {REQUIRED: "rack"})
+    gang = leader_worker_set.KIND.gang(obj, priority=0)
+    assert [(task.name, task.replicas) for task in gang.tasks] == [("leader", 2), ("worker", 6)]
+    assert [task.partition for task in gang.tasks] == [Partition(1, RACK, "set"), Partition(3, RACK, "set")]
+    made = leader_worker_set.KIND.rewrite(obj, Part("m", {"leader": 2, "worker": 6}, 8))
+    notes = made["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["annotations"]
+    [policy] = json.loads(notes[keys.TOPOLOGY])["subGroupPolicy"]
+    assert (policy["subGroupSize"], policy["matchLabelKeys"]) == (4, ["leaderworkerset.sigs.k8s.io/group-index"])
+
+
+@pytest.mark.parametrize(
+    ("notes", "told"),
+    [
+        pytest.param({REQUIRED: "a", PREFERRED: "b"}, "has no effect beside", id="both"),
+        pytest.param({"kueue.x-k8s.io/podset-slice-size": "2"}, "has no effect without", id="a size alone"),
+        pytest.param({nearness.SLICE_LEVEL: "rack", nearness.SLICE_SIZE: "x"}, "no whole number", id="no number"),
+        pytest.param({REQUIRED: "kubernetes.io/hostname"}, "is no tier of HyperNodes", id="a node as level"),
+        pytest.param({nearness.SLICE_LAYERS: "[]"}, "slices have one layer", id="slices in slices"),
+        pytest.param({GATHER: "{}"}, "has no effect", id="no layers"),
+    ],
+)
+def test_what_has_no_effect_is_said(notes: dict[str, str], told: str) -> None:
+    [(path, text)] = nearness.without_effect({"metadata": {"annotations": notes}}, "spec.template")
+    assert path.startswith("spec.template.metadata.annotations[")
+    assert told in text
+    assert list(nearness.without_effect({"metadata": {"annotations": {REQUIRED: "rack", **SLICE}}})) == []
