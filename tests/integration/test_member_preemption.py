@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import BUDGETS, EVENTS, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from tests.integration.federation import Site, until
+
+pytestmark = pytest.mark.integration
 
 GPU = "nvidia.com/gpu"
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CLUSTERS, PODS
 from tests.integration.federation import Site, job, until
+
+pytestmark = pytest.mark.integration
 
 ANTI = {
     "podAntiAffinity": {

@@ -123,6 +123,7 @@ def programs() -> binaries.Binaries:
     return binaries.ensure()
 
 
+@pytest.mark.integration
 async def test_a_federation_runs_pods_and_leaves_nothing(tmp_path: Path, programs: binaries.Binaries) -> None:
     federation = Federation(CONFIG, directory=tmp_path, binaries=programs, crds=crds())
     async with federation:
@@ -221,6 +222,7 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     supervisor.down("test")
 
 
+@pytest.mark.integration
 def test_a_detached_federation_goes_up_and_down(state_home: Path) -> None:
     said: list[str] = []
     state = supervisor.up("test", SMALL, said.append, extension="tests.local.test_federation:EXTENSION")
@@ -239,6 +241,7 @@ def test_a_detached_federation_goes_up_and_down(state_home: Path) -> None:
     assert not supervisor.down("test")
 
 
+@pytest.mark.integration
 def test_a_killed_supervisor_takes_everything_with_it(state_home: Path) -> None:
     state = supervisor.up("test", SMALL, extension="tests.local.test_federation:EXTENSION")
     assert state.pid
@@ -250,6 +253,7 @@ def test_a_killed_supervisor_takes_everything_with_it(state_home: Path) -> None:
     assert not any(process.alive for process in after.processes)
 
 
+@pytest.mark.integration
 def test_a_federation_told_to_stop_while_it_starts_leaves_nothing(state_home: Path) -> None:
     def interrupt(message: str) -> None:
         if "API servers" in message:

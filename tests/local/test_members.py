@@ -20,6 +20,8 @@ from atoll.local.storage import FIRST_CONSUMER, IMMEDIATE
 from atoll.model import keys
 from atoll.model.apiresource import CLAIMS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, VOLUMES, ApiResource
 
+pytestmark = pytest.mark.integration
+
 LIMIT_RANGES = ApiResource("", "v1", "limitranges", "LimitRange")
 RESOURCE_QUOTAS = ApiResource("", "v1", "resourcequotas", "ResourceQuota")
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
