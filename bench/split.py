@@ -154,7 +154,7 @@ def _modes(report: Report, params: dict[str, Any], told: Progress, *, profiled: 
     for mode, scheduling in modes.items():
         name = f"Karmada's {mode}, {params['replicas']} replicas over {params['clusters']} clusters"
         told(name)
-        wanted = karmada.Wanted(params["replicas"], {"replicaScheduling": scheduling}, uid="a-uid")
+        wanted = karmada.Wanted(params["replicas"], {"replicaScheduling": scheduling}, last_first=True)
 
         def once(wanted: karmada.Wanted = wanted) -> object:
             return karmada.assign(candidates, wanted)

@@ -82,19 +82,11 @@ def test_every_other_field_is_read_somewhere(kind: str) -> None:
             "PropagationPolicy",
             {
                 "failover": {"cluster": {"purgeMode": "Directly"}},
-                "placement": {
-                    "replicaScheduling": {
-                        "replicaSchedulingType": "Duplicated",
-                        "weightPreference": {"dynamicWeight": "AvailableReplicas"},
-                    },
-                    "spreadConstraints": [{"spreadByField": "cluster"}, {"spreadByField": "region"}],
-                },
+                "placement": {"workloadAffinity": {"affinity": {"groupByLabelKey": "app"}}},
             },
             [
                 "spec.failover",
-                "spec.placement.replicaScheduling.replicaSchedulingType",
-                "spec.placement.replicaScheduling.weightPreference",
-                "spec.placement.spreadConstraints[1].spreadByField",
+                "spec.placement.workloadAffinity",
             ],
             id="of a policy",
         ),

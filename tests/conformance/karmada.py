@@ -85,7 +85,7 @@ def _wanted(case: Json) -> Wanted:
     return Wanted(
         replicas,
         spec["placement"],
-        spec["resource"].get("uid") or "",
+        webster.descending(spec["resource"].get("uid") or ""),
         {each["name"]: each.get("replicas") or 0 for each in spec.get("clusters") or ()},
         bool(triggered and scheduled and triggered > scheduled),
         has_pods,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atoll.webhook.placements import policy_problems
+from atoll.webhook.placements import policy_problems, policy_warnings
 
 Json = dict[str, Any]
 JOB: Json = {"apiVersion": "batch/v1", "kind": "Job"}
@@ -114,3 +114,17 @@ def test_what_is_taken(given: Json) -> None:
 def test_what_is_refused(given: Json, field: str, text: str) -> None:
     problems = policy_problems(given, "team")
     assert any(each.field.endswith(field) and text in each.message for each in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        pytest.param([("apps/v1", "Deployment"), ("v1", "ConfigMap")], "", id="services"),
+        pytest.param([("apps/v1", "Deployment"), ("batch/v1", "Job")], "no effect on Job:", id="a job among them"),
+    ],
+)
+def test_copies_of_jobs_are_warned_of(kinds: list[tuple[str, str]], told: str) -> None:
+    policy = placed(replicaScheduling={"replicaSchedulingType": "Duplicated"})
+    policy["spec"]["resourceSelectors"] = [{"apiVersion": version, "kind": kind} for version, kind in kinds]
+    found = [each.message for each in policy_warnings(policy)]
+    assert [told in text for text in found] == [True] * bool(told)

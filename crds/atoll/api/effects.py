@@ -35,32 +35,9 @@ class Idle:
         return value not in self.unless and (not self.only or value in self.only)
 
 
-_PLACEMENT: Final = (
-    Idle(
-        "spec.placement.clusterAffinities[].overflowAffinities",
-        "a group that is full is waited for, or the next is tried",
-    ),
-    Idle(
-        "spec.placement.spreadConstraints[].spreadByField", "parts are spread over clusters alone", unless=("cluster",)
-    ),
-    Idle("spec.placement.spreadConstraints[].spreadByLabel", "parts are spread over clusters alone"),
-    Idle(
-        "spec.placement.replicaScheduling.replicaSchedulingType",
-        "the workload runs once, in one cluster, not in each",
-        only=("Duplicated",),
-    ),
-    Idle(
-        "spec.placement.replicaScheduling.replicaDivisionPreference",
-        "parts go to as few clusters as hold them",
-        unless=("Aggregated",),
-    ),
-    Idle("spec.placement.replicaScheduling.weightPreference", "parts follow the room in the clusters, not weights"),
-    Idle("spec.placement.workloadAffinity", "where other workloads run is not looked at"),
-)
-
 _POLICY: Final = (
     Idle("spec.association", "what workloads refer to goes along unless spec.propagateDeps is false"),
-    *_PLACEMENT,
+    Idle("spec.placement.workloadAffinity", "where other workloads run is not looked at"),
     Idle(
         "spec.schedulerName",
         "Atoll places every workload of the namespaces that opted in",

@@ -19,7 +19,9 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.events import NOTHING, Circuit, Failure
+from atoll.dispatcher.split import webster
 from atoll.model import (
+    affinity,
     conditions,
     decision,
     duration,
@@ -88,6 +90,7 @@ class BindingPlacement(Part, frozen=True, rename="camel"):
 
 class Reference(Part, frozen=True):
     name: str = ""
+    uid: str = ""
 
 
 class SchedulePriority(Part, frozen=True, rename="camel"):
@@ -418,7 +421,8 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     at = numbers.whole(annotations.get(keys.EPOCH)) or 0
     least, most = _spread(placement)
     said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
-    if read is not None:
+    sharing = _sharing(placement, read, obj.spec.resource.uid)
+    if read is not None and not read.copies:
         # What is left of a workload may be fewer pods than the clusters that its policy wants it spread over.
         least, most = (1, 1) if read.whole else (max(min(least, read.replicas), 1), most)
     return BindingView(
@@ -432,11 +436,12 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         created=obj.metadata.creation_timestamp,
         suspended=obj.spec.suspension is not None and obj.spec.suspension.scheduling,
         parts=tuple((target.name, _counts(read, target)) for target in obj.spec.clusters),
-        affinities=_affinities(placement, read.suspended if read is not None else ()),
+        affinities=_affinities(placement, read.suspended if read is not None else (), tiers=sharing is not None),
         tolerations=tuple(placement.cluster_tolerations),
-        divided=_divided(placement) and (most is None or most > 1),
+        divided=sharing is not None or (_divided(placement) and (most is None or most > 1)),
         least_clusters=least,
         most_clusters=most,
+        sharing=sharing,
         bound=whole or lost,
         bound_at=bound.last_transition_time if whole else "",
         lost_at=bound.last_transition_time if lost else "",
@@ -492,12 +497,54 @@ def _counts(read: gang.Gang | None, target: Target) -> tuple[int, ...]:
     return tuple(gang.counts_in(read, target.replicas, told))
 
 
-def _affinities(placement: BindingPlacement, suspended: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    """Its cluster affinities, without the members to which its policy sends nothing new."""
+def _affinities(placement: BindingPlacement, suspended: Sequence[str], *, tiers: bool) -> tuple[dict[str, Any], ...]:
+    """Its cluster affinities, without the members to which its policy sends nothing new.
+
+    `tiers`: whether overflow tiers are filled together; else they are tried one after the other.
+    """
     found = tuple(placement.cluster_affinities) or (placement.cluster_affinity,)
+    if not tiers:
+        found = tuple(dict(tier) for each in found for tier in affinity.tiers(each))
     if not suspended or ALL_MEMBERS in suspended:
         return found
-    return tuple({**each, "exclude": sorted({*(each.get("exclude") or ()), *suspended})} for each in found)
+    return tuple(_without(each, suspended) for each in found)
+
+
+def _without(group: dict[str, Any], suspended: Sequence[str]) -> dict[str, Any]:
+    """A cluster affinity, with its overflow tiers, that takes none of these members."""
+    less = {**group, "exclude": sorted({*(group.get("exclude") or ()), *suspended})}
+    if tiers := group.get("overflowAffinities"):
+        less["overflowAffinities"] = [_without(tier, suspended) for tier in tiers]
+    return less
+
+
+def _sharing(placement: BindingPlacement, read: gang.Gang | None, uid: str) -> dict[str, Any] | None:
+    """In which of Karmada's ways a workload is shared out; None where the native division is what is asked for."""
+    scheduling = placement.replica_scheduling
+    if read is None or scheduling is None:
+        return None
+    kind = scheduling.get("replicaSchedulingType", "Divided")
+    preference = scheduling.get("replicaDivisionPreference") or "Aggregated"
+    if kind == "Duplicated":
+        if not read.copies:
+            return None
+    else:
+        groups = any(each.get("spreadByLabel") or _field(each) != "cluster" for each in placement.spread_constraints)
+        overflow = any(each.get("overflowAffinities") for each in placement.cluster_affinities)
+        if read.whole or not (groups or overflow or preference == "Weighted"):
+            return None
+    found: dict[str, Any] = {
+        "replicaScheduling": {**scheduling, "replicaSchedulingType": kind, "replicaDivisionPreference": preference}
+    }
+    if placement.spread_constraints:
+        found["spreadConstraints"] = placement.spread_constraints
+    if webster.descending(uid):
+        found["lastFirst"] = True
+    return found
+
+
+def _field(constraint: Mapping[str, Any]) -> str:
+    return constraint.get("spreadByField") or "cluster"
 
 
 def _divided(placement: BindingPlacement) -> bool:
@@ -509,7 +556,7 @@ def _divided(placement: BindingPlacement) -> bool:
 def _spread(placement: BindingPlacement) -> tuple[int, int | None]:
     """(least, most) clusters by the spread constraint on clusters."""
     for constraint in placement.spread_constraints:
-        if constraint.get("spreadByField") == "cluster":
+        if _field(constraint) == "cluster" and not constraint.get("spreadByLabel"):
             most = constraint.get("maxGroups") or None
             least = max(int(constraint.get("minGroups") or 1), 1)
             return least, None if most is None else max(int(most), least)

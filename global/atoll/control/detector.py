@@ -258,7 +258,9 @@ class Detector:
         wish = msgspec.structs.replace(wish, arrival=_arrival(obj, current), queue=_queue(wish.queue, current))
         if wish.replicas > numbers.INT32:
             raise ValueError(f"{wish.replicas} pods are more than an object can say")
-        placement = (policy.spec.placement if policy is not None else None) or {}
+        placement = placements.placement_of(
+            (policy.spec.placement if policy is not None else None) or {}, obj.metadata.annotations
+        )
         on_lost, toleration = lost.wish(
             obj.metadata.annotations,
             policy.metadata.annotations if policy is not None else {},
@@ -267,7 +269,11 @@ class Detector:
             self._caches.said_of_queue,
         )
         wish = msgspec.structs.replace(
-            wish, on_lost=on_lost, lost_toleration=toleration, suspended=suspended_on(policy)
+            wish,
+            on_lost=on_lost,
+            lost_toleration=toleration,
+            suspended=suspended_on(policy),
+            copies=kind.service and placements.duplicated(placement),
         )
         spec: Json = {
             "resource": {
@@ -295,7 +301,7 @@ class Detector:
                 for task in wish.tasks
             ],
         }
-        if placement := placements.placement_of(placement, obj.metadata.annotations):
+        if placement:
             spec["placement"] = placement
         if policy is not None and policy.spec.propagate_deps is not None:
             spec["propagateDeps"] = policy.spec.propagate_deps

@@ -33,6 +33,11 @@ def placement_of(policy: Mapping[str, Any], annotations: Mapping[str, str]) -> J
     return found
 
 
+def duplicated(placement: Mapping[str, Any]) -> bool:
+    """Whether each member is to run all of a workload."""
+    return (placement.get("replicaScheduling") or {}).get("replicaSchedulingType") == "Duplicated"
+
+
 def clusters(text: str) -> list[str]:
     """Names with commas between."""
     return [name for each in text.split(",") if (name := each.strip())]

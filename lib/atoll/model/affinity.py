@@ -8,6 +8,11 @@ from typing import Any
 from atoll.model import selectors
 
 
+def tiers(affinity: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """A cluster affinity, then those that take what it has no room for (`overflowAffinities`), in their order."""
+    return (affinity, *(affinity.get("overflowAffinities") or ()))
+
+
 def matches(
     affinity: Mapping[str, Any], name: str, labels: Mapping[str, str], fields: Mapping[str, Sequence[str]]
 ) -> bool:

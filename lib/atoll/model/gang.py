@@ -130,6 +130,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     suspended: list[str] = []
     """Members to which its policy sends nothing new, sorted; `*` for all. What runs there goes on."""
+    copies: bool = False
+    """Each of its members runs all of it, as its policy says (`Duplicated`)."""
 
     @property
     def replicas(self) -> int:
@@ -301,8 +303,10 @@ def divide(gang: Gang, parts: Sequence[Sequence[int]]) -> list[Gang]:
 
     Args:
         gang: the whole.
-        parts: pods per task for each part; their sums are the gang's replicas.
+        parts: pods per task for each part; their sums are the gang's replicas, or each of them is where it is copied.
     """
+    if gang.copies:
+        return [gang.sized(counts) for counts in parts]
     minimums = [[0] * len(gang.tasks) for _ in parts]
     for index, task in enumerate(gang.tasks):
         for part, share in enumerate(_shares(task.min_available, [counts[index] for counts in parts])):

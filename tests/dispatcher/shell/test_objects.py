@@ -231,6 +231,65 @@ def test_a_binding_brings_the_nodes_of_its_pods() -> None:
     assert found.placed == {"m": (4, 3), "idle": (4, 0)}
 
 
+DIVIDED = {"replicaSchedulingType": "Divided"}
+WEIGHTED = {**DIVIDED, "replicaDivisionPreference": "Weighted"}
+AGGREGATED = {**DIVIDED, "replicaDivisionPreference": "Aggregated"}
+COPIES = {"replicaSchedulingType": "Duplicated"}
+BY_CLUSTER, BY_ZONE = {"spreadByField": "cluster", "maxGroups": 2}, {"spreadByField": "zone"}
+GROUPS = [{"affinityName": "g", "clusterNames": ["a"], "overflowAffinities": [{"clusterNames": ["b"]}]}]
+
+
+@pytest.mark.parametrize(
+    ("placement", "wish", "expected"),
+    [
+        pytest.param({}, {}, None, id="one member"),
+        pytest.param({"replicaScheduling": {}}, {}, None, id="divided"),
+        pytest.param(
+            {"replicaScheduling": AGGREGATED, "spreadConstraints": [BY_CLUSTER]}, {}, None, id="over clusters"
+        ),
+        pytest.param({"replicaScheduling": WEIGHTED}, {}, WEIGHTED, id="by weights"),
+        pytest.param({"replicaScheduling": WEIGHTED}, {"whole": True}, None, id="a kind that is not divided"),
+        pytest.param(
+            {"replicaScheduling": {}, "spreadConstraints": [BY_ZONE, BY_CLUSTER]}, {}, AGGREGATED, id="over zones"
+        ),
+        pytest.param({"replicaScheduling": AGGREGATED, "clusterAffinities": GROUPS}, {}, AGGREGATED, id="overflow"),
+        pytest.param({"replicaScheduling": COPIES}, {}, None, id="a job is not copied"),
+        pytest.param(
+            {"replicaScheduling": COPIES},
+            {"whole": True, "copies": True},
+            {**COPIES, "replicaDivisionPreference": "Aggregated"},
+            id="copies of a service",
+        ),
+    ],
+)
+def test_how_a_workload_is_shared_out(placement: dict[str, Any], wish: dict[str, Any], expected: Any) -> None:
+    found = _placed(placement, wish)
+    assert (found.sharing["replicaScheduling"] if found.sharing is not None else None) == expected
+    assert found.sharing is None or found.divided
+
+
+def test_overflow_tiers_are_tried_in_turn_where_nothing_is_shared_out() -> None:
+    suspended = {"suspended": ["c"]}
+    apart = _placed({"clusterAffinities": GROUPS}, suspended)
+    assert [(each["clusterNames"], each["exclude"]) for each in apart.affinities] == [(["a"], ["c"]), (["b"], ["c"])]
+    together = _placed({"clusterAffinities": GROUPS, "replicaScheduling": WEIGHTED}, suspended)
+    [group] = together.affinities
+    assert (group["exclude"], group["overflowAffinities"][0]["exclude"]) == (["c"], ["c"])
+
+
+def _placed(placement: dict[str, Any], wish: dict[str, Any]) -> BindingView:
+    asked = {
+        "queue": "q",
+        "minAvailable": 4,
+        "tasks": [{"name": "w", "replicas": 4, "minAvailable": 4, "requests": {}}],
+    }
+    metadata = {"name": "b", "uid": "u", "annotations": {keys.GANG: orjson.dumps({**asked, **wish}).decode()}}
+    text = orjson.dumps({"metadata": metadata, "spec": {"placement": placement}})
+    found = objects.binding_view(objects.decode_binding(text))
+    assert found is not None
+    return found
+
+
 def _binding(tasks: list[dict[str, Any]], target: dict[str, Any]) -> objects.BindingObject:
     wish = {"queue": "q", "minAvailable": 1, "tasks": tasks}
     annotations = {keys.GANG: orjson.dumps(wish).decode(), keys.EPOCH: "2"}

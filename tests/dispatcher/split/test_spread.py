@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.dispatcher.split.karmada import Candidate
-from atoll.dispatcher.split.spread import Region, choose
+from atoll.dispatcher.split.karmada import Candidate, Unsupported
+from atoll.dispatcher.split.spread import Region, choose, constraints_of, grouped
 
 
 def every_set(found: list[Region], least: int, most: int, clusters: int) -> list[str]:
@@ -56,3 +57,31 @@ def test_sixty_regions_are_chosen_from_at_once():
         Region(f"r{number:03}", [Candidate(f"c{number}", 1, 1)] * (1 + number % 3), number) for number in range(60)
     ]
     assert len(choose(found, 5, 20, 30)) >= 5
+
+
+@pytest.mark.parametrize(
+    ("constraint", "expected"),
+    [
+        pytest.param({"spreadByField": "zone"}, ["z1", "z1", ""], id="by the first zone"),
+        pytest.param({"spreadByField": "provider"}, ["p", "", "q"], id="by provider"),
+        pytest.param({"spreadByLabel": "rack"}, ["", "r", "r"], id="by a label"),
+        pytest.param({"spreadByField": "region"}, ["eu", "eu", "us"], id="by region as it is"),
+    ],
+)
+def test_clusters_are_grouped_by_what_they_are_spread_by(constraint: dict[str, str], expected: list[str]) -> None:
+    candidates = [
+        Candidate("a", 1, 1, fields={"zone": ["z1", "z2"], "provider": ["p"], "region": ["eu"]}),
+        Candidate("b", 1, 1, labels={"rack": "r"}, fields={"zone": ["z1"], "region": ["eu"]}),
+        Candidate("c", 1, 1, labels={"rack": "r"}, fields={"provider": ["q"], "region": ["us"]}),
+    ]
+    limits = {"minGroups": 1, "maxGroups": 2}
+    cluster = {"spreadByField": "cluster", **limits}
+    found, placement = grouped(candidates, {"spreadConstraints": [{**constraint, **limits}, cluster]})
+    assert [next(iter(each.fields["region"]), "") for each in found] == expected
+    assert constraints_of(placement) == {"region": (1, 2), "cluster": (1, 2)}
+
+
+def test_clusters_are_spread_by_one_thing_at_a_time() -> None:
+    both = [{"spreadByField": "region"}, {"spreadByLabel": "rack"}, {"spreadByField": "cluster"}]
+    with pytest.raises(Unsupported, match="by region and by rack"):
+        grouped([], {"spreadConstraints": both})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from atoll.admission.problems import Json, Problem, integer, mapping, sequence
+from atoll.kinds import BY_GVK
 
 _FIELDS = ("provider", "region", "zone")
 
@@ -14,6 +15,20 @@ def policy_problems(policy: Json, namespace: str) -> list[Problem]:
     spec = mapping(policy.get("spec"))
     selectors = list(selector_problems(spec.get("resourceSelectors"), namespace))
     return [*selectors, *_preemption(spec), *_suspension(spec), *_placement(mapping(spec.get("placement")))]
+
+
+def policy_warnings(policy: Json) -> list[Problem]:
+    """What of a propagation policy does not act on all kinds that it selects."""
+    spec = mapping(policy.get("spec"))
+    scheduling = mapping(mapping(spec.get("placement")).get("replicaScheduling"))
+    if scheduling.get("replicaSchedulingType") != "Duplicated":
+        return []
+    selected = [mapping(each) for each in sequence(spec.get("resourceSelectors"))]
+    kinds = [BY_GVK.get((str(each.get("apiVersion")), str(each.get("kind")))) for each in selected]
+    jobs = sorted({kind.resource.kind for kind in kinds if kind is not None and not kind.service})
+    field = "spec.placement.replicaScheduling.replicaSchedulingType"
+    text = f"has no effect on {', '.join(jobs)}: a job runs once, in one cluster; services run in each"
+    return [Problem(field, text)] if jobs else []
 
 
 def selector_problems(selectors: object, namespace: str) -> Iterator[Problem]:

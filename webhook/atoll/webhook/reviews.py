@@ -263,8 +263,8 @@ class Reviews:
             "/validate/cronjobs": lambda request: makers.cron_job_warnings(request.object or {}),
             "/validate/hyperjobs": lambda request: makers.hyper_job_warnings(request.object or {}),
             "/validate/jobtemplates": lambda request: makers.job_template_warnings(request.object or {}),
-            "/validate/policies": lambda request: idle("PropagationPolicy", request.object or {}),
-            "/validate/cluster-policies": lambda request: idle("ClusterPropagationPolicy", request.object or {}),
+            "/validate/policies": lambda request: _policy_warnings("PropagationPolicy", request),
+            "/validate/cluster-policies": lambda request: _policy_warnings("ClusterPropagationPolicy", request),
             "/validate/overrides": lambda request: overrides.override_warnings(request.object or {}),
             "/validate/cluster-overrides": lambda request: overrides.override_warnings(request.object or {}),
         }
@@ -514,6 +514,11 @@ class Reviews:
 
 
 _READS_CACHE: Final = frozenset({"spec.parent", "metadata.name", queues.GUARANTEE})
+
+
+def _policy_warnings(kind: str, request: Request) -> list[Problem]:
+    policy = request.object or {}
+    return [*idle(kind, policy), *placements.policy_warnings(policy)]
 
 
 def _added(check: Callable[[Json, str], list[Problem]]) -> Callable[[Request], Awaitable[list[Problem]]]:

@@ -21,6 +21,7 @@ from atoll.dispatcher.core.placement.choosing import choose
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.dispatcher.core.preemption.triggers import Triggers
 from atoll.dispatcher.core.progress import Progress
+from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.dispatcher.core.state import State
@@ -126,7 +127,18 @@ class Admission:
             return Obstacle(missing)
         if choice is None:
             choice = find()
-        return choice if isinstance(choice, Choice) else Obstacle(choice, sought=True)
+        if isinstance(choice, Verdict):
+            return Obstacle(choice, sought=True)
+        return self._short_of_copies(leaf, namespace, choice) or choice
+
+    def _short_of_copies(self, leaf: Queue, namespace: str, choice: Choice) -> Obstacle | None:
+        """The limit that copies in several members exceed, where one of them would not."""
+        if not (choice.divided and choice.gangs[0].copies):
+            return None
+        if (short := self.tree.shortage(leaf, choice.total())) is not None:
+            return Obstacle(short.verdict(), short)
+        missing = self.namespaces.shortage(namespace, by_scopes(choice.gangs, choice.total()))
+        return Obstacle(missing) if missing is not None else None
 
     def _let_pass(self, group: ShapeClass) -> Dispatch | None:
         """Dispatch the next one of the class whose own the capacity is, for others were evicted for it or it has a
@@ -192,6 +204,10 @@ class Admission:
         if phase is Phase.RESERVING:
             self._state.unsettled[view.uid] = None
         binding.parts = parts
+        if choice.divided and binding.gang.copies:
+            self.tree.wait(binding.leaf, binding.amount, -1)
+            binding.amount = choice.total()
+            self.tree.wait(binding.leaf, binding.amount)
         self._state.charges.start(binding)
         for member, part, placement in placed:
             self.members.assume(member, view.uid, part, placement)

@@ -240,6 +240,10 @@ class BindingView:
     least_clusters: int = 1
     most_clusters: int | None = None
     """None for any number."""
+    sharing: Mapping[str, Any] | None = None
+    """replicaScheduling and spreadConstraints of its policy where it is shared out in one of Karmada's ways, and
+    `lastFirst` where ties go to the last name; None for the native division. `divided` is true as well.
+    """
     bound: bool = False
     """Whether all parts had their minimum bound, as control saw it; stays true while pods complete."""
     bound_at: str = ""

@@ -53,7 +53,7 @@ class Exclusions:
 
     def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
         """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
-        if verdict.reason is Reason.NO_CLUSTER:
+        if verdict.reason is Reason.NO_CLUSTER and not (verdict.blocker is not None and verdict.blocker.message):
             return excluding.verdict(binding.view, shape, binding.leaf, self.members, self.serves(binding.leaf))
         if verdict.reason is not Reason.AVOIDED:
             return verdict

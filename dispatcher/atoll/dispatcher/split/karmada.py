@@ -25,6 +25,10 @@ class Unsupported(Exception):
     """The placement, or the set of clusters, can't be served whatever room there is."""
 
 
+class TooSmall(Unsupported):
+    """No set of clusters that the placement allows has room; Karmada does not tell it from the others."""
+
+
 class Strategy(Enum):
     """How replicas are shared out."""
 
@@ -57,8 +61,8 @@ class Wanted:
 
     replicas: int
     placement: Json
-    uid: str = ""
-    """Of the workload; decides ties."""
+    last_first: bool = False
+    """Whether ties go to the last name, see `webster.descending`."""
     previous: Mapping[str, int] = field(default_factory=dict)
     """Cluster -> replicas that it has."""
     fresh: bool = False
@@ -90,7 +94,7 @@ def overflow(placement: Json, group: str) -> Sequence[Json]:
     """The cluster affinities of the group in use, tier by tier: its own, then its overflow; none where it has none."""
     for each in placement.get("clusterAffinities") or ():
         if each.get("affinityName") == group and each.get("overflowAffinities"):
-            return (each, *each["overflowAffinities"])
+            return affinity.tiers(each)
     return ()
 
 
@@ -142,7 +146,7 @@ def _by_static_weight(candidates: Sequence[Candidate], wanted: Wanted) -> dict[s
     by_name, others = _weights_by_name(rules)
     weights = {each.name: max(by_name.get(each.name, 0), _static_weight(each, others)) for each in candidates}
     weights = {name: weight for name, weight in weights.items() if weight > 0} or {each.name: 1 for each in candidates}
-    return _divided(wanted.replicas, weights, wanted.uid)
+    return _divided(wanted.replicas, weights, wanted.last_first)
 
 
 def _weights_by_name(rules: Sequence[Json]) -> tuple[dict[str, int], Sequence[Json]]:
@@ -190,7 +194,7 @@ def _shared(replicas: int, weights: Mapping[str, int], wanted: Wanted, previous:
         raise Unschedulable(f"the clusters have room for {room} replicas, {replicas} are to be placed")
     if strategy_of(wanted.placement) is Strategy.AGGREGATED:
         weights = _shortest(replicas, weights, previous)
-    return _divided(replicas, weights, wanted.uid)
+    return _divided(replicas, weights, wanted.last_first)
 
 
 def _shortest(replicas: int, weights: Mapping[str, int], previous: Mapping[str, int]) -> dict[str, int]:
@@ -205,8 +209,8 @@ def _shortest(replicas: int, weights: Mapping[str, int], previous: Mapping[str, 
     return chosen
 
 
-def _divided(replicas: int, weights: Mapping[str, int], uid: str) -> dict[str, int]:
-    return webster.seats(replicas, weights, last_first=webster.descending(uid))
+def _divided(replicas: int, weights: Mapping[str, int], last_first: bool) -> dict[str, int]:
+    return webster.seats(replicas, weights, last_first=last_first)
 
 
 _SHARES: Mapping[Strategy, Callable[[Sequence[Candidate], Wanted], dict[str, int]]] = {

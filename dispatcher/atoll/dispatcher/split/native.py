@@ -164,7 +164,7 @@ class _Held:
         certain = self._certain and not self._nodes[name].in_turn(self._gang)
         if not certain and self.upper[name] and name not in self._known:
             self._known.add(name)
-            self.upper[name] = _most_sets(self._gang, self._unit, self._nodes[name], self._room(name), self.upper[name])
+            self.upper[name] = most_sets(self._gang, self._unit, self._nodes[name], self._room(name), self.upper[name])
         return self.upper[name]
 
     def _room(self, name: str) -> Sequence[Ints]:
@@ -269,7 +269,7 @@ def _most_inside(domains: Ints, room: Ints) -> int:
     return int(np.bincount(domains[there], room[there]).max(initial=0))
 
 
-def _most_sets(gang: Gang, unit: Sequence[int], nodes: Nodes, room: Sequence[Ints], ceiling: int) -> int:
+def most_sets(gang: Gang, unit: Sequence[int], nodes: Nodes, room: Sequence[Ints], ceiling: int) -> int:
     """How many sets the nodes hold as one part, by bisection: what holds n sets holds fewer."""
     low, high = 0, ceiling
     while low < high:

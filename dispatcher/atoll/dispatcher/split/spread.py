@@ -8,10 +8,10 @@ conformance suite `karmada-select`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from atoll.dispatcher.split.karmada import Candidate, Strategy, Unsupported, Wanted, strategy_of
+from atoll.dispatcher.split.karmada import Candidate, Strategy, TooSmall, Unsupported, Wanted, strategy_of
 
 _UNIT = 1000
 
@@ -46,6 +46,34 @@ def select(candidates: Sequence[Candidate], wanted: Wanted) -> list[Candidate]:
     if "cluster" in constraints:
         return _by_cluster(order, constraints["cluster"], wanted)
     raise Unsupported("only spread constraints by cluster and by region are supported")
+
+
+def grouped(candidates: Sequence[Candidate], placement: Mapping[str, Any]) -> tuple[list[Candidate], dict[str, Any]]:
+    """Candidates and placement with whatever the clusters are spread by as their region, which is all that Karmada
+    knows: zone, provider or a label. A cluster with several zones is in the first.
+
+    Raises:
+        Unsupported: it is to be spread by two of these at once.
+    """
+    constraints = placement.get("spreadConstraints") or ()
+    groups = [each for each in constraints if each.get("spreadByLabel") or each.get("spreadByField") != "cluster"]
+    if len(groups) > 1:
+        names = " and by ".join(each.get("spreadByLabel") or each["spreadByField"] for each in groups)
+        raise Unsupported(f"its policy spreads it by {names}, and only one of these is served at a time")
+    if not groups or groups[0].get("spreadByField") == "region":
+        return list(candidates), dict(placement)
+    [group] = groups
+    label, field = group.get("spreadByLabel"), group.get("spreadByField") or ""
+
+    def value(each: Candidate) -> str:
+        return each.labels.get(label, "") if label else next(iter(each.fields.get(field) or ()), "")
+
+    found = [
+        replace(each, fields={**each.fields, "region": [value(each)] if value(each) else []}) for each in candidates
+    ]
+    others = [each for each in constraints if each is not group]
+    by_region = {"spreadByField": "region", "minGroups": group.get("minGroups"), "maxGroups": group.get("maxGroups")}
+    return found, {**placement, "spreadConstraints": [*others, by_region]}
 
 
 def constraints_of(placement: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
@@ -107,7 +135,7 @@ def _by_cluster(order: list[Candidate], constraint: tuple[int, int], wanted: Wan
         if largest >= 0 and rest[largest].available > chosen[index].available:
             chosen[index], rest[largest] = rest[largest], chosen[index]
     if sum(each.available for each in chosen) < wanted.replicas:
-        raise Unsupported(f"no {len(chosen)} clusters have room for {wanted.replicas} replicas")
+        raise TooSmall(f"no {len(chosen)} clusters have room for {wanted.replicas} replicas")
     return chosen
 
 

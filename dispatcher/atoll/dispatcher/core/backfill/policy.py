@@ -145,7 +145,11 @@ class Policy:
         refusing = self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
         members = [self.members.table.order[column] for column in np.flatnonzero(mask)]
         members = [member for member in members if member.name not in refusing]
-        if shape.least_clusters > 1 or self.namespaces.shortage(binding.view.namespace, shape.charges) is not None:
+        if (
+            shape.least_clusters > 1
+            or shape.sharing is not None
+            or self.namespaces.shortage(binding.view.namespace, shape.charges) is not None
+        ):
             # It must be divided, and could not use what is reserved in one; or could not start whatever is reserved.
             members = []
         uid, before = binding.view.uid, self.reservations.known(binding.view.uid)

@@ -62,7 +62,8 @@ class QueueRules(Rules):
         if self._reservations.empty:
             return True
         binding, leaf = self._binding, self._leaf
-        broken = self._reservations.delayed(binding.view.uid, leaf, binding.amount, choice, self._end)
+        amount = choice.total() if choice.divided else binding.amount
+        broken = self._reservations.delayed(binding.view.uid, leaf, amount, choice, self._end)
         for member, gang in zip(choice.members, choice.gangs, strict=True):
             kept = self._resizing.ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
             broken += [reservation for reservation in kept if reservation not in broken]

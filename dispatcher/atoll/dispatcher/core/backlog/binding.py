@@ -200,6 +200,7 @@ def alike(view: BindingView, other: BindingView) -> bool:
         and view.tolerations == other.tolerations
         and (view.divided, view.least_clusters, view.most_clusters)
         == (other.divided, other.least_clusters, other.most_clusters)
+        and view.sharing == other.sharing
         and view.created == other.created
     )
 

@@ -188,10 +188,12 @@ class Member:
         return None
 
     def accepts(self, affinity: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether a cluster affinity and tolerations allow this member."""
+        """Whether a cluster affinity, one of its overflow tiers at least, and tolerations allow this member."""
         if self.view is None:
             return False
-        if not cluster_affinity.matches(affinity, self.name, self.view.labels, self.view.fields):
+        view = self.view
+        tiers = cluster_affinity.tiers(affinity)
+        if not any(cluster_affinity.matches(tier, self.name, view.labels, view.fields) for tier in tiers):
             return False
         return selectors.untolerated(self.view.taints, tolerations) is None
 

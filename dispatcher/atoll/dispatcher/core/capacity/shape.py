@@ -43,6 +43,8 @@ class Shape:
     """Pods per task."""
     near: bool
     """Whether some members are better than others because its pods are nearer each other there."""
+    sharing: Mapping[str, Any] | None = None
+    """As `BindingView.sharing`."""
     selects: frozenset[str] = frozenset()
     """Keys of labels, and fields, by which its pods choose nodes."""
     users: int = 0
@@ -96,7 +98,9 @@ def shape_key(binding: BindingView, restricted: str) -> bytes:
     wish = (gang.min_available, gang.network_topology, gang.needs, gang.features) if gang else None
     spread = (binding.divided, binding.least_clusters, binding.most_clusters)
     # Of a gang that leaves its flavor open, with which it would start where the first is short.
-    others = [[each.assigned for each in binding.variants]] if binding.variants else []
+    others: list[list[Any]] = [[each.assigned for each in binding.variants]] if binding.variants else []
+    if binding.sharing is not None:
+        others.append([binding.sharing])
     return _encoder.encode((tasks, wish, binding.affinities, binding.tolerations, spread, restricted, *others))
 
 
@@ -117,6 +121,7 @@ def shape_of(binding: BindingView, key: bytes) -> Shape:
         gang.floor(),
         gang.full(),
         gang.replicas > 1,
+        binding.sharing,
         frozenset[str]().union(*[selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks]),
     )
     least = shape.least

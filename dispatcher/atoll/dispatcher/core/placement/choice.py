@@ -8,8 +8,10 @@ from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.fit import Placement
 from atoll.fit.pods import cut
+from atoll.model import vector
 from atoll.model.decision import Spots
 from atoll.model.gang import Gang
+from atoll.model.vector import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,10 @@ class Choice:
     @property
     def divided(self) -> bool:
         return len(self.members) > 1
+
+    def total(self) -> Vector:
+        """What all parts request together."""
+        return vector.total(gang.total() for gang in self.gangs)
 
     def sentence(self) -> str:
         """For the story."""

@@ -6,6 +6,7 @@ Over several members only where its policy allows that and no single one holds a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice, alone
 from atoll.dispatcher.core.placement.ranking import ranked
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
+from atoll.dispatcher.core.placement.sharing import share
 from atoll.dispatcher.split import Division, Short, divide_as, divide_natively, sets_of
 from atoll.fit import Placement, place
 from atoll.model.gang import Gang
@@ -32,8 +34,8 @@ def choose(shape: Shape, gang: Gang, members: Members, rules: Rules = ANYWHERE) 
             exceeds a ceiling.
     """
     verdict = Verdict(Reason.NO_CLUSTER)
-    for allowed in members.table.allowed(shape):
-        outcome = _choose(shape, gang, members, rules.serves(allowed), rules)
+    for affinity, allowed in zip(shape.affinities, members.table.allowed(shape), strict=True):
+        outcome = _choose(shape, gang, members, rules.serves(allowed), rules, affinity)
         if isinstance(outcome, Choice):
             return outcome
         verdict = outcome
@@ -53,7 +55,14 @@ def _unfit(shape: Shape, gang: Gang, members: Members) -> Verdict | None:
     return found[0][0] if found and found[0] is not None and None not in found else None
 
 
-def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.bool_], rules: Rules) -> Choice | Verdict:
+def _choose(
+    shape: Shape,
+    gang: Gang,
+    members: Members,
+    matching: NDArray[np.bool_],
+    rules: Rules,
+    affinity: Mapping[str, Any],
+) -> Choice | Verdict:
     """The best of these members, or the nearest miss."""
     table = members.table
     ready = matching & table.ready
@@ -65,6 +74,8 @@ def _choose(shape: Shape, gang: Gang, members: Members, matching: NDArray[np.boo
         ready = ready & np.array([member.name not in rules.avoided for member in table.order], np.bool_)
         if not ready.any():
             return Verdict(Reason.AVOIDED, Blocker("Cluster", ", ".join(sorted(rules.avoided))))
+    if shape.sharing is not None:
+        return share(shape, gang, members, ready, affinity, rules)
     refused: list[Choice] = []
     kept, small = False, None
     if shape.least_clusters <= 1:

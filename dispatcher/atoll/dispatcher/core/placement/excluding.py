@@ -10,7 +10,7 @@ from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.queue import Queue, path
-from atoll.model import keys, selectors
+from atoll.model import affinity, keys, selectors
 from atoll.model.verdict import Blocker, Reason, Verdict
 from atoll.model.words import counted
 
@@ -68,7 +68,8 @@ def verdict(
 
 def _named(view: BindingView, leaf: Queue) -> set[str]:
     """Members that its policy and its queues name."""
-    names = {str(name) for affinity in view.affinities for name in affinity.get("clusterNames") or ()}
+    tiers = [tier for each in view.affinities for tier in affinity.tiers(each)]
+    names = {str(name) for tier in tiers for name in tier.get("clusterNames") or ()}
     for queue in path(leaf):
         if queue.view is not None:
             names.update(queue.view.members)

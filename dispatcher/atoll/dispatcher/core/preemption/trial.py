@@ -240,6 +240,9 @@ class Trial:
     def may_fit(self) -> bool:
         """A necessary condition, each task by itself; on nodes, and on ceilings in members, alone."""
         shape = self.claimant.shape
+        if shape.sharing is not None:
+            # Where it goes follows from weights and groups of members, for which no victims are looked for.
+            return False
         if shape.least_clusters <= 1 and any(self._roomy(name) for name in self.sites):
             return True
         return shape.divided and self._enough_together()

@@ -1,0 +1,161 @@
+"""Where a workload goes that its policy shares out in one of Karmada's ways: a copy for each member, by weights, over
+regions, or in overflow tiers.
+
+What Karmada's scheduler counts in replicas is counted in sets here (`sets_of`): for one task they are its pods. Unlike
+there, all of it is placed or nothing: parts that weights give to a member without room for them wait. Copies go to the
+members that have room for all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.placement.choice import Choice
+from atoll.dispatcher.core.placement.rules import Rules
+from atoll.dispatcher.split import Division, divide_as, karmada, sets_of, spread
+from atoll.dispatcher.split.native import most_sets
+from atoll.model import affinity as cluster_affinity
+from atoll.model.gang import Gang
+from atoll.model.verdict import Blocker, Reason, Verdict
+
+Json = Mapping[str, Any]
+
+
+def share(
+    shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_], affinity: Json, rules: Rules
+) -> Choice | Verdict:
+    """Where the gang of a shape with `sharing` goes, or why it does not.
+
+    Args:
+        shape: enrolled.
+        gang: equal to the shape's but for its names.
+        members: up to date.
+        ready: bool[members] that may take it, one at least.
+        affinity: the cluster affinity by which they may.
+        rules: asked to settle the choice.
+    """
+    able = [members.table.order[column] for column in np.flatnonzero(ready)]
+    room = {member.name: _room(shape, gang, member, members, rules) for member in able}
+    found = shares(gang, sharing_of(shape), {member.name: (member, room[member.name]) for member in able}, affinity)
+    if isinstance(found, Verdict):
+        return found
+    choice = _placed(shape, gang, members, found, room)
+    if isinstance(choice, Verdict):
+        return choice
+    return rules.settle(choice) or rules.capped(choice) or Verdict(Reason.WOULD_DELAY)
+
+
+def sharing_of(shape: Shape) -> Json:
+    """The sharing of a shape that has one."""
+    assert shape.sharing is not None, "this shape is divided natively"
+    return shape.sharing
+
+
+def takes_the_full(sharing: Json) -> bool:
+    """Whether each member takes all of the workload."""
+    return karmada.strategy_of(sharing) is karmada.Strategy.DUPLICATED
+
+
+def shares(
+    gang: Gang,
+    sharing: Json,
+    able: Mapping[str, tuple[Member, int]],
+    affinity: Json,
+    previous: Mapping[str, int] | None = None,
+    *,
+    fresh: bool = False,
+) -> dict[str, int] | Verdict:
+    """Member -> sets of the gang, or why it can't be shared out.
+
+    Args:
+        gang: all of it.
+        sharing: as `BindingView.sharing`.
+        able: name -> the member, and the further sets that it has room for.
+        affinity: by which these may take it, with its overflow tiers.
+        previous: member -> sets that it has; kept as far as possible.
+        fresh: whether they are not kept.
+    """
+    sets, has = sets_of(gang), previous or {}
+    tiers = cluster_affinity.tiers(affinity) if affinity.get("overflowAffinities") else ()
+    candidates = [_candidate(member, room, has.get(name, 0), tiers) for name, (member, room) in able.items()]
+    if takes_the_full(sharing):
+        candidates = [each for each in candidates if each.available >= sets or each.name in has]
+    try:
+        candidates, placement = spread.grouped(candidates, _bounded(sharing, len(candidates)))
+        wanted = karmada.Wanted(sets, placement, bool(sharing.get("lastFirst")), has, fresh)
+        return karmada.assign(spread.select(candidates, wanted), wanted)
+    except (karmada.Unschedulable, karmada.Unsupported) as error:
+        names, total = ", ".join(able), sum(room for _, room in able.values()) + sum(has.values())
+        pods = gang.replicas // sets
+        if takes_the_full(sharing):
+            total = max((room for _, room in able.values()), default=0)
+        if total < sets:
+            block = Blocker("Clusters", names, "pods", str(gang.replicas), str(total * pods))
+            return Verdict(Reason.INSUFFICIENT_RESOURCES, block)
+        small = isinstance(error, karmada.Unschedulable | karmada.TooSmall)
+        reason = Reason.INSUFFICIENT_RESOURCES if small else Reason.NO_CLUSTER
+        return Verdict(reason, Blocker("Clusters", names, message=str(error)))
+
+
+def _candidate(member: Member, room: int, has: int, tiers: Sequence[Json]) -> karmada.Candidate:
+    view = member.view
+    assert view is not None, f"{member.name} has no Cluster and takes nothing"
+    fields = {name: [each for each in values if each] for name, values in view.fields.items()}
+    score = 100 if has else 0
+    found = karmada.Candidate(member.name, room, room + has, 0, score, view.labels, fields)
+    return karmada.Candidate(member.name, room, room + has, karmada.tier_of(found, tiers), score, view.labels, fields)
+
+
+def _bounded(sharing: Json, most: int) -> dict[str, Any]:
+    """The placement with what its spread constraints leave open: by cluster, one group at least, any number at most."""
+    constraints = [
+        {
+            **each,
+            "spreadByField": each.get("spreadByField") or ("" if each.get("spreadByLabel") else "cluster"),
+            "minGroups": each.get("minGroups") or 1,
+            "maxGroups": each.get("maxGroups") or max(most, 1),
+        }
+        for each in sharing.get("spreadConstraints") or ()
+    ]
+    return {"replicaScheduling": sharing["replicaScheduling"], "spreadConstraints": constraints}
+
+
+def _room(shape: Shape, gang: Gang, member: Member, members: Members, rules: Rules) -> int:
+    """Sets of the gang that a member has room for, by its nodes and by ceilings of queues there."""
+    sets = sets_of(gang)
+    unit = [task.replicas // sets for task in gang.tasks]
+    counts = members.table.counts[list(shape.rows), members.table.column(member.name)].tolist()
+    room = min((held // each for held, each in zip(counts, unit, strict=True) if each), default=0)
+    if room and (len(unit) > 1 or shape.limited or member.nodes.in_turn(gang)):
+        # Tasks beside each other, or in one domain, or on nodes one by one: what each of them finds says too much.
+        room = most_sets(gang, unit, member.nodes, members.table.room(member, shape), min(room, sets))
+    return rules.times(member, {name: amount // sets for name, amount in gang.total().items()}, room)
+
+
+def _placed(
+    shape: Shape, gang: Gang, members: Members, found: Mapping[str, int], room: Mapping[str, int]
+) -> Choice | Verdict:
+    """The shares on the nodes of their members."""
+    sets, names = sets_of(gang), sorted(found)
+    pods = gang.replicas // sets
+    for name in names:
+        if found[name] > room[name]:
+            block = Blocker("Cluster", name, "pods", str(found[name] * pods), str(room[name] * pods))
+            return Verdict(Reason.INSUFFICIENT_RESOURCES, block)
+    division: Division | None
+    if gang.copies or len(names) == 1:
+        placements = [members.table.find(members.by_name[name], shape, gang) for name in names]
+        whole = tuple(each for each in placements if each is not None)
+        division = Division(tuple(names), (gang,) * len(names), whole) if len(whole) == len(names) else None
+    else:
+        division = divide_as(gang, found, {name: members.by_name[name].nodes for name in names})
+    if division is None:
+        return Verdict(Reason.INSUFFICIENT_RESOURCES, Blocker("Clusters", ", ".join(names)))
+    return Choice(tuple(members.by_name[name] for name in names), division.gangs, division.placements)
