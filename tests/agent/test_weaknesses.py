@@ -1,5 +1,5 @@
 """Fifteen known weaknesses of Volcano's topology scheduling, W1 to W15, each with a test that Atoll does not have it;
-W8 and W12 are told of in docs/comparison.md.
+W8 is told of in docs/comparison.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from atoll.agent.scheduler.core import Bind, Evict, MemberCore, Pass
 from atoll.agent.scheduler.core.events import HyperNodeSet, NodeSet, PodGroupSet, PodSet, Whose
 from atoll.agent.scheduler.status import group_status
 from atoll.fit import Nodes, Placement, Profile, place
+from atoll.model import keys
 from atoll.model.topology import Domain, Tree
 from tests.agent.builders import make_domain, make_group, make_node, make_pod
 from tests.agent.telling import of, settle
@@ -211,6 +212,17 @@ def test_w11_groups_keep_away_from_each_others_domains() -> None:
     places = bound(settle(core))
     assert len(places) == 4
     assert {places[f"a-{i}"][:2] for i in range(2)}.isdisjoint(places[f"b-{i}"][:2] for i in range(2))
+
+
+def test_w12_an_elastic_gang_starts_with_whole_partitions() -> None:
+    """Three partitions of two, two of them at least: five nodes are free, and hold two partitions, not two and a half."""
+    core = member(1, 5)
+    made = pods("g", 6)
+    for number, pod in enumerate(made):
+        pod.metadata.labels[keys.PARTITION] = str(number // 2)
+    groups = {"name": "w", "subGroupSize": 2, "minSubGroups": 2, "matchLabelKeys": [keys.PARTITION]}
+    submit(core, "g", made, minimum=4, sub_groups=[{**groups, "networkTopology": HARD}])
+    assert sorted(bound(settle(core))) == ["g-0", "g-1", "g-2", "g-3"]
 
 
 def test_w13_a_gangs_status_says_its_domain_and_why_it_has_none() -> None:
