@@ -50,7 +50,46 @@ class Sample(NamedTuple):
     succeeded: Json | None
     failed: Json | None
     running: Json
+    referred: Json | None = None
+    """The object of the host that it names."""
 
+
+RUNTIME = {
+    "mlPolicy": {"numNodes": 1, "torch": {"numProcPerNode": "auto"}},
+    "podGroupPolicy": {"coscheduling": {}},
+    "template": {
+        "spec": {
+            "replicatedJobs": [
+                {
+                    "name": "dataset-initializer",
+                    "template": {
+                        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "dataset-initializer"}},
+                        "spec": {
+                            "template": {
+                                "spec": {
+                                    "containers": [{**pod()["spec"]["containers"][0], "name": "dataset-initializer"}]
+                                }
+                            }
+                        },
+                    },
+                },
+                {
+                    "name": "node",
+                    "dependsOn": [{"name": "dataset-initializer", "status": "Complete"}],
+                    "template": {
+                        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+                        "spec": {
+                            "template": {
+                                "spec": {"containers": [{"name": "node", "image": "torch"}], "nodeSelector": {"a": "b"}}
+                            }
+                        },
+                    },
+                },
+            ]
+        }
+    },
+}
+"""Of a TrainingRuntime."""
 
 SAMPLES = {
     "JobSet": Sample(
@@ -78,6 +117,18 @@ SAMPLES = {
             ("MPIJob", "mpiReplicaSpecs", {"Launcher": 1, "Worker": 2}),
         )
     },
+    "TrainJob": Sample(
+        {
+            "runtimeRef": {"name": "torch", "kind": "ClusterTrainingRuntime", "apiGroup": "trainer.kubeflow.org"},
+            "managedBy": "trainer.kubeflow.org/trainjob-controller",
+            "trainer": {"numNodes": 3, "resourcesPerNode": {"requests": {"cpu": "2"}}},
+        },
+        {"dataset-initializer": 1, "node": 3},
+        {"conditions": [condition("Complete")], "jobsStatus": [{"name": "node", "succeeded": 1}]},
+        {"conditions": [condition("Failed")]},
+        {"jobsStatus": [{"name": "node", "ready": 1, "active": 1}]},
+        {"spec": RUNTIME},
+    ),
     "RayJob": Sample(
         {"shutdownAfterJobFinishes": True, "rayClusterSpec": cluster(small=2), "ttlSecondsAfterFinished": 1},
         {"ray-head": 1, "small": 2},
@@ -152,7 +203,8 @@ def new(title: str) -> Json:
 def taken(title: str) -> Json:
     """As the webhook leaves it."""
     obj = new(title)
-    change = Change(new=obj, namespace={keys.QUEUE_ANNOTATION: "team-a"})
+    referred = SAMPLES[title].referred
+    change = Change(new=obj, namespace={keys.QUEUE_ANNOTATION: "team-a"}, referred=referred)
     return jsonpatch.applied(obj, BY_TITLE[title].admission().defaults(change))
 
 
@@ -174,7 +226,7 @@ def test_a_new_one_is_taken_over_with_its_queue_written_on_it(title: str) -> Non
     assert kind.queue_of(obj) == obj["metadata"]["labels"][keys.QUEUE_LABEL] == "team-a"
     assert not kind.switch or value_at(obj, kind.switch) is True
     assert not kind.manager or value_at(obj, kind.manager) == keys.CONTROLLER
-    assert kind.admission().problems(Change(new=obj, namespace={})) == []
+    assert kind.admission().problems(Change(new=obj, namespace={}, referred=SAMPLES[title].referred)) == []
     # What was taken over once is not changed by it again, and is not held.
     assert kind.admission().defaults(Change(new=obj, old=obj, namespace={})) == []
     assert not kind.gang(obj, priority=0).hold
@@ -187,10 +239,11 @@ def test_one_that_comes_suspended_is_held_unless_it_is_queued_as_with_kueue(titl
         return
     obj = new(title)
     set_at(obj, kind.switch, True)
+    change = Change(new=obj, namespace={}, referred=SAMPLES[title].referred)
     rules = kind.admission()
-    assert kind.gang(jsonpatch.applied(obj, rules.defaults(Change(new=obj, namespace={}))), priority=0).hold
+    assert kind.gang(jsonpatch.applied(obj, rules.defaults(change)), priority=0).hold
     obj["metadata"]["labels"] = {keys.KUEUE_QUEUE_LABEL: "q"}
-    queued = jsonpatch.applied(obj, rules.defaults(Change(new=obj, namespace={})))
+    queued = jsonpatch.applied(obj, rules.defaults(change))
     assert not kind.gang(queued, priority=0).hold
     assert kind.queue_of(queued) == "q"
 
@@ -222,19 +275,21 @@ def test_its_gang_is_all_pods_of_its_components(title: str) -> None:
 @each_kind
 def test_a_member_gets_it_started_with_its_pods_marked_as_one_gang(title: str) -> None:
     kind, obj = BY_TITLE[title], taken(title)
-    obj["metadata"]["annotations"] = {keys.HOLD: "false", "mine": "kept"}
+    obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), keys.HOLD: "false", "mine": "kept"}
     before = copy.deepcopy(obj)
     made = kind.rewrite(obj, part_of(title))
     assert obj == before
-    assert made["metadata"]["annotations"] == {"mine": "kept"}
+    told = {kind.referred.annotation} if kind.referred else set()
+    assert {k: v for k, v in made["metadata"]["annotations"].items() if k not in told} == {"mine": "kept"}
     assert keys.QUEUE_LABEL not in made["metadata"]["labels"]
     assert not kind.switch or value_at(made, kind.switch) is False
     assert not kind.manager or value_at(made, kind.manager) is None
     assert all(value_at(made, path) is None for path in kind.host_only)
+    made = dict(kind.entire(made))
     for each in kind.components(made):
         notes = value_at(made, each.annotations or (*each.template, "metadata", "annotations"))
         assert (notes[keys.BINDING_UID], notes[keys.EPOCH], notes[keys.TASK_SPEC]) == ("b", "1", each.name)
-        minimum = kind.starts(obj) if kind.starts else None
+        minimum = kind.starts(kind.entire(obj)) if kind.starts else None
         assert notes[keys.GROUP_MIN_MEMBER] == str(minimum or sum(SAMPLES[title].tasks.values()))
         assert value_at(made, (*each.template, *(() if each.pod else ("spec",)), "schedulerName")) == "atoll"
 
@@ -304,7 +359,8 @@ def test_each_placer_takes_it_or_says_who_does(title: str) -> None:
 def wrong(title: str, **spec: Any) -> list[str]:
     obj = taken(title)
     obj["spec"] |= spec
-    return [each.field for each in BY_TITLE[title].admission().problems(Change(new=obj, namespace={}))]
+    change = Change(new=obj, namespace={}, referred=SAMPLES[title].referred)
+    return [each.field for each in BY_TITLE[title].admission().problems(change)]
 
 
 @pytest.mark.parametrize(
@@ -360,6 +416,29 @@ def test_jobs_that_wait_for_others_do_not_keep_the_first_from_starting() -> None
     placed = {"placement": {"nodes": {"n": 1}}}
     assert kind.started(placed) >= kind.gang(obj, priority=0).min_available
     assert kind.started({"placement": {"nodes": {"n": 1}, "waiting": "no room"}}) == 0
+
+
+def test_what_an_app_wrapper_wraps_keeps_its_order() -> None:
+    kind, obj = BY_TITLE["AppWrapper"], taken("AppWrapper")
+    assert kind.starts is not None
+    assert kind.starts(obj) is None
+    ordered: Json = {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"replicas": 3, "template": pod()}}
+    obj["spec"]["components"].append({"template": ordered})
+    assert kind.gang(obj, priority=0).replicas == 8
+    assert kind.starts(obj) == 6
+    ordered["spec"]["podManagementPolicy"] = "Parallel"
+    assert kind.starts(obj) is None
+
+
+def test_the_page_of_kinds_says_what_the_code_does() -> None:
+    for title, kind in BY_TITLE.items():
+        gang = kind.gang(taken(title), priority=0)
+        assert (kind.support.division == "one member") is gang.whole, title
+        assert (kind.support.order == "all at once") is (kind.starts is None), title
+        assert kind.support.end.startswith("never") is kind.service, title
+        counted = any(each.count for each in kind.components(kind.entire(taken(title))))
+        assert counted or kind.support.scaling == "-", title
+        assert not kind.service or kind.support.scaling != "-", title
 
 
 def test_a_deployment_of_an_elastic_gang_runs_with_what_it_got_in_each_member() -> None:

@@ -19,7 +19,7 @@ from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
 from atoll.control.rules import OURS
 from atoll.control.settings import DependencySettings
-from atoll.kinds import Kind
+from atoll.kinds import Kind, entire
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
@@ -138,7 +138,7 @@ class Dependencies:
             if resource == SERVICE_ACCOUNTS
         ]
         handed = self._handed_on(namespace)
-        wanted = [*accounts, *references(manifest)]
+        wanted = [*accounts, *references(entire(kind, manifest))]
         wanted += self._pull_secrets(namespace, accounts, wanted) if SERVICE_ACCOUNTS in handed else []
         self._use(key, namespace, wanted)
         withheld = {SECRETS, CLAIMS} - handed

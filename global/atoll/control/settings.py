@@ -101,8 +101,11 @@ class MakerSettings(Section, frozen=True):
 
 
 class UnservedSettings(Section, frozen=True):
-    """Fields of workloads and policies that have no effect."""
+    """Events on work that Atoll does not run."""
 
+    settle: Annotated[
+        float, seconds("After a CRD changed until it is looked whether it serves the version that Atoll runs.", above=0)
+    ] = 5.0
     fresh: Annotated[
         float, seconds("After its creation within which an object is told of; a new leader does not repeat old news.")
     ] = 600.0

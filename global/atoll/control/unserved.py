@@ -1,5 +1,6 @@
 """Work that Atoll does not run, in namespaces that have opted in: an Event on it says so.
 
+It is of a kind that Atoll does not know, or of a version of one that it does not know, where the CRD serves no other.
 Nothing is changed. What a controller of the host made (the pods of a Deployment, say) is not told of, nor what was
 there long before this process: a new leader says nothing again.
 """
@@ -8,19 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from functools import partial
+
+import orjson
+import structlog
 
 from atoll.control.caches import Caches
 from atoll.control.settings import UnservedSettings
-from atoll.kinds import BY_RESOURCE, known, unserved
+from atoll.kinds import BY_RESOURCE, KINDS, known, unserved
+from atoll.kube import errors
 from atoll.kube.crds import crd_name
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
+from atoll.kube.served import served
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import ApiResource
 from atoll.model.objects import Slim, decode_meta
 from atoll.model.timestamps import to_seconds
+
+log = structlog.get_logger(__name__)
 
 
 class Unserved:
@@ -34,6 +43,8 @@ class Unserved:
         self._host, self._caches, self._recorder = host, caches, recorder
         #: name of the CRD -> its resource
         self._known = {crd_name(each): each for each in unserved.BY_CRD}
+        #: name of the CRD -> the resource of a kind that Atoll runs, where the CRD serves its version
+        self._served = {crd_name(kind.resource): kind.resource for kind in KINDS if kind.optional}
         self._found: asyncio.Queue[ApiResource] = asyncio.Queue()
         #: name of the CRD -> the watch of its objects
         self._watches: dict[str, asyncio.Task[None]] = {}
@@ -47,14 +58,37 @@ class Unserved:
             while True:
                 resource = await self._found.get()
                 name = crd_name(resource)
-                if name not in self._watches:
+                if name in self._served:
+                    # Its CRD may serve other versions than before.
+                    if (before := self._watches.pop(name, None)) is not None:
+                        before.cancel()
+                    self._watches[name] = group.create_task(self._watch_another_version(resource))
+                elif name not in self._watches:
                     self._watches[name] = group.create_task(self._watch(resource))
 
     def _crd_changed(self, old: Slim | None, new: Slim | None) -> None:
         if new is None and old is not None and (task := self._watches.pop(old.metadata.name, None)):
             task.cancel()
-        elif new is not None and (resource := self._known.get(new.metadata.name)):
-            self._found.put_nowait(resource)
+        elif new is not None:
+            name = new.metadata.name
+            if resource := self._known.get(name) or self._served.get(name):
+                self._found.put_nowait(resource)
+
+    async def _watch_another_version(self, resource: ApiResource) -> None:
+        """Watch what the CRD serves instead of the version that Atoll runs, if it is so."""
+        cache = self._caches.workloads.get(resource)
+        await asyncio.sleep(self._settings.settle)
+        if not isinstance(cache, Reflector) or not cache.absent:
+            return
+        try:
+            group = orjson.loads(await self._host.request("GET", f"/apis/{resource.group}"))
+            others = [replace(resource, version=str(each["version"])) for each in group["versions"]]
+            found = await served(self._host, others)
+        except errors.ApiError as error:
+            log.warning("can't tell which versions are served", crd=crd_name(resource), why=error.said)
+            return
+        if found and resource not in found:
+            await self._watch(found[0])
 
     async def _watch(self, resource: ApiResource) -> None:
         reflector: Reflector[Slim] = Reflector(self._host, resource, decode_meta, metadata_only=True)
@@ -63,6 +97,9 @@ class Unserved:
 
     def _changed(self, resource: ApiResource, old: Slim | None, new: Slim | None) -> None:
         if new is None or (old is not None and old.metadata.uid == new.metadata.uid):
+            return
+        if any(each.resource == resource and each.assembly is None for each in known()):
+            # A user has declared it.
             return
         meta = new.metadata
         kind = BY_RESOURCE.get(resource)
@@ -74,9 +111,15 @@ class Unserved:
             return
         about = {"apiVersion": resource.api_version, "kind": resource.kind}
         about |= {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
-        titles = " or a ".join(each.words.title for each in known())
+        self._recorder.record(about, "NotServed", self._text(resource), warning=True)
+
+    def _text(self, resource: ApiResource) -> str:
         text = (
-            f"Atoll does not run {resource.kind} ({resource.api_version}) yet: nothing takes it to a member, though its"
-            f" namespace has opted in ({keys.ENABLED}=true); use a {titles}"
+            f"Atoll does not run {resource.kind} ({resource.api_version}): nothing takes it to a member, though its"
+            f" namespace has opted in ({keys.ENABLED}=true)"
         )
-        self._recorder.record(about, "NotServed", text, warning=True)
+        if ours := self._served.get(crd_name(resource)):
+            return f"{text}; Atoll runs those of {ours.api_version}: have the CRD serve that version"
+        titles = " or a ".join(each.words.title for each in known())
+        declared = " or declare the kind by a WorkloadKind," if "." in resource.group else ""
+        return f"{text};{declared} use a {titles}"

@@ -23,7 +23,7 @@ from atoll.delivery.refusals import PodRefusals
 from atoll.delivery.reservations import Asked, Reservations
 from atoll.delivery.settings import DeliverySettings
 from atoll.delivery.work import WorkObject, decode_work, gang_of, identifier, stranger, work_name
-from atoll.kinds import BY_GVK, Kind
+from atoll.kinds import BY_GVK, Kind, brought
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.errors import Retry
@@ -34,7 +34,7 @@ from atoll.model import keys
 from atoll.model.apiresource import CLAIMS, NAMESPACES, PRIORITY_CLASSES, WORKS, ApiResource
 from atoll.model.conditions import with_condition
 from atoll.model.gang import beyond
-from atoll.model.objects import Full
+from atoll.model.objects import MALFORMED, Full
 from atoll.model.placer import MadeFor, Unplaceable, made_for
 from atoll.model.queues import EVICT_TIMEOUT
 
@@ -102,7 +102,7 @@ class Delivery:
         self._works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
         self._queue: WorkQueue[str] = WorkQueue("delivery", self._about)
         self._works.add_index("binding", lambda work: [work.binding_uid])
-        self._works.add_index("need", lambda work: ["/".join(_identity(each)) for each in _needs(work)])
+        self._works.add_index("need", lambda work: ["/".join(_identity(each)) for each in self._needs(work)])
         self._works.on_change(self._work_changed)
         for resource, reflector in objects.items():
             reflector.add_index("work", partial(self._work_of, resource))
@@ -178,8 +178,8 @@ class Delivery:
             self._newest[uid] = max(new.epoch, self._newest.get(uid, 0))
             if old is not None:
                 # What pods refer to no longer.
-                left = {_identity(each) for each in _needs(new)}
-                before = map(_identity, _needs(old))
+                left = {_identity(each) for each in self._needs(new)}
+                before = map(_identity, self._needs(old))
                 self._dropped.update(each for each in before if each[0] in CARRIED and each not in left)
             if self._reservations is not None and (spots := new.expected):
                 self._reservations.expect(uid, new.epoch, spots)
@@ -307,7 +307,7 @@ class Delivery:
     async def _keep_rules(self, work: WorkObject) -> str:
         """Have the namespace of a workload that is there as the host's is; why the member refused that, or ""."""
         try:
-            await self._namespaces.ensure(_needs(work))
+            await self._namespaces.ensure(self._needs(work))
         except NotAccepted:
             # What is there stays, though its namespace may be accepted no more.
             return ""
@@ -336,10 +336,21 @@ class Delivery:
             identity = self._dropped.pop()
             if not self._carried(identity):
                 await self._dependencies.keep(identity)
-        for manifest in _needs(work):
+        for manifest in self._needs(work):
             identity = _identity(manifest)
             if identity[0] in CARRIED and (anew or not self._dependencies.has(identity, manifest)):
                 await self._dependencies.keep(identity, anew=anew)
+
+    def _needs(self, work: WorkObject) -> list[Json]:
+        """What the workload needs in the member: manifests, with those that its kind brings along."""
+        needs, manifest = work.spec.workload.manifests[:-1], work.manifest
+        kind = BY_GVK.get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
+        if kind is None or kind.referred is None:
+            return needs
+        try:
+            return [*needs, *brought(kind, kind.placed(manifest, self._placing()))]
+        except (Unplaceable, *MALFORMED):
+            return needs
 
     def _carried(self, identity: tuple[str, str, str]) -> list[Json]:
         """The manifests of an object that Works carry, but those whose workload is gone from the member."""
@@ -348,7 +359,7 @@ class Delivery:
             each
             for work in users
             if work.metadata.uid not in self._tidied and not stranger(work)
-            for each in _needs(work)
+            for each in self._needs(work)
             if _identity(each) == identity
         ]
 
@@ -410,8 +421,8 @@ class Delivery:
             await self._write_status(work, kind, str(error))
             return
         try:
-            await self._namespaces.ensure(_needs(work))
-            for manifest in _needs(work):
+            await self._namespaces.ensure(self._needs(work))
+            for manifest in self._needs(work):
                 if (manifest["apiVersion"], manifest["kind"]) in _SHARED:
                     await self._ensure_shared(manifest)
             await self._bring_dependencies(work, anew=True)
@@ -491,7 +502,7 @@ class Delivery:
         Namespaces stay, since it can't be told whether one is empty: there may be objects of any kind in it.
         """
         self._tidied.add(work.metadata.uid)
-        for manifest in _needs(work):
+        for manifest in self._needs(work):
             resource, identity = _SHARED.get((manifest["apiVersion"], manifest["kind"])), _identity(manifest)
             if identity[0] in CARRIED:
                 await self._dependencies.keep(identity)
@@ -612,10 +623,10 @@ class Delivery:
         """Have the claims of pods that room is to be held for, as the nodes that reach them are known of what is there;
         why the member refused that, or "".
         """
-        claims = [each for each in _needs(work) if each["kind"] == CLAIMS.kind]
+        claims = [each for each in self._needs(work) if each["kind"] == CLAIMS.kind]
         try:
             if claims:
-                await self._namespaces.ensure(_needs(work))
+                await self._namespaces.ensure(self._needs(work))
             for each in claims:
                 if not self._dependencies.has(_identity(each), each):
                     await self._dependencies.keep(_identity(each))
@@ -680,9 +691,9 @@ class Delivery:
 
     def _differences(self, work: WorkObject) -> tuple[str, str]:
         """What is other in the member of what the workload needs there: (reason, text)."""
-        named = [each["metadata"]["name"] for each in _needs(work) if each["kind"] == PRIORITY_CLASSES.kind]
+        named = [each["metadata"]["name"] for each in self._needs(work) if each["kind"] == PRIORITY_CLASSES.kind]
         classes = [self._differing[name] for name in named if name in self._differing]
-        others = [text for each in _needs(work) if (text := self._dependencies.problem(_identity(each)))]
+        others = [text for each in self._needs(work) if (text := self._dependencies.problem(_identity(each)))]
         return "PriorityClassDiffers" if classes else "DependencyDiffers", "; ".join([*classes, *others])
 
     async def _write_status(self, work: WorkObject, kind: Kind | None, problem: str, *, refused: str = "") -> None:
@@ -725,11 +736,6 @@ class Delivery:
             self._written[key] = (version, status)
             # The watch may never show it, where the store was put back to an earlier state.
             self._queue.add(key, after=self._settings.trust)
-
-
-def _needs(work: WorkObject) -> list[Json]:
-    """What the workload needs in the member: manifests."""
-    return work.spec.workload.manifests[:-1]
 
 
 def _identity(manifest: Json) -> tuple[str, str, str]:

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from atoll.kinds import BROUGHT
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -23,7 +24,7 @@ Json = dict[str, Any]
 Identity = tuple[str, str, str]
 """(kind, namespace, name)"""
 
-CARRIED: Final = {each.kind: each for each in (CONFIGMAPS, SECRETS, CLAIMS, SERVICE_ACCOUNTS)}
+CARRIED: Final = {each.kind: each for each in (CONFIGMAPS, SECRETS, CLAIMS, SERVICE_ACCOUNTS, *BROUGHT)}
 """What goes along with its contents."""
 
 _MANAGER = "atoll-delivery"
@@ -35,6 +36,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     # A claim can't be changed: it stays as it was made.
     CLAIMS.kind: {},
     SERVICE_ACCOUNTS.kind: {"imagePullSecrets": [], "automountServiceAccountToken": None},
+    **{each.kind: {"spec": {}} for each in BROUGHT},
 }
 """Kind -> the fields that follow the host's, and what they are where that has none."""
 

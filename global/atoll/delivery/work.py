@@ -7,11 +7,12 @@ ServiceAccount, ConfigMaps, Secrets): created when missing, shared, and gone wit
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from atoll.kinds import Kind
+from atoll.kinds import Kind, entire, kind_of
 from atoll.model import gang, keys, numbers
 from atoll.model.apiresource import CLAIMS, CONFIGMAPS, NAMESPACES, PRIORITY_CLASSES, SECRETS, SERVICE_ACCOUNTS
 from atoll.model.decision import Gone, Spots, decode_gone, decode_spots
@@ -205,8 +206,13 @@ def _referred(work: WorkObject) -> set[tuple[str, str]]:
     accounts = [each for each in work.spec.workload.manifests[:-1] if each.get("kind") == SERVICE_ACCOUNTS.kind]
     lists = [found for each in accounts if isinstance(found := each.get("imagePullSecrets"), list)]
     pulling = [secret.get("name") for found in lists for secret in found if isinstance(secret, dict)]
-    found = {(each.resource.kind, each.name) for each in references(work.manifest)}
+    found = {(each.resource.kind, each.name) for each in references(_entire(work.manifest))}
     return found | {(SECRETS.kind, str(name)) for name in pulling}
+
+
+def _entire(manifest: Json) -> Mapping[str, Any]:
+    kind = kind_of(manifest)
+    return entire(kind, manifest) if kind is not None else manifest
 
 
 def work_name(namespace: str, name: str, kind: str, group: str) -> str:

@@ -17,7 +17,7 @@ import orjson
 from atoll.admission.rules import NEW_SPEC, NOT_CONTROL
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.roles import CONTROL
-from atoll.kinds import KINDS, makers
+from atoll.kinds import KINDS, makers, unserved
 from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -69,6 +69,8 @@ _DECLARED = ApiResource("*", "*", "*", "")
 """All custom resources; the conditions leave those that control has rights to by `keys.KIND_RIGHTS`."""
 _OWN = sorted(
     {f"{rule.group}/{rule.resource}" for grant in CONTROL for rule in grant.rules if "/" not in rule.resource}
+    # Of these control only says that nobody runs them, unless a user declares them.
+    - {f"{each.group}/{each.plural}" for each in unserved.BY_CRD}
 )
 _NOT_OUR_OWN = {
     "name": "not-what-atoll-knows-by-itself",

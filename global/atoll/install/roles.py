@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from atoll.kinds import BY_RESOURCE, DELIVERED, KINDS, Kind, makers, unserved
+from atoll.kinds import BROUGHT, BY_RESOURCE, DELIVERED, KINDS, Kind, makers, unserved
 from atoll.kube import authority
 from atoll.model import keys, tunnel
 from atoll.model.apiresource import (
@@ -170,6 +170,13 @@ WEBHOOK: Final = (
             _on(PRIORITY_CLASSES, "list", "watch"),
             _on(CLUSTERS, "list", "watch"),
             _on(WORKLOAD_KINDS, "list", "watch"),
+            # What workloads name and their pods are read from.
+            *(
+                _on(resource, "list", "watch", rare=_BROUGHT)
+                for kind in KINDS
+                if kind.referred is not None
+                for resource in kind.referred.resources
+            ),
         ),
     ),
 )
@@ -420,6 +427,8 @@ AGENT_IN_MEMBER: Final = (
                     _owner(resource),
                 )
             ),
+            # What goes along with workloads of some kinds. A patch first tests for a label of Atoll's.
+            *(_on(resource, "create", "patch", "delete", rare=_DELIVERED) for resource in BROUGHT),
             # The status of others is their own controllers'.
             *(
                 _on(kind.resource, "patch", sub="status", rare=_DELIVERED)

@@ -43,6 +43,10 @@ class Change:
     """Who asks."""
     namespace: Mapping[str, str]
     """Annotations of the object's namespace, which may name a default queue."""
+    referred: Json | None = None
+    """The object that a new workload refers to, where its kind reads one; None where it can't be read."""
+    unread: str = ""
+    """Why it can't, and what to do."""
 
 
 def nothing(_: Change) -> list[Any]:

@@ -23,14 +23,16 @@ from atoll.kinds import (
     pod_group,
     ray,
     spark,
+    train_job,
     volcano_job,
 )
 from atoll.kinds.interface import Json, Kind, Outcome, Part, Report, Standing
 from atoll.model.apiresource import ApiResource
+from atoll.model.objects import MALFORMED
 
 KINDS: tuple[Kind, ...] = (
     volcano_job.KIND, batch_job.KIND, pod_group.KIND, job_set.KIND, apps.DEPLOYMENT, apps.STATEFUL_SET, *kubeflow.KINDS,
-    *ray.KINDS, leader_worker_set.KIND, spark.KIND, app_wrapper.KIND,
+    train_job.KIND,    *ray.KINDS, leader_worker_set.KIND, spark.KIND, app_wrapper.KIND,
 )  # fmt: skip
 """Every workload kind that Atoll takes."""
 
@@ -60,6 +62,32 @@ def own_title(group: str, plural: str) -> str | None:
     """How people name Atoll's own kind of this resource; None where it has none."""
     found = (kind.words.title for kind in KINDS if (kind.resource.group, kind.resource.plural) == (group, plural))
     return next(found, None)
+
+
+def entire(kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A workload with what it refers to at its place, for whoever looks for pod templates; as it is where that can't
+    be read.
+    """
+    if kind.referred is None:
+        return obj
+    try:
+        return kind.referred.entire(obj)
+    except MALFORMED:
+        return obj
+
+
+def brought(kind: Kind, manifest: Mapping[str, Any]) -> Sequence[Json]:
+    """What a member gets beside a workload of this kind, before it; nothing where it can't be read."""
+    if kind.referred is None:
+        return ()
+    try:
+        return kind.referred.brought(manifest)
+    except MALFORMED:
+        return ()
+
+
+BROUGHT: tuple[ApiResource, ...] = tuple(each for kind in KINDS if kind.referred for each in kind.referred.brings)
+"""All that members get beside workloads."""
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from atoll.kinds import apps, job_set, kubeflow, leader_worker_set, spark
 from atoll.kinds.interface import Outcome, Words
 from atoll.kinds.templated import Component, Path, Reading, Templated, count_at, value_at
 from atoll.model.apiresource import ApiResource
@@ -18,6 +19,14 @@ _KNOWN: Mapping[tuple[str, str], tuple[Path, Path]] = {
     ("v1", "Pod"): ((), ()),
 }
 """What is wrapped -> paths of its pod template and of its number of pods."""
+
+
+_ORDERED: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], int | None]] = {
+    (kind.resource.api_version, kind.resource.kind): kind.starts
+    for kind in (apps.STATEFUL_SET, job_set.KIND, leader_worker_set.KIND, spark.KIND, *kubeflow.KINDS)
+    if kind.starts is not None
+}
+"""What is wrapped -> how many of its pods are made before the others."""
 
 
 def _sets(obj: Mapping[str, Any], index: int) -> Iterator[tuple[int, Path]]:
@@ -35,6 +44,18 @@ def _sets(obj: Mapping[str, Any], index: int) -> Iterator[tuple[int, Path]]:
     if known is not None:
         template, count = known
         yield (count_at(obj, *at, "template", *count) if count else 1), (*at, "template", *template)
+
+
+def _starts(obj: Mapping[str, Any]) -> int | None:
+    """Pods that are made first, where what is wrapped makes others after them."""
+    total, all_of_them = 0, 0
+    for index, each in enumerate(value_at(obj, _COMPONENTS) or ()):
+        pods = sum(count for count, _ in _sets(obj, index))
+        wrapped = each.get("template") or {}
+        starts = _ORDERED.get((str(wrapped.get("apiVersion")), str(wrapped.get("kind"))))
+        first = starts(wrapped) if starts is not None and pods else None
+        total, all_of_them = total + (pods if first is None else min(first, pods)), all_of_them + pods
+    return total if total < all_of_them else None
 
 
 def _components(obj: Mapping[str, Any]) -> list[Component]:
@@ -88,9 +109,12 @@ KIND = Templated(
         needs="the AppWrapper controller, and those of what is wrapped",
     ),
     route="appwrappers",
+    pods="`podSets` of what it wraps, or what Jobs, Deployments, StatefulSets and Pods have",
     components=_components,
     read=_read,
     pods_label="workload.codeflare.dev/appwrapper",
+    order="as what it wraps: StatefulSets, JobSets, LeaderWorkerSets, SparkApplications, MPIJobs",
+    starts=_starts,
     switch=("spec", "suspend"),
     problems=_problems,
     host_only=(("spec", "managedBy"),),

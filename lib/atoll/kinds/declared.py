@@ -220,6 +220,7 @@ def kind_of(obj: Mapping[str, Any], taken: Callable[[str, str], str | None] = la
             needs=str(spec.get("operator") or f"the operator of {plural}.{group}"),
         ),
         route=f"declared/{plural}.{group}",
+        pods=", ".join(str(each["name"]) for each in spec["components"]),
         components=lambda workload: _components(spec["components"], workload),
         read=_reader(spec.get("status") or {}),
         pods_label=str(spec.get("podsLabel") or ""),

@@ -99,6 +99,26 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Support:
+    """What of a kind acts, in words, for its page."""
+
+    components: str
+    """What its pods are counted and charged by."""
+    minimum: str
+    """How many of them must start together."""
+    order: str
+    """Which of them are made after others."""
+    division: str
+    """Whether it may run in several members at once."""
+    scaling: str
+    """Fields by which its pods become more or fewer while it runs."""
+    end: str
+    """When it is over, and what becomes of one that fails."""
+    status: str
+    """What the host shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """What admission policies know of a kind, without the webhook: CEL about `oldObject`."""
 
@@ -140,6 +160,30 @@ class Assembly:
     """(object, its status) of those that get another one by what `aggregate` gave for the workload."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Referred:
+    """What a kind reads from an object of the host that its workloads name: admission writes it on the workload as an
+    annotation, so that what is charged and sent is what was there when the workload came.
+    """
+
+    resources: Sequence[ApiResource]
+    """What that object may be."""
+    field: str
+    """Of the workload that names it, for messages."""
+    of: Callable[[Mapping[str, Any]], tuple[ApiResource, str] | None]
+    """Resource and name that a workload names; None where it names none that can be."""
+    annotation: str
+    """Where it is written."""
+    written: Callable[[Mapping[str, Any]], str]
+    """What is written of the object."""
+    entire: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    """The workload with what is written of it at its place, where pod templates are looked for."""
+    brings: Sequence[ApiResource] = ()
+    """What members get beside the workload."""
+    brought: Callable[[Mapping[str, Any]], Sequence[Json]] = lambda _: ()
+    """Those objects, from the manifest of the workload."""
+
+
 class Standing(NamedTuple):
     """Where a workload stands, for lists."""
 
@@ -165,11 +209,14 @@ class Kind(Protocol):
 
     resource: ApiResource
     words: Words
+    support: Support
     guard: Guard
     in_member: InMember | None
     """None where members run it as a workload of another kind: `rewrite` gives that one's manifest."""
     assembly: Assembly | None
     """None where a workload is one object."""
+    referred: Referred | None
+    """None where a workload says all by itself."""
     commands: Collection[str]
     """Actions of Volcano's Commands that it obeys."""
     dedicated: bool

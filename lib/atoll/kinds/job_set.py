@@ -6,38 +6,39 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from atoll.kinds.interface import Outcome, Words
-from atoll.kinds.templated import Component, Reading, Templated, condition_of, count_at, number, value_at
+from atoll.kinds.templated import Component, Path, Reading, Templated, condition_of, count_at, number, value_at
 from atoll.model import keys
 from atoll.model.apiresource import ApiResource
 
-_JOBS = ("spec", "replicatedJobs")
+_SPEC: Path = ("spec",)
+_JOBS: Path = (*_SPEC, "replicatedJobs")
 
 
-def _components(obj: Mapping[str, Any]) -> list[Component]:
-    found = []
-    for index, each in enumerate(value_at(obj, _JOBS) or ()):
-        path = (*_JOBS, index, "template", "spec")
+def components_of(obj: Mapping[str, Any], spec: Path = _SPEC) -> list[Component]:
+    """The pods of the replicated Jobs of a JobSet whose spec is at this path."""
+    found, jobs = [], (*spec, "replicatedJobs")
+    for index, each in enumerate(value_at(obj, jobs) or ()):
+        path = (*jobs, index, "template", "spec")
         pods = count_at(obj, *path, "parallelism")
         if (completions := value_at(obj, (*path, "completions"))) is not None:
             pods = min(pods, int(completions))
-        jobs = count_at(obj, *_JOBS, index, "replicas")
         found.append(
             Component(
                 name=str(each["name"]),
-                pods=jobs * pods,
+                pods=count_at(obj, *jobs, index, "replicas") * pods,
                 template=(*path, "template"),
-                count=(*_JOBS, index, "replicas"),
+                count=(*jobs, index, "replicas"),
                 unit=pods,
             )
         )
     return found
 
 
-def _starts(obj: Mapping[str, Any]) -> int | None:
+def starts_of(obj: Mapping[str, Any], spec: Path = _SPEC) -> int | None:
     """Pods of the Jobs that are made first, where others wait for them."""
-    jobs = value_at(obj, _JOBS) or []
-    components = _components(obj)
-    if value_at(obj, ("spec", "startupPolicy", "startupPolicyOrder")) == "InOrder":
+    jobs = value_at(obj, (*spec, "replicatedJobs")) or []
+    components = components_of(obj, spec)
+    if value_at(obj, (*spec, "startupPolicy", "startupPolicyOrder")) == "InOrder":
         return next((each.pods for each in components if each.pods), None)
     if not any(each.get("dependsOn") for each in jobs):
         return None
@@ -84,12 +85,14 @@ KIND = Templated(
         needs="the JobSet controller",
     ),
     route="jobsets",
-    components=_components,
+    pods="`replicatedJobs`",
+    order="`dependsOn`, `startupPolicy: InOrder`: the member waits for the pods of the first Jobs",
+    components=components_of,
     read=_read,
     pods_label="jobset.sigs.k8s.io/jobset-name",
     switch=("spec", "suspend"),
     manager=("spec", "managedBy"),
-    starts=_starts,
+    starts=starts_of,
     problems=_problems,
     host_only=(("spec", "ttlSecondsAfterFinished"),),
 )

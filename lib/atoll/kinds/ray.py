@@ -141,6 +141,8 @@ def _kind(
         resource=ApiResource("ray.io", "v1", f"{word}s", kind),
         words=Words(title=kind, names=(word, f"{word}s"), held=held, prefix=f"{word}/", needs=_NEEDS),
         route=f"{word}s",
+        pods="head, worker groups",
+        scales="`replicas` of worker groups",
         components=_in_cluster(*cluster),
         read=read,
         pods_label="ray.io/cluster" if kind == "RayCluster" else "ray.io/originated-from-cr-name",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +25,19 @@ What Atoll runs; [concepts.md](concepts.md#what-a-workload-may-be) says how each
 | kind | resource | before a name in `atollctl` | held on the host by | in members | actions of a Command |
 |---|---|---|---|---|---|
 """
+_SUPPORT: Final = """
+## What of each acts
+All pods of the components are one gang and charged together, also those that are made after others. Each member gets
+the workload rewritten: started, with the pods of its part, their annotations and scheduler, without the names of the
+host's queues.
+
+| kind | components | start together | order | members | scaling | end and failure | status on the host |
+|---|---|---|---|---|---|---|---|
+"""
 _REST: Final = """
-These are not run yet; in a namespace that has opted in, a new one gets a warning Event `NotServed`:
+## What is not run
+In a namespace that has opted in, a new one of these gets a warning Event `NotServed`, as does one of a kind above whose
+CRD serves only a version that Atoll does not run:
 
 """
 
@@ -34,7 +46,14 @@ def page() -> str:
     """The whole page."""
     built_in = ", ".join(f"{each.kind} (`{each.api_version}`)" for each in unserved.BUILT_IN)
     by_crd = ", ".join(f"{each.kind} (`{each.api_version}`)" for each in unserved.BY_CRD)
-    return _INTRODUCTION + "".join(_rows()) + _REST + f"{built_in}; where their CRDs are, {by_crd}.\n"
+    rest = f"{built_in}; where their CRDs are, and unless a user declared them, {by_crd}.\n"
+    return _INTRODUCTION + "".join(_rows()) + _SUPPORT + "".join(_support()) + _REST + rest
+
+
+def _support() -> Iterator[str]:
+    for kind in KINDS:
+        cells = (kind.words.title, *(str(getattr(kind.support, each.name)) for each in fields(kind.support)))
+        yield f"| {' | '.join(cells)} |\n"
 
 
 def _rows() -> Iterator[str]:

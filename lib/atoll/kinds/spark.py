@@ -128,6 +128,8 @@ KIND = Templated(
         needs="the Spark operator, with its webhook",
     ),
     route="sparkapplications",
+    pods="driver, executors (`maxExecutors` of dynamic ones)",
+    order="the driver makes the executors: the member waits for it",
     components=_components,
     read=_read,
     pods_label="sparkoperator.k8s.io/app-name",

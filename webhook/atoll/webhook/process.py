@@ -14,6 +14,7 @@ import aiohttp
 import structlog
 from aiohttp import web
 
+from atoll.kinds import KINDS
 from atoll.kube import certificates, errors
 from atoll.kube.authority import Times
 from atoll.kube.certificates import Leaf
@@ -63,8 +64,16 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
     priority_classes = Reflector(api, PRIORITY_CLASSES, decode_meta)
     clusters = Reflector(api, CLUSTERS, resources.decode_cluster)
     declared = Reflector(api, WORKLOAD_KINDS, decode_full, optional=True, withheld=True)
+    referable = {
+        each: Reflector(api, each, decode_full, optional=True, withheld=True)
+        for kind in KINDS
+        if kind.referred is not None
+        for each in kind.referred.resources
+    }
     guard = Guard()
-    answers = reviews.Reviews(queue_cache, namespaces, priority_classes, clusters, declared, settings=settings.reviews)
+    answers = reviews.Reviews(
+        queue_cache, namespaces, priority_classes, clusters, declared, referable, settings=settings.reviews
+    )
     app = server.application(answers, process.metrics, guard)
     listener = _Listener(app, guard, _bound(*_address(client_config, settings)), settings.reviews)
     process.stack.push_async_callback(listener.close)
@@ -95,6 +104,9 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
     # Without them only warnings are missing, so nothing waits for them.
     process.add_task("priority classes", priority_classes.run())
     process.add_task("clusters", clusters.run())
+    # Without it workloads that name such an object are refused.
+    for resource, cache in referable.items():
+        process.add_task(resource.plural, cache.run())
     process.add_task("certificates and registration", keeper.run())
 
 

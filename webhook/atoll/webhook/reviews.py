@@ -10,6 +10,7 @@ import asyncio
 import base64
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ from atoll.kinds import KINDS, Kind, declare, known, makers, metadata
 from atoll.kinds.declared import followed
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
+from atoll.model.apiresource import ApiResource
 from atoll.model.flavors import SIGN
 from atoll.model.objects import Full, Slim
 from atoll.model.queues import most_grace
@@ -215,6 +217,7 @@ class Reviews:
         priority_classes: Reflector[Slim] | None = None,
         clusters: Reflector[resources.Cluster] | None = None,
         workload_kinds: Reflector[Full] | None = None,
+        referable: Mapping[ApiResource, Reflector[Full]] = MappingProxyType({}),
         *,
         settings: ReviewSettings = ReviewSettings(),
     ) -> None:
@@ -226,9 +229,13 @@ class Reviews:
             priority_classes: of PriorityClasses; without it none is called unknown.
             clusters: of Clusters; without it no resource is called unknown.
             workload_kinds: of WorkloadKinds, whose kinds are served from the moment at which they are heard of.
+            referable: of what workloads of some kinds name; without it they are refused.
             settings: its times and bounds.
         """
         self._settings = settings
+        self._referable = referable
+        for each in referable.values():
+            each.on_change(self._notice)
         self._clusters = clusters
         self._priority_classes = priority_classes
         self._queues = queue_cache
@@ -268,6 +275,8 @@ class Reviews:
             "/validate/overrides": lambda request: overrides.override_warnings(request.object or {}),
             "/validate/cluster-overrides": lambda request: overrides.override_warnings(request.object or {}),
         }
+        #: path -> kind whose workloads name what is to be read
+        self._referring: dict[str, Kind] = {}
         #: path -> rules of a kind whose insecure pods the audit log is told of
         self._audited: dict[str, Rules] = {}
         for kind in KINDS:
@@ -323,7 +332,9 @@ class Reviews:
 
     def _serve(self, kind: Kind, rules: Rules) -> None:
         mutate, validate = f"/mutate/{rules.route}", f"/validate/{rules.route}"
-        self.mutations[mutate] = lambda request: rules.defaults(self._change(request))
+        if kind.referred is not None:
+            self._referring[mutate] = kind
+        self.mutations[mutate] = lambda request: rules.defaults(self._change(request, kind))
         self.warnings[mutate] = lambda request: rules.of_defaults(self._change(request))
         self.validations[validate] = (kind.resource.kind, lambda request: self._validate_workload(kind, rules, request))
         self.warnings[validate] = lambda request: self._warnings_of_workload(kind, rules, request)
@@ -349,14 +360,54 @@ class Reviews:
     async def _validate_hyper_node(self, _: Request) -> list[Problem]:
         return hyper_nodes.validate_hyper_node()
 
-    def _change(self, request: Request) -> Change:
+    async def prepare(self, path: str, request: Request) -> None:
+        """Wait for what a new workload names, if it was made a moment before."""
+        kind = self._referring.get(path)
+        if kind is None or request.operation != "CREATE":
+            return
+        try:
+            async with asyncio.timeout(self._settings.settle):
+                while self._referred(kind, request)[1]:
+                    await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _referred(self, kind: Kind, request: Request) -> tuple[Json | None, str]:
+        """The object that a new workload names, and why it can't be read."""
+        found = kind.referred.of(request.object or {}) if kind.referred is not None else None
+        if found is None:
+            return None, ""
+        resource, name = found
+        cache = self._referable.get(resource)
+        if cache is None:
+            return None, f"this server reads no {resource.kind}"
+        if cache.absent:
+            # It may have come with the CRD of the workload.
+            cache.look()
+            text = f"CRD {resource.plural}.{resource.group} is not there, or may not be read by Atoll's webhook"
+            return None, f"{text}: install it, repeat `atollctl init`, and try again"
+        if not cache.synced.is_set():
+            return None, f"no {resource.kind} could be read yet; try again"
+        obj = cache.get(f"{request.namespace}/{name}" if resource.namespaced else name)
+        if obj is None:
+            where = f"namespace {request.namespace} has" if resource.namespaced else "there is"
+            text = f"{where} no {resource.kind} {name}, which says what its pods are: create it first, or correct the"
+            return None, f"{text} name"
+        return obj.body, ""
+
+    def _change(self, request: Request, kind: Kind | None = None) -> Change:
         old = request.old_object if request.operation == "UPDATE" else None
         user, namespace = request.user_info.username, self._annotations(request.namespace)
-        return Change(new=request.object or {}, old=old, user=user, namespace=namespace)
+        referred: Json | None = None
+        unread = ""
+        if kind is not None and kind.referred is not None and old is None:
+            referred, unread = self._referred(kind, request)
+        new = request.object or {}
+        return Change(new=new, old=old, user=user, namespace=namespace, referred=referred, unread=unread)
 
     async def _validate_workload(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
         """All that is wrong with a workload; of a change only what it brings."""
-        change = self._change(request)
+        change = self._change(request, kind)
         problems = rules.problems(change)
         if change.old is None and kind.dedicated and self._shared():
             text = (

@@ -80,6 +80,7 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
         return "malformed", _json(refused)
     try:
         if path in answers.mutations:
+            await answers.prepare(path, request)
             patch, warn = answers.mutations[path](request), answers.warnings.get(path)
             told = reviews.warnings_of(warn(request)) if warn is not None else []
             outcome = "patched" if patch else "allowed"

@@ -20,8 +20,10 @@ from atoll.kinds.interface import (
     LeftAlone,
     Outcome,
     Part,
+    Referred,
     Report,
     Standing,
+    Support,
     Words,
 )
 from atoll.model import features, keys, needs, numbers, reports
@@ -54,6 +56,15 @@ class BatchJob:
         names=("job.batch", "job", "jobs", "jobs.batch"),
         prefix="job.batch/",
     )
+    support = Support(
+        components="`parallelism` pods of one template",
+        minimum=f"all; fewer by annotation `{keys.GROUP_MIN_MEMBER}`",
+        order="all at once",
+        division="by pods; not Indexed ones",
+        scaling="`parallelism`",
+        end="as Kubernetes says (`backoffLimit`, `podFailurePolicy`); what failed is not sent again",
+        status="cumulative counts over members and dispatches, and Kubernetes' conditions",
+    )
     guard = Guard(
         ours=f'dyn(oldObject).spec.?managedBy.orValue("") == "{keys.CONTROLLER}"',
         charged="!oldObject.spec.?suspend.orValue(false) && !oldObject.?status.?conditions.orValue([])"
@@ -63,6 +74,7 @@ class BatchJob:
     )
     in_member: InMember | None = InMember(groups=True)
     assembly: Assembly | None = None
+    referred: Referred | None = None
     commands: Collection[str] = ()
     dedicated = False
     service = False

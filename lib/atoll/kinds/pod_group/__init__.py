@@ -18,7 +18,19 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from atoll.kinds import metadata, nearness
-from atoll.kinds.interface import NOTHING, Assembly, Guard, InMember, Json, LeftAlone, Part, Report, Standing, Words
+from atoll.kinds.interface import (
+    NOTHING,
+    Assembly,
+    Guard,
+    InMember,
+    Json,
+    LeftAlone,
+    Part,
+    Report,
+    Standing,
+    Support,
+    Words,
+)
 from atoll.kinds.volcano_job import VolcanoJob
 from atoll.model import features, keys, needs, numbers
 from atoll.model.apiresource import JOBS, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
@@ -59,6 +71,15 @@ class PodGroup(VolcanoJob):
         names=("pod-group", "pod-groups"),
         prefix="pod-group/",
         runs_as="a Volcano Job with a task for each pod",
+    )
+    support = Support(
+        components="the pods of the group",
+        minimum="all, as many as their annotation says",
+        order="all at once",
+        division="one member",
+        scaling="-",
+        end="when all pods have ended; one that failed may be replaced, unless the group says otherwise",
+        status="the phase of each pod",
     )
     guard = Guard(
         ours=f'"{GROUP}" in dyn(oldObject).metadata.?labels.orValue({{}})',

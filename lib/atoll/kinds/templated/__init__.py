@@ -29,8 +29,10 @@ from atoll.kinds.interface import (
     LeftAlone,
     Outcome,
     Part,
+    Referred,
     Report,
     Standing,
+    Support,
     Words,
 )
 from atoll.model import features, keys, needs, numbers, quantity, reports, vector
@@ -48,6 +50,8 @@ DISPATCHED: Final = "Dispatched"
 
 _MIN_RESOURCES = "scheduling.volcano.sh/group-min-resources"
 _SET: Final = "set"
+_SERVICE_ENDS: Final = "never; it goes on in another member when its own is lost"
+_JOB_ENDS: Final = "as its controller says; what failed is not sent again"
 ADDED = ("placement", "reservation", "refused", "suspended")
 """What the agent adds to a status."""
 
@@ -110,6 +114,14 @@ class Templated:
     words: Words
     route: str
     """Of its webhooks."""
+    pods: str
+    """What its components are, for people."""
+    order: str = ""
+    """Which pods are made after others, for people; empty where `starts` is None."""
+    fewer: str = ""
+    """What of it asks for fewer pods to start with, for people, besides the annotation of all."""
+    scales: str = ""
+    """Fields that make its pods more or fewer, for people; empty: none."""
     components: Callable[[Mapping[str, Any]], Sequence[Component]]
     """Raises ValueError or what `objects.MALFORMED` lists where a field can't be read."""
     read: Callable[[Mapping[str, Any]], Reading]
@@ -140,6 +152,9 @@ class Templated:
     warnings: Callable[[Mapping[str, Any]], Problems] = _nothing
     made: Callable[[Json, Part], None] = _as_it_is
     """Changes the manifest for a member, in place."""
+    referred: Referred | None = None
+    folded: Callable[[Json], None] = lambda _: None
+    """Makes of a manifest that is entire (`Referred`) one that the member takes, in place."""
     host_only: Sequence[Path] = ()
     """Fields that members do not get."""
     merged: Callable[[Mapping[str, Any], Sequence[Json]], Json] = lambda _, statuses: dict(statuses[0])
@@ -155,10 +170,21 @@ class Templated:
     commands: Collection[str] = ()
     dedicated: bool = field(init=False)
     guard: Guard = field(init=False)
+    support: Support = field(init=False)
 
     def __post_init__(self) -> None:
         """What admission policies know of it follows."""
         self.dedicated = not self.switch
+        fewer = f"annotation `{keys.GROUP_MIN_MEMBER}`" + (f" or {self.fewer}" if self.fewer else "")
+        self.support = Support(
+            components=self.pods,
+            minimum=f"all; fewer by {fewer}",
+            order=self.order or "all at once",
+            division="by replicas" if self.divisible else "one member",
+            scaling=self.scales or "-",
+            end=_SERVICE_ENDS if self.service else _JOB_ENDS,
+            status=f"the member's, and condition `{DISPATCHED}`",
+        )
         # Admission policies know the kinds of Atoll's own, whose switches are true and false.
         spec = f"dyn(oldObject){''.join(f'.?{step}' for step in self.switch)}.orValue(false) == true"
         label = f'"{keys.QUEUE_LABEL}" in dyn(oldObject).metadata.?labels.orValue({{}})'
@@ -220,6 +246,7 @@ class Templated:
         carried: Mapping[str, int] = NOTHING,
     ) -> Gang:
         """All pods of all components; all of them start together unless the object asks for fewer."""
+        obj = self.entire(obj)
         components = self.components(obj)
         pods = self._pods(obj)
         tasks = [
@@ -287,9 +314,18 @@ class Templated:
         """Where the kind says so."""
         return self.claims(obj)
 
+    def entire(self, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With what it reads elsewhere at its place.
+
+        Raises:
+            ValueError: that can't be read, or what `objects.MALFORMED` lists.
+        """
+        return self.referred.entire(obj) if self.referred is not None else obj
+
     def templates(self, obj: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
         """(path, PodTemplateSpec) of each component; none where they can't be read."""
         try:
+            obj = self.entire(obj)
             found = [(dotted(each.template), self._template(obj, each)) for each in self.components(obj)]
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             return []
@@ -301,12 +337,14 @@ class Templated:
         return value_at(obj, component.template) or {}
 
     def _pods(self, obj: Mapping[str, Any]) -> list[Json]:
+        obj = self.entire(obj)
         return [dict(self._template(obj, each).get("spec") or {}) for each in self.components(obj)]
 
     # -- to a member ---------------------------------------------------------------------------------------------------
 
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """Its switch lifted, its pods annotated as one gang, and no more of them than this part has."""
+        obj = self.entire(obj)
         made: Json = {
             "apiVersion": self.resource.api_version,
             "kind": self.resource.kind,
@@ -338,6 +376,7 @@ class Templated:
         if self.switch:
             set_at(made, self.switch, self.switched_on)
         self.made(made, part)
+        self.folded(made)
         return made
 
     def _minimum_requests(self, obj: Mapping[str, Any], part: Part) -> dict[str, str]:
@@ -356,8 +395,8 @@ class Templated:
                 f"the member's placer is {how.placer}, which does not take a {self.words.title} as one gang: send it to"
                 f" a member of {known}"
             )
-        made = copy.deepcopy(manifest)
-        for each in self.components(manifest):
+        made = dict(copy.deepcopy(self.entire(manifest)))
+        for each in self.components(made):
             if each.pod is None:
                 template = metadata.template_for(value_at(made, each.template) or {}, how)
                 set_at(made, each.template, template)
@@ -373,6 +412,7 @@ class Templated:
             if self.switch:
                 set_at(made, self.switch, self.switched_off)
         made["metadata"]["labels"] = labels
+        self.folded(made)
         return made
 
     # -- what a status says --------------------------------------------------------------------------------------------
@@ -380,7 +420,7 @@ class Templated:
     def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
         """Whatever the kind's own controller says, in bounds; it is not charged by, only shown."""
         try:
-            pods = sum(each.pods for each in self.components(manifest))
+            pods = sum(each.pods for each in self.components(self.entire(manifest)))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             pods = MOST_PODS
         names = status if isinstance(status, Mapping) else ()
@@ -487,7 +527,7 @@ class Templated:
         status = obj.get("status") or {}
         reading = self._reading(status)
         try:
-            pods = sum(each.pods for each in self.components(obj))
+            pods = sum(each.pods for each in self.components(self.entire(obj)))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             pods = 0
         ended = reading.succeeded + reading.failed

@@ -66,6 +66,10 @@ def _taken_over(kind: Templated, change: Change) -> list[jsonpatch.Operation]:
     if not mapping(about.get("labels")).get(keys.QUEUE_LABEL):
         queue = kind.queue_of(new, default=default_queue(change.namespace))
         patch += _set(new, ("metadata", "labels", keys.QUEUE_LABEL), queue)
+    if kind.referred is not None and change.referred is not None:
+        # The patch above may have brought the first annotation.
+        at = ("metadata", "annotations", kind.referred.annotation)
+        patch += _set(jsonpatch.applied(new, patch), at, kind.referred.written(change.referred))
     return patch
 
 
@@ -89,6 +93,11 @@ def _kept(kind: Templated, change: Change) -> list[jsonpatch.Operation]:
     if not mapping(new["metadata"].get("labels")).get(keys.QUEUE_LABEL):
         queue = value_at(old, ("metadata", "labels", keys.QUEUE_LABEL))
         patch += _set(new, ("metadata", "labels", keys.QUEUE_LABEL), queue)
+    if kind.referred is not None:
+        at = ("metadata", "annotations", kind.referred.annotation)
+        before = value_at(old, at)
+        if before is not None and value_at(new, at) != before:
+            patch += _set(jsonpatch.applied(new, patch), at, before)
     return patch
 
 
@@ -107,7 +116,7 @@ def _problems(kind: Templated, change: Change) -> list[Problem]:
             manager = value_at(new, kind.manager)
             text = f"{manager!r} would run the workload past its queue; leave it out, or use a namespace that is not"
             return [Problem(dotted(kind.manager), f"{text} Atoll's")]
-        return _wrong_with(kind, new)
+        return _not_read(kind, change) or _wrong_with(kind, new)
     if not kind.takes(old):
         return []
     problems = added(_wrong_with(kind, old), _wrong_with(kind, new))
@@ -118,18 +127,35 @@ def _problems(kind: Templated, change: Change) -> list[Problem]:
     return problems
 
 
+def _not_read(kind: Templated, change: Change) -> list[Problem]:
+    """Why what it refers to is not what is written on it."""
+    referred = kind.referred
+    if referred is None:
+        return []
+    if referred.of(change.new) is None:
+        known = " or ".join(f"{each.kind} ({each.group})" for each in referred.resources)
+        return [Problem(referred.field, f"must name a {known}: its pods are read from that")]
+    if change.referred is None:
+        return [Problem(referred.field, change.unread or "what it names can't be read")]
+    if value_at(change.new, ("metadata", "annotations", referred.annotation)) != referred.written(change.referred):
+        text = f"annotation {referred.annotation} is Atoll's to write, and it changed meanwhile; try again"
+        return [Problem("metadata.annotations", text)]
+    return []
+
+
 def _wrong_with(kind: Templated, obj: Json) -> list[Problem]:
     """All that is wrong with it by itself."""
     if not isinstance(obj.get("spec"), dict):
         return []
     try:
-        components = kind.components(obj)
+        entire = kind.entire(obj)
+        components = kind.components(entire)
         minimum = minimum_of(obj)
     except ValueError as error:
         return [Problem("spec", str(error))]
     except MALFORMED as error:
         return [Problem("spec", f"can't be read: {type(error).__name__}: {error}")]
-    problems = [Problem(field, text) for field, text in kind.problems(obj)]
+    problems = [Problem(field, text) for field, text in kind.problems(entire)]
     count = sum(each.pods for each in components)
     if not components:
         problems.append(Problem("spec", f"a {kind.words.title} without pods would wait for ever; give it some"))

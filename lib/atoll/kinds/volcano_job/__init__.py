@@ -22,8 +22,10 @@ from atoll.kinds.interface import (
     LeftAlone,
     Outcome,
     Part,
+    Referred,
     Report,
     Standing,
+    Support,
     Words,
 )
 from atoll.kinds.volcano_job.tasks import (
@@ -73,12 +75,22 @@ class VolcanoJob:
         held="nothing: no other program serves it there",
         names=("vcjob", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh", "jobs.v1alpha1.batch.volcano.sh"),
     )
+    support = Support(
+        components="its tasks",
+        minimum="`minAvailable` of the Job and of its tasks",
+        order="tasks with `dependsOn`, once those that they name have started",
+        division="by sets of pods; tasks with `partitionPolicy` by partitions",
+        scaling="`replicas` of tasks and `minAvailable`; more than the minimum as there is room",
+        end="as its policies, `maxRetry` and `minSuccess` say; a policy may start it again",
+        status="counts and phase, added up over members and dispatches",
+    )
     guard = Guard(
         # What waits may move; of one that was dispatched and has not started only its binding knows.
         charged='!(dyn(oldObject).?status.?state.?phase.orValue("") in ["", "Pending", "Aborted"])',
     )
     in_member: InMember | None = InMember(status=True)
     assembly: Assembly | None = None
+    referred: Referred | None = None
     commands: Collection[str] = ("AbortJob", "RestartJob", "ResumeJob")
     dedicated = False
     service = False
