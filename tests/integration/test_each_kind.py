@@ -15,10 +15,19 @@ from atoll.kinds import entire
 from atoll.kinds.templated import Templated, value_at
 from atoll.kinds.train_job import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from atoll.kube import errors
-from atoll.model.apiresource import BINDINGS
+from atoll.model.apiresource import (
+    BINDINGS,
+    CRDS,
+    DEPLOYMENTS,
+    EVENTS,
+    PODS,
+    POLICIES,
+    REPLICA_SETS,
+    ApiResource,
+)
 from tests.integration.federation import Json, Site, until
 from tests.integration.foreign_crds import bring, make_pods, say
-from tests.integration.kind_samples import BY_TITLE, RUNTIME, SAMPLES, workload
+from tests.integration.kind_samples import BY_TITLE, RUNTIME, SAMPLES, pod, workload
 
 pytestmark = pytest.mark.integration
 MEMBERS = ("alpha", "beta")
@@ -193,3 +202,92 @@ async def test_a_train_job_whose_runtime_is_not_there_is_refused_and_its_member_
     jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"]
     assert [(each["name"], each["template"]["spec"]["parallelism"]) for each in jobs] == [("node", 2)]
     assert await site.members[member].list(CLUSTER_TRAINING_RUNTIMES) == []
+
+
+async def told(site: Site, name: str, reason: str) -> str:
+    """Wait for an Event on a workload; its text."""
+
+    async def look() -> str:
+        events = await site.host.list(EVENTS, site.namespace)
+        found = [each for each in events if (each["regarding"]["name"], each["reason"]) == (name, reason)]
+        return str(found[0]["note"]) if found else ""
+
+    return await until(look, what=f"Event {reason} on {name}")
+
+
+async def written_by(site: Site, resource: ApiResource, name: str, who: str, status: Json) -> None:
+    """Write a status on the host as another controller does."""
+    operations = [{"op": "add", "path": "/status", "value": status}]
+    await site.host.json_patch(resource, name, operations, site.namespace, subresource="status", field_manager=who)
+
+
+async def test_a_controller_that_runs_workloads_on_the_host_as_well_is_told_of(with_all: Site) -> None:
+    site, kind = with_all, BY_TITLE["TFJob"]
+    await submitted(site, workload("TFJob", "twice"))
+    await there(site, kind, "twice")
+    await written_by(site, kind.resource, "twice", "training-operator", SAMPLES["TFJob"].running)
+    assert "training-operator writes the status of this TFJob on the host" in await told(site, "twice", "RunByAnother")
+
+
+async def test_no_member_gets_a_service_that_a_controller_of_the_host_runs_already(site: Site) -> None:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, **pod()}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    about = {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind, "metadata": {"name": "web"}}
+    selector = {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind, "name": "web"}
+    policy = {"resourceSelectors": [selector], "dependentOverrides": ["later"]}
+    head = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind}
+    await site.host.create(POLICIES, {**head, "metadata": {"name": "web", "namespace": site.namespace}, "spec": policy})
+    await site.submit({**about, "spec": spec})
+    await told(site, "web", "DependentOverridesMissing")
+    await written_by(site, DEPLOYMENTS, "web", "kube-controller-manager", {"observedGeneration": 1, "replicas": 1})
+    assert "no member gets it" in await told(site, "web", "RunByAnother")
+    await site.host.delete(POLICIES, "web", site.namespace)
+    await site.submit({**about, "metadata": {"name": "other"}, "spec": {**spec, "selector": {"matchLabels": labels}}})
+
+    async def bound() -> bool:
+        return await site.find(BINDINGS, "other-deployment") is not None
+
+    await until(bound, what="another one has its binding")
+    assert await site.find(BINDINGS, "web-deployment") is None
+
+
+async def test_what_nobody_serves_is_told_so(with_all: Site) -> None:
+    site = with_all
+    old = ApiResource("kubeflow.org", "v1", "paddlejobs", "PaddleJob")
+    await bring([site.host], [old])
+    made: list[tuple[ApiResource, Json]] = [
+        (old, {"paddleReplicaSpecs": {}}),
+        (
+            REPLICA_SETS,
+            {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, **pod()}},
+        ),
+        (PODS, pod()["spec"]),
+    ]
+    for resource, spec in made:
+        about = {"apiVersion": resource.api_version, "kind": resource.kind}
+        await site.host.create(
+            resource, {**about, "metadata": {"name": resource.plural, "namespace": site.namespace}, "spec": spec}
+        )
+    for resource, _ in made:
+        assert f"Atoll does not run {resource.kind}" in await told(site, resource.plural, "NotServed")
+
+
+async def test_a_kind_in_a_version_that_atoll_does_not_run_is_told_so(site: Site) -> None:
+    other = ApiResource("ray.io", "v1alpha1", "rayclusters", "RayCluster")
+    served = [each["metadata"]["name"] for each in await site.host.list(CRDS)]
+    if "rayclusters.ray.io" in served:
+        await site.host.delete(CRDS, "rayclusters.ray.io")
+
+        async def gone() -> bool:
+            return "rayclusters.ray.io" not in [each["metadata"]["name"] for each in await site.host.list(CRDS)]
+
+        await until(gone, what="the CRD is gone")
+    await bring([site.host], [other])
+    try:
+        about = {"apiVersion": other.api_version, "kind": other.kind}
+        metadata = {"name": "old", "namespace": site.namespace}
+        await site.host.create(other, {**about, "metadata": metadata, "spec": {}})
+        assert "have the CRD serve that version" in await told(site, "old", "NotServed")
+    finally:
+        await site.host.delete(CRDS, "rayclusters.ray.io")

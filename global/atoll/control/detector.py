@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from atoll.admission import trust
-from atoll.control import placements, policies
+from atoll.control import foreign, placements, policies
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, QueueObject
 from atoll.control.predecessors import Predecessors
@@ -159,6 +159,10 @@ class Detector:
                 await self._tell_waiting(kind, obj, waits)
             if over or not kind.takes(obj.body):
                 return
+            if who := foreign.writer(kind, obj):
+                self._tell(kind, obj, foreign.RUN_BY_ANOTHER, foreign.note(kind, who, sent=current is not None))
+                if kind.dedicated and current is None:
+                    return
             policy = self._policy(kind, obj, current)
             if policy is not None and (missing := policies.missing_overrides(self._caches, policy)):
                 await self._tell_missing(kind, obj, current, policy, missing)
@@ -400,6 +404,7 @@ def _said(kind: Kind, obj: Full) -> tuple[object, ...]:
         metadata.annotations,
         metadata.deletion_timestamp,
         kind.carried(obj.body.get("status") or {}),
+        foreign.writer(kind, obj),
     )
 
 
