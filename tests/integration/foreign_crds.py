@@ -26,7 +26,9 @@ def crd(resource: ApiResource) -> Json:
     names = {"plural": resource.plural, "kind": resource.kind, "singular": resource.kind.lower()}
     spec = {"group": resource.group, "scope": "Namespaced", "names": names, "versions": [version]}
     name = f"{resource.plural}.{resource.group}"
-    about = {"apiVersion": CRDS.api_version, "kind": CRDS.kind, "metadata": {"name": name}}
+    # API servers ask for it where a group ends in .k8s.io.
+    metadata = {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved, of a test"}}
+    about = {"apiVersion": CRDS.api_version, "kind": CRDS.kind, "metadata": metadata}
     return {**about, "spec": spec}
 
 
