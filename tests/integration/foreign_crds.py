@@ -24,7 +24,12 @@ def crd(resource: ApiResource) -> Json:
         "subresources": {"status": {}},
     }
     names = {"plural": resource.plural, "kind": resource.kind, "singular": resource.kind.lower()}
-    spec = {"group": resource.group, "scope": "Namespaced" if resource.namespaced else "Cluster", "names": names, "versions": [version]}
+    spec = {
+        "group": resource.group,
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "names": names,
+        "versions": [version],
+    }
     name = f"{resource.plural}.{resource.group}"
     # API servers ask for it where a group ends in .k8s.io.
     metadata = {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved, of a test"}}

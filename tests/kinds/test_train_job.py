@@ -14,7 +14,7 @@ from atoll.kinds import brought, train_job
 from atoll.kinds.templated import value_at
 from atoll.model import keys
 from atoll.model.gang import Gang
-from tests.kinds.test_templated import RUNTIME, new, part_of, taken, wrong
+from tests.kinds.samples import RUNTIME, new, part_of, taken, wrong
 
 Json = dict[str, Any]
 KIND = train_job.KIND

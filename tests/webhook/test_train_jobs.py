@@ -18,7 +18,8 @@ from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, QUEUES, ApiResource
 from atoll.model.objects import Full, decode_full, decode_meta
 from atoll.webhook import queues, reviews, server
-from tests.webhook.test_server import make_queue, nobody, review
+from tests.webhook.builders import make_queue
+from tests.webhook.reviews import nobody, review
 
 Json = dict[str, Any]
 Caches = dict[ApiResource, Reflector[Full]]
