@@ -18,6 +18,7 @@ from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
+from atoll.dispatcher.core.elastic.steady import Steady
 from atoll.dispatcher.core.events import (
     BindingGone,
     BindingSet,
@@ -79,6 +80,7 @@ class Dispatcher:
         self.decisions = decisions = Decisions(state)
         self.progress = Progress(state, claims, decisions)
         self.resizing = Resizing(state, decisions)
+        self.steady = Steady(state, decisions, self.resizing)
         self.lost = Lost(state, decisions, self.resizing)
         self.policy = Policy(state, claims, decisions, self.resizing)
         self.triggers = Triggers(state, claims)
@@ -162,6 +164,7 @@ class Dispatcher:
         # 6. Give what is left to what runs with fewer pods than it asks for.
         for leaf in self.resizing.grow_all(commands):
             self.triggers.can_spare(leaf)
+        commands += self.steady.follow()
         # 7. Say why the rest waits.
         commands += self.nominations.name_stuck_victims()
         commands += self.explanations.write()

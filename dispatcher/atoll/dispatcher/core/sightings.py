@@ -87,7 +87,7 @@ class Sightings:
             if old.resized_at is not None and view.decision.reason is Reason.GROWN:
                 # Its member hears of it now.
                 binding.grows_until = self._state.now + self._state.settings.progress.grow
-            if old.resized_at is not None and binding.pods > old.pods:
+            if old.resized_at is not None and binding.pods > old.pods and view.sharing is None:
                 self._state.unshrunk[view.uid] = None
         if old is not None and old.phase.charged and binding.parts and binding.parts == old.parts:
             binding.amount = old.amount

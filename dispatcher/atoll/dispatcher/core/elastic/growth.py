@@ -30,10 +30,10 @@ class Hungry:
         self._index.drop(uid)
         self.awake.pop(uid, None)
 
-    def park(self, uid: str, until: Trigger) -> None:
-        """Nothing for it until this changed."""
+    def park(self, uid: str, *until: Trigger) -> None:
+        """Nothing for it until one of these changed."""
         self.awake.pop(uid, None)
-        self._index.park(uid, self._wake, (until, SETTINGS))
+        self._index.park(uid, self._wake, (*until, SETTINGS))
 
     def _wake(self, uids: list[str], _: Trigger) -> None:
         for uid in uids:
@@ -45,6 +45,10 @@ class Sizes:
 
     def __init__(self, index: WakeIndex) -> None:
         self.hungry = Hungry(index)
+        #: of what is shared out in one of Karmada's ways: has another size than it asks for
+        self.shared = Hungry(index)
+        #: UIDs of what has a copy in each of its members
+        self.copied: dict[str, None] = {}
         #: UIDs of what runs with fewer pods than its binding says, because its user asks for no more
         self.oversized: dict[str, None] = {}
         #: UIDs of what runs in several members and may not say yet that it keeps its size, or still says so
@@ -56,6 +60,9 @@ class Sizes:
         """A binding that is charged has this size now."""
         self.forget(binding)
         uid, told = binding.view.uid, binding.told
+        if binding.view.sharing is not None:
+            self._file_shared(binding)
+            return
         if binding.phase is not Phase.DISPATCHED or len(binding.parts) != 1:
             said = told is not None and told.reason is Reason.SIZE_KEPT
             if (
@@ -78,16 +85,41 @@ class Sizes:
         if not binding.view.divided and can_shrink(gang, size):
             self.spare.setdefault(binding.leaf, {}).setdefault(-binding.key[0], {})[uid] = None
 
+    def _file_shared(self, binding: Binding) -> None:
+        if binding.phase is not Phase.DISPATCHED:
+            return
+        uid, gang = binding.view.uid, binding.gang
+        if gang.copies:
+            self.copied[uid] = None
+        if (gang.copies or len(binding.parts) == 1) and any(
+            any(n > task.replicas for n, task in zip(counts, binding.parts[where].tasks, strict=True))
+            for where, counts in binding.view.parts
+            if where in binding.parts
+        ):
+            self.oversized[uid] = None
+        if unlike(binding):
+            self.shared.add(uid)
+
     def forget(self, binding: Binding) -> None:
         """It is charged no more, or with another size."""
         uid, priority = binding.view.uid, -binding.key[0]
         self.hungry.remove(uid)
+        self.shared.remove(uid)
+        self.copied.pop(uid, None)
         self.oversized.pop(uid, None)
         self.kept.pop(uid, None)
         if uid in self.spare.get(binding.leaf, {}).get(priority, {}):
             del self.spare[binding.leaf][priority][uid]
             if not self.spare[binding.leaf][priority]:
                 del self.spare[binding.leaf][priority]
+
+
+def unlike(binding: Binding) -> bool:
+    """Whether what is shared out runs with other numbers of pods than it asks for."""
+    wanted, parts = full(binding.gang), [full(part) for part in binding.parts.values()]
+    if binding.gang.copies:
+        return any(part != wanted for part in parts)
+    return tuple(sum(each) for each in zip(*parts, strict=True)) != wanted
 
 
 def size_kept(binding: Binding) -> Verdict | None:
@@ -101,11 +133,15 @@ def size_kept(binding: Binding) -> Verdict | None:
 
 def still_grows(binding: Binding, now: float) -> bool:
     """Whether pods beyond those that made it bound are expected soon."""
-    if binding.phase is not Phase.DISPATCHED or len(binding.parts) != 1:
+    if binding.phase is not Phase.DISPATCHED:
         return False
-    [(name, part)] = binding.parts.items()
     view = binding.view
-    grown, pods = view.decision.reason is Reason.GROWN, view.placed.get(name, (0, 0))[1]
+    grown = view.decision.reason is Reason.GROWN
+    if len(binding.parts) != 1:
+        there = all(view.placed.get(name, (0, 0))[1] == part.replicas for name, part in binding.parts.items())
+        return grown and not there and grows_until(binding) > now
+    [(name, part)] = binding.parts.items()
+    pods = view.placed.get(name, (0, 0))[1]
     if pods == part.replicas or (pods > part.replicas and not grown):
         return False
     # A report of more than it has grown to is of a time before it shrank.

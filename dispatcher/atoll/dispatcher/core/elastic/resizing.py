@@ -77,7 +77,7 @@ class Resizing:
         self._missed.clear()
         grew: dict[Queue, None] = {}
         begun = {command.uid: index for index, command in enumerate(commands) if isinstance(command, Dispatch)}
-        for binding in sorted((self.bindings[uid] for uid in hungry.awake), key=self._turn):
+        for binding in sorted((self.bindings[uid] for uid in hungry.awake), key=self.turn):
             uid = binding.view.uid
             if not self.may_resize(binding, begun=uid in begun):
                 # It is filed again when something is seen of it.
@@ -132,14 +132,14 @@ class Resizing:
         charged = now if begins is None else (0,) * len(now)
         ladder = larger(whole, now)
         additions = [whole.sized(difference(size, charged)) for size in ladder]
-        stop = self._stop(binding, name, additions[0])
+        stop = self.stop(binding, name, additions[0])
         if stop is not None:
             return stop
         # What is admitted with more pods is admitted with fewer.
-        able = bisect_left(additions, True, key=lambda more: self._stop(binding, name, more) is not None)
+        able = bisect_left(additions, True, key=lambda more: self.stop(binding, name, more) is not None)
         member = self.members.by_name[name]
-        more = _addition(whole, difference(ladder[0], now), difference(ladder[able - 1], now))
-        around = _domain_around(nodes, whole.network_topology, pods)
+        more = addition(whole, difference(ladder[0], now), difference(ladder[able - 1], now))
+        around = domain_around(nodes, whole.network_topology, pods)
         alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, around)
         if alike in missed:
             return missed[alike]
@@ -163,7 +163,7 @@ class Resizing:
                 return size, landing
         return Stop(Verdict(Reason.WOULD_DELAY))
 
-    def _stop(self, binding: Binding, name: str, more: Gang) -> Stop | None:
+    def stop(self, binding: Binding, name: str, more: Gang) -> Stop | None:
         """What does not admit these pods, nodes apart."""
         leaf, namespace, amount = binding.leaf, binding.view.namespace, more.total()
         if self.tree.standing(leaf) is not Standing.OPEN:
@@ -217,7 +217,7 @@ class Resizing:
         gang = as_it_runs(binding.view, name, binding.gang)
         self.members.assume_more(self.members.by_name[name], uid, gang, placement)
 
-    def _turn(self, binding: Binding) -> tuple[bool, list[Rank], Key]:
+    def turn(self, binding: Binding) -> tuple[bool, list[Rank], Key]:
         """What runs below the minimum that its user has raised comes first."""
         urgent = binding.pods < sum(binding.gang.floor())
         above = [*path(binding.leaf)][-2::-1]
@@ -314,7 +314,7 @@ def _requests(gang: Gang, counts: Counts | list[int]) -> Vector:
     return vector.total(vector.scaled(task.requests, count) for task, count in zip(gang.tasks, counts, strict=True))
 
 
-def _addition(gang: Gang, least: Counts, most: Counts) -> Gang:
+def addition(gang: Gang, least: Counts, most: Counts) -> Gang:
     """A gang of the pods that are added: at least so many, at most so many."""
     tasks = [
         msgspec.structs.replace(task, replicas=many, min_available=few)
@@ -327,7 +327,7 @@ def _holds(placement: Placement, counts: Counts) -> bool:
     return all(held >= count for held, count in zip(placement.counts, counts, strict=True))
 
 
-def _domain_around(nodes: Nodes, wish: TopologyWish | None, pods: Pods) -> int | None:
+def domain_around(nodes: Nodes, wish: TopologyWish | None, pods: Pods) -> int | None:
     """For a topology with a highest tier, the largest allowed domain around what runs; None for anywhere."""
     here = next((node for _, node, _ in pods if node < len(nodes)), None)
     levels = nodes.tree.levels(wish)

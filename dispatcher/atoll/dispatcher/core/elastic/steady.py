@@ -1,0 +1,215 @@
+"""Services and jobs that are shared out in one of Karmada's ways, once their users ask for another size.
+
+What runs stays where it is, whatever their policies say by now: only the difference is shared out, as Karmada's
+scheduler does. More pods pass through everything that a dispatch does. What is copied gets copies in further members
+once these take work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from atoll.dispatcher.core.backfill.allocation import Allocation
+from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
+from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger
+from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.commands import Command
+from atoll.dispatcher.core.decisions import Decisions
+from atoll.dispatcher.core.elastic.growth import size_kept, unlike
+from atoll.dispatcher.core.elastic.resizing import Resizing, addition, domain_around
+from atoll.dispatcher.core.placement.choice import Choice
+from atoll.dispatcher.core.placement.sharing import shares
+from atoll.dispatcher.core.quota.namespaces import by_scopes
+from atoll.dispatcher.core.state import State
+from atoll.dispatcher.split import sets_of, webster
+from atoll.fit import Miss, place
+from atoll.fit.pods import Pods, difference, first_pods
+from atoll.fit.sizes import full
+from atoll.model.gang import Gang, divide
+from atoll.model.verdict import Blocker, Reason, Verdict
+
+
+class Halt(NamedTuple):
+    """Why a size does not change, and what may change that."""
+
+    verdict: Verdict
+    until: tuple[Trigger, ...]
+
+
+class Steady:
+    """Gives what is shared out the size that its user asks for."""
+
+    def __init__(self, state: State, decisions: Decisions, resizing: Resizing) -> None:
+        self._state, self._decisions, self._resizing = state, decisions, resizing
+        self.members, self.bindings, self.tree = state.members, state.bindings, state.tree
+        #: of the members when copies were looked at last
+        self._seen = -1
+
+    def follow(self) -> Iterator[Command]:
+        """Change what has another size than it asks for, as far as there is room and quota."""
+        shared = self._state.sizes.shared
+        if self._seen != self.members.table.version:
+            self._seen = self.members.table.version
+            for uid in self._state.sizes.copied:
+                shared.add(uid)
+        for binding in sorted((self.bindings[uid] for uid in shared.awake), key=self._resizing.turn):
+            uid = binding.view.uid
+            if not self._resizing.may_resize(binding):
+                # It is filed again when something is seen of it.
+                shared.remove(uid)
+                continue
+            found = self._wanted(binding)
+            if isinstance(found, Halt):
+                shared.park(uid, *found.until)
+                self._decisions.stopped[uid] = found.verdict
+                continue
+            if found == {name: full(part) for name, part in binding.parts.items()}:
+                shared.remove(uid)
+                continue
+            command = self._change(binding, found)
+            if isinstance(command, Halt):
+                shared.park(uid, *command.until)
+                self._decisions.stopped[uid] = command.verdict
+                continue
+            yield command
+
+    def _wanted(self, binding: Binding) -> dict[str, tuple[int, ...]] | Halt:
+        """Member -> pods per task that it is to have, those first that have some."""
+        gang, sharing = binding.gang, binding.view.sharing
+        assert sharing is not None, f"{binding.view.uid} is not shared out"
+        sets = sets_of(gang)
+        unit = [task.replicas // sets for task in gang.tasks]
+        has: dict[str, int] = {}
+        for name, part in binding.parts.items():
+            counts = full(part)
+            has[name] = sets if gang.copies else counts[0] // unit[0]
+            if not gang.copies and counts != tuple(each * has[name] for each in unit):
+                return Halt(size_kept(binding) or Verdict(Reason.SIZE_KEPT), ())
+        affinity, able = self._able(binding)
+        room = {name: (member, self._room(member, gang, unit)) for name, member in able.items()}
+        found = shares(gang, sharing, room, affinity, has)
+        if isinstance(found, Verdict):
+            if gang.copies and not unlike(binding):
+                return {name: full(part) for name, part in binding.parts.items()}
+            return Halt(found, tuple(Trigger(Cause.MEMBER, name) for name in able))
+        kept = {name: sets for name in has} | found if gang.copies else steady(found, has, sets)
+        names = [*has, *sorted(kept.keys() - has.keys())]
+        return {name: tuple(each * kept[name] for each in unit) for name in names if kept.get(name)}
+
+    def _able(self, binding: Binding) -> tuple[Mapping[str, Any], dict[str, Member]]:
+        """The cluster affinity by which it runs where it does, and the members that may have some of it."""
+        view, serving = binding.view, self._state.exclusions.serves(binding.leaf)
+        barred = self._state.breakers.barred(view.namespace).union(self._state.refusals.avoided(view))
+        here = [self.members.by_name[name] for name in binding.parts]
+
+        def takes(member: Member, affinity: Mapping[str, Any]) -> bool:
+            return member.accepts(affinity, view.tolerations)
+
+        affinity = next(
+            (each for each in view.affinities if all(takes(member, each) for member in here)), view.affinities[0]
+        )
+        able = {
+            member.name: member
+            for column, member in enumerate(self.members.table.order)
+            if member in here
+            or (
+                member.ready
+                and takes(member, affinity)
+                and member.unfit(binding.gang) is None
+                and member.name not in barred
+                and (serving is None or serving[column])
+            )
+        }
+        return affinity, able
+
+    def _room(self, member: Member, gang: Gang, unit: list[int]) -> int:
+        """Further sets that a member has room for, each task by itself; none where it takes nothing new."""
+        if not member.ready:
+            return 0
+        nodes = member.nodes
+        held = [int(np.where(nodes.accepting(task), nodes.room(task.requests), 0).sum()) for task in gang.tasks]
+        return min((count // each for count, each in zip(held, unit, strict=True) if each), default=0)
+
+    def _change(self, binding: Binding, counts: Mapping[str, tuple[int, ...]]) -> Command | Halt:
+        """Count the new size and have it written, if it is admitted."""
+        uid, before = binding.view.uid, binding.pods
+        stay = self._state.reservations.timeline.get(uid)
+        assert stay is not None, f"{uid} is charged and not known to run"
+        gangs = divide(binding.gang, [*counts.values()])
+        parts = {name: as_it_runs(binding.view, name, part) for name, part in zip(counts, gangs, strict=True)}
+        where: dict[str, Pods] = {name: stay.parts[name][1] if name in stay.parts else () for name in parts}
+        more = self._more(binding, parts, where)
+        if isinstance(more, Halt):
+            return more
+        self._state.charges.resize(binding, parts)
+        there: dict[str, tuple[Gang, Pods]] = {}
+        for name, part in parts.items():
+            there[name] = part, first_pods(where[name], full(part))
+        for member, gang, placement in zip(more.members, more.gangs, more.placements, strict=True):
+            self.members.assume_more(member, uid, gang, placement)
+            there[member.name] = parts[member.name], [*where[member.name], *sorted(placement.pods)]
+        now = Allocation(binding.leaf, binding.amount, stay.start, stay.end, there, stay.settings)
+        self._state.reservations.timeline.enter(uid, now)
+        self._state.sizes.file(binding)
+        if binding.pods < before:
+            self._state.wakes.use_fell(binding.leaf)
+        self._state.assumed.settle(binding)
+        text = f"{binding.pods} pods, not {before}: " + ", ".join(
+            f"{sum(each)} in {name}" for name, each in counts.items()
+        )
+        if binding.pods < before:
+            return self._decisions.resize(binding, Reason.SHRUNK, text)
+        deadline = self._state.now + self._state.settings.progress.grow
+        return self._decisions.resize(binding, Reason.GROWN, text, deadline)
+
+    def _more(self, binding: Binding, parts: Mapping[str, Gang], where: Mapping[str, Pods]) -> Choice | Halt:
+        """What comes in addition, and where in each member; or what does not let it."""
+        members, gangs, placements = [], [], []
+        for name, part in parts.items():
+            has = full(binding.parts[name]) if name in binding.parts else (0,) * len(part.tasks)
+            extra = tuple(max(each, 0) for each in difference(full(part), has))
+            if not any(extra):
+                continue
+            gang, member = addition(part, extra, extra), self.members.by_name[name]
+            if (stop := self._resizing.stop(binding, name, gang)) is not None:
+                return Halt(stop.verdict, (stop.until,))
+            around = domain_around(member.nodes, gang.network_topology, where[name])
+            placement = place(member.nodes, gang, within=around)
+            if isinstance(placement, Miss):
+                about = Blocker("Cluster", name, "pods", str(placement.requested), str(placement.available))
+                return Halt(Verdict(placement.reason, about), (Trigger(Cause.MEMBER, name),))
+            members.append(member)
+            gangs.append(gang)
+            placements.append(placement)
+        choice = Choice(tuple(members), tuple(gangs), tuple(placements))
+        return self._barred(binding, choice) or choice
+
+    def _barred(self, binding: Binding, choice: Choice) -> Halt | None:
+        """The limit or the reservation that all of it together does not respect."""
+        if not choice.members:
+            return None
+        leaf, uid, amount = binding.leaf, binding.view.uid, choice.total()
+        if (short := self.tree.shortage(leaf, amount)) is not None:
+            return Halt(short.verdict(), (Trigger(Cause.FELL, short.queue),))
+        missing = self._state.namespaces.shortage(binding.view.namespace, by_scopes(choice.gangs, amount))
+        if missing is not None:
+            return Halt(missing, (KEPT,))
+        delayed = self._state.reservations.delayed(uid, leaf, amount, choice, self._state.now + estimate(binding))
+        for member, gang in zip(choice.members, choice.gangs, strict=True):
+            delayed = delayed or self._resizing.ceilings_kept(uid, leaf, member.name, gang.total())
+        return Halt(Verdict(Reason.WOULD_DELAY), (KEPT,)) if delayed else None
+
+
+def steady(found: Mapping[str, int], has: Mapping[str, int], sets: int) -> dict[str, int]:
+    """Member -> sets, `sets` in all, as near to those that were found as can be without moving what runs: with more in
+    all no member gets fewer, with fewer none gets more.
+    """
+    change = sets - sum(has.values())
+    names = sorted({*has, *found})
+    lacking = {name: (found.get(name, 0) - has.get(name, 0)) * (1 if change > 0 else -1) for name in names}
+    moved = webster.seats(abs(change), {name: max(lack, 0) for name, lack in lacking.items()})
+    sign = 1 if change > 0 else -1
+    return {name: has.get(name, 0) + sign * moved[name] for name in names}
