@@ -61,6 +61,7 @@ app.command(epilog="Example: atollctl job port-forward train 6006 --task worker 
 app.command(epilog="Example: atollctl job events train -n research")(job_events.events)
 app.command(epilog="Example: atollctl job hold train -n research; atollctl job hold -l sweep=7")(operations.hold)
 app.command(epilog="Example: atollctl job retry train -n research")(operations.retry)
+app.command(epilog="Example: atollctl job reschedule deployment/web -n research")(operations.reschedule)
 app.command(epilog="Example: atollctl job release train; atollctl job release job.batch/nightly")(operations.release)
 app.command(epilog="Example: atollctl job abort train")(operations.abort)
 app.command(epilog="Example: atollctl job resume train")(operations.resume)

@@ -1,4 +1,4 @@
-"""`atollctl job hold|release|retry|abort|resume|restart|move|delete`: what people do to workloads."""
+"""`atollctl job hold|release|retry|reschedule|abort|resume|restart|move|delete`: what people do to workloads."""
 
 from __future__ import annotations
 
@@ -44,6 +44,21 @@ def retry(ctx: typer.Context, names: Names = None, selector: Selected = None) ->
     from atoll.model.timestamps import rfc3339_micro
 
     each(ctx, names, selector, _annotation({keys.RETRY: rfc3339_micro(time.time())}, "is tried again"))
+
+
+def reschedule(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
+    """Have jobs placed anew, by what their policies and the members say now: they are evicted, keep their age, and
+    start from the beginning, perhaps where they were.
+    """
+    import math
+    import time
+
+    from atoll.model import keys
+    from atoll.model.timestamps import rfc3339_seconds
+
+    # What was dispatched within this second is meant as well.
+    at = rfc3339_seconds(math.ceil(time.time()))
+    each(ctx, names, selector, _annotation({keys.RESCHEDULE: at}, "is placed anew"))
 
 
 def abort(ctx: typer.Context, names: Names = None, selector: Selected = None, wait: Wait = True) -> None:

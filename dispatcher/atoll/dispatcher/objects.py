@@ -43,7 +43,7 @@ from atoll.model.placer import Placer
 from atoll.model.policies import ALL_MEMBERS
 from atoll.model.queues import truth
 from atoll.model.quotas import Quota, scopes_in
-from atoll.model.timestamps import to_seconds
+from atoll.model.timestamps import is_time, to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import PODS_LOST
 
@@ -103,6 +103,7 @@ class BindingSpec(Part, frozen=True, rename="camel"):
     clusters: list[Target] = []
     placement: BindingPlacement | None = None
     schedule_priority: SchedulePriority | None = None
+    reschedule_triggered_at: str = ""
 
 
 class Condition(Part, frozen=True, rename="camel"):
@@ -442,6 +443,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         least_clusters=least,
         most_clusters=most,
         sharing=sharing,
+        rescheduled=obj.spec.reschedule_triggered_at if is_time(obj.spec.reschedule_triggered_at) else "",
         bound=whole or lost,
         bound_at=bound.last_transition_time if whole else "",
         lost_at=bound.last_transition_time if lost else "",

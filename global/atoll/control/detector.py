@@ -34,7 +34,7 @@ from atoll.model.overrides import OverrideObject
 from atoll.model.policies import PolicyObject, best, claim_metadata, claim_of, suspended_on
 from atoll.model.priority import default_class, priority_of
 from atoll.model.reports import readable
-from atoll.model.timestamps import rfc3339_seconds
+from atoll.model.timestamps import is_time, rfc3339_seconds, to_seconds
 from atoll.model.verdict import Reason
 
 Json = dict[str, Any]
@@ -309,6 +309,8 @@ class Detector:
             spec["placement"] = placement
         if policy is not None and policy.spec.propagate_deps is not None:
             spec["propagateDeps"] = policy.spec.propagate_deps
+        if at := self._rescheduled(kind, obj, current):
+            spec["rescheduleTriggeredAt"] = at
         annotations = {keys.GANG: gang.encode(wish)}
         if policy is not None and policy.spec.activation_preference == "Lazy":
             annotations[keys.POLICY_ACTIVE] = str(obj.metadata.generation)
@@ -325,6 +327,16 @@ class Detector:
                 )
                 self._tell(kind, obj, "PriorityClassNotFound", note)
         return {"annotations": annotations, "spec": spec, "claim": claim}
+
+    def _rescheduled(self, kind: Kind, obj: Full, current: BindingObject | None) -> str:
+        """Since when it is to be placed anew: by its annotation, or by what others wrote on its binding."""
+        said = obj.metadata.annotations.get(keys.RESCHEDULE, "")
+        before = current.spec.reschedule_triggered_at if current is not None else ""
+        if said and not is_time(said):
+            self._tell(kind, obj, "RescheduleIgnored", f"annotation {keys.RESCHEDULE}: {readable(said)} is no time")
+        elif said and (not before or to_seconds(said) > to_seconds(before)):
+            return said
+        return before
 
     def _priority(self, kind: Kind, obj: Full, policy: PolicyObject | None) -> int:
         """That of the PriorityClass that its policy names, if its queue allows that one; else of its own."""
@@ -429,6 +441,8 @@ def _owned(binding: BindingObject) -> tuple[str, Json]:
         spec["placement"] = binding.spec.placement
     if binding.spec.propagate_deps is not None:
         spec["propagateDeps"] = binding.spec.propagate_deps
+    if binding.spec.reschedule_triggered_at:
+        spec["rescheduleTriggeredAt"] = binding.spec.reschedule_triggered_at
     return binding.metadata.annotations.get(keys.GANG, ""), spec
 
 

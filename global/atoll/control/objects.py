@@ -36,6 +36,7 @@ class BindingSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """spec; what the detector owns is kept as received, to compare."""
 
     resource: Reference = Reference()
+    reschedule_triggered_at: str = ""
     replicas: int = 0
     components: list[Json] = []
     placement: Json | None = None

@@ -244,6 +244,8 @@ class BindingView:
     """replicaScheduling and spreadConstraints of its policy where it is shared out in one of Karmada's ways, and
     `lastFirst` where ties go to the last name; None for the native division. `divided` is true as well.
     """
+    rescheduled: str = ""
+    """RFC 3339: what was dispatched before that is to be placed anew, once the time has come; empty for never."""
     bound: bool = False
     """Whether all parts had their minimum bound, as control saw it; stays true while pods complete."""
     bound_at: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from atoll.dispatcher.core.backlog.binding import Binding, bound_in, withheld
+from atoll.dispatcher.core.backlog.binding import Binding, bound_in, replaced_at, withheld
 from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.capacity.refusals import MOST_WORDS, concerns_namespace
 from atoll.dispatcher.core.claims import Claims
@@ -127,6 +127,10 @@ class Progress:
             if binding.gang.hold:
                 why = withheld(binding.gang)
                 yield self._decisions.evict(binding, why.reason, why.sentence())
+                continue
+            anew = replaced_at(binding.view)
+            if anew is not None and anew <= self._state.now:
+                yield self._decisions.evict(binding, Reason.EVICTED, "it was asked that it is placed anew")
                 continue
             if refusing := self._state.refusing(binding):
                 yield self._refuse(binding, refusing)

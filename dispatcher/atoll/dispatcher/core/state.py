@@ -13,7 +13,7 @@ from atoll.dispatcher.core.assumed import Assumed
 from atoll.dispatcher.core.backfill.allocation import Allocation, placed_as_told, where_seen
 from atoll.dispatcher.core.backfill.reservations import Reservations
 from atoll.dispatcher.core.backlog.backlog import ShapeClass, Waiting, differs
-from atoll.dispatcher.core.backlog.binding import Binding, estimate, paused, paused_until, withheld
+from atoll.dispatcher.core.backlog.binding import Binding, estimate, paused, paused_until, replaced_at, withheld
 from atoll.dispatcher.core.backlog.fair import FairShares
 from atoll.dispatcher.core.backlog.wake_index import Cause, Trigger, WakeIndex, capping
 from atoll.dispatcher.core.backlog.wakeups import Wakeups
@@ -143,6 +143,19 @@ class State:
         self.unsettled.pop(binding.view.uid, None)
         if binding.phase is Phase.RESERVING or binding.gang.hold or self.refusing(binding):
             self.unsettled[binding.view.uid] = None
+        anew = replaced_at(binding.view)
+        if anew is not None and anew > self.now:
+            self.wakes.park(("anew", binding.view.uid), self._anew, (Trigger(Cause.TIME, anew),))
+        elif anew is not None:
+            self.unsettled[binding.view.uid] = None
+
+    def _anew(self, items: list[tuple[str, str]], _: Trigger) -> None:
+        """The times have come at which these are to be placed anew."""
+        for item in items:
+            self.wakes.drop(item)
+            binding = self.bindings.get(item[1])
+            if binding is not None and binding.phase.charged and binding.wish is not None:
+                self.settle_soon(binding)
 
     def enter(self, binding: Binding, before: Allocation | None = None) -> None:
         """File a binding under its phase: waiting, charged, or neither; `before` is where it ran as last known."""

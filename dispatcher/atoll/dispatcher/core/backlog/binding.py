@@ -129,6 +129,14 @@ def ready_by(binding: Binding, regain: float) -> float | None:
     return to_seconds(view.bound_at) + patience
 
 
+def replaced_at(view: BindingView) -> float | None:
+    """When it is to be placed anew as it was dispatched before; None where nobody asked for that."""
+    at, dispatched = view.rescheduled, view.decision.dispatched
+    if not at or not dispatched or to_seconds(dispatched) >= to_seconds(at):
+        return None
+    return to_seconds(at)
+
+
 def evicted_at(binding: Binding, now: float) -> float:
     """When it was decided that it goes."""
     lines = [line for line in binding.view.decision.story[-1:] if line.phase is Phase.EVICTING]
