@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
+from atoll.dispatcher.core.backlog.wake_index import capping
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.elastic.resizing import Resizing
@@ -42,7 +43,7 @@ class QueueRules(Rules):
         super().__init__(serving, avoided)
         self._state, self._claims, self._resizing, self._binding = state, claims, resizing, binding
         self._reservations, self._tree, self._leaf = state.reservations, state.tree, binding.leaf
-        self._permit_all = self._reservations.empty and not any(queue.tracks for queue in path(binding.leaf))
+        self._permit_all = self._reservations.empty and capping(binding.leaf) is None
         #: member -> what would go there, of choices that exceed a ceiling
         self.exceeded: dict[str, Vector] = {}
         #: reservations that the choice permitted last delays, by a better rank

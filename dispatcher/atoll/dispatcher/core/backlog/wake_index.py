@@ -117,7 +117,13 @@ class WakeIndex:
 
     def use_changed(self, leaf: Queue) -> None:
         """A queue was charged, or given something back: it and those above it have other amounts left."""
-        self._fire_each(Cause.LEFT, path(leaf))
+        known = self._at[Cause.LEFT]
+        # Each decision comes by here, and most wake nothing.
+        queue: Queue | None = leaf if known else None
+        while queue is not None:
+            if queue in known:
+                self.fire(Trigger(Cause.LEFT, queue))
+            queue = queue.parent
 
     def use_fell(self, leaf: Queue) -> None:
         """A queue was given something back."""
@@ -169,8 +175,8 @@ def rows_of(shape: Shape) -> tuple[Trigger, ...]:
 
 def capping(leaf: Queue) -> Queue | None:
     """The outermost queue on the path that has ceilings in members; None without one."""
-    above = None
-    for queue in path(leaf):
-        if queue.tracks:
-            above = queue
+    above: Queue | None = None
+    queue: Queue | None = leaf
+    while queue is not None:
+        above, queue = queue if queue.tracks else above, queue.parent
     return above
