@@ -168,9 +168,9 @@ class Site:
         assert (done.returncode == 0) == ok, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout if ok else done.stderr
 
-    def both(self, *arguments: str) -> str:
-        """Run plain kubectl on the host, whether it fails or not; all that it says."""
-        done = self._run(*arguments, cluster="host", stdin=None)
+    def both(self, *arguments: str, cluster: str = "host") -> str:
+        """Run plain kubectl, whether it fails or not; all that it says."""
+        done = self._run(*arguments, cluster=cluster, stdin=None)
         return done.stdout + done.stderr
 
     def warned(self, *arguments: str, stdin: str | None = None) -> str:

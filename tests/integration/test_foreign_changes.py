@@ -11,6 +11,7 @@ from atoll.kube import errors
 from atoll.model import keys, placer
 from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, NAMESPACES, POLICIES, WORKS, ApiResource
 from tests.integration.federation import Json, Site, accepting, batch_job, job, until
+from tests.integration.member_policies import policy_on_jobs
 
 pytestmark = pytest.mark.integration
 
@@ -184,33 +185,13 @@ async def test_what_changes_on_the_host_is_brought_to_an_object_that_the_member_
     assert found["spec"]["tasks"][0]["template"]["metadata"]["labels"]["of-the-member"] == "yes"
 
 
-VALIDATING_POLICIES = ApiResource(
-    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
-)
-VALIDATING_BINDINGS = ApiResource(
-    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False
-)
-
-
 @pytest.fixture
 async def no_growth(site: Site) -> AsyncIterator[None]:
     """The member lets no Volcano Job of the test have more than one pod of a task."""
-    api, name = site.members[MEMBER], f"small-{site.namespace}"
-    operations = {"apiGroups": ["batch.volcano.sh"], "apiVersions": ["*"], "resources": ["jobs"]}
-    spec = {
-        "matchConstraints": {
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": site.namespace}},
-            "resourceRules": [{**operations, "operations": ["UPDATE"]}],
-        },
-        "validations": [{"expression": "object.spec.tasks.all(t, t.replicas < 2)", "message": "one pod is enough"}],
-    }
-    binding = {"policyName": name, "validationActions": ["Deny"]}
-    for resource, wanted in ((VALIDATING_POLICIES, spec), (VALIDATING_BINDINGS, binding)):
-        about = {"apiVersion": resource.api_version, "kind": resource.kind}
-        await api.create(resource, {**about, "metadata": {"name": name}, "spec": wanted})
-    yield
-    for resource in (VALIDATING_BINDINGS, VALIDATING_POLICIES):
-        await api.delete(resource, name)
+    few = "object.spec.tasks.all(t, t.replicas < 2)"
+    denied = {"operation": "UPDATE", "expression": few, "message": "one pod is enough"}
+    async with policy_on_jobs(site.members[MEMBER], site.namespace, **denied):
+        yield
 
 
 @pytest.mark.usefixtures("no_growth")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable
 
 import orjson
 import pytest
@@ -14,6 +15,7 @@ from atoll.model.apiresource import (
     BINDINGS,
     EVENTS,
     JOBS,
+    LIMIT_RANGES,
     NAMESPACES,
     POLICIES,
     PRIORITY_CLASSES,
@@ -21,6 +23,7 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from tests.integration.federation import Json, Site, accepting, batch_job, job, until
+from tests.integration.member_policies import policy_on_jobs
 
 pytestmark = pytest.mark.integration
 
@@ -149,3 +152,77 @@ async def test_what_every_member_refuses_again_and_again_is_deactivated_until_it
     await site.phase("bad", "Running")
     await site.host.delete(JOBS, "bad", site.namespace)
     await site.members["topo"].delete(PRIORITY_CLASSES, missing)
+
+
+async def limit_range(site: Site, member: str) -> None:
+    """Containers of the test's namespace may have a twentieth of a processor in that member."""
+    most = {"limits": [{"type": "Container", "max": {"cpu": "50m"}}]}
+    metadata = {"name": "small", "namespace": site.namespace}
+    about = {"apiVersion": LIMIT_RANGES.api_version, "kind": LIMIT_RANGES.kind}
+    await site.members[member].create(LIMIT_RANGES, {**about, "metadata": metadata, "spec": most})
+
+
+async def pod_security(site: Site, member: str) -> None:
+    """Pods of the test's namespace are restricted in that member."""
+    labels = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    await site.members[member].merge_patch(NAMESPACES, site.namespace, labels)
+
+
+async def policy(site: Site, member: str) -> None:
+    """Wait until the member answers Volcano Jobs of the test's namespace with 422, as its policy says."""
+
+    async def acts() -> bool:
+        tried = {**job("try"), "metadata": {"name": "try", "namespace": site.namespace}}
+        try:
+            await site.members[member].request(
+                "POST", JOBS.path(site.namespace), body=orjson.dumps(tried), params={"dryRun": "All"}
+            )
+        except errors.ApiError as error:
+            return error.code == 422
+        return False
+
+    await until(acts, what="the member refuses Jobs as invalid")
+
+
+@pytest.mark.parametrize(
+    ("refuse", "words"),
+    [
+        (limit_range, "maximum cpu usage per Container is 50m"),
+        (pod_security, 'violates PodSecurity "restricted'),
+        (policy, "jobs are run on Mondays"),
+    ],
+    ids=["a LimitRange", "Pod Security", "a policy that finds it invalid"],
+)
+async def test_the_members_own_words_reach_the_workload_on_the_host(
+    site: Site, refuse: Callable[[Site, str], Awaitable[None]], words: str
+) -> None:
+    """Its story, its Events and its status have them."""
+    await only(site, "beta")
+    await site.members["beta"].create(NAMESPACES, accepting(site.namespace))
+    async with contextlib.AsyncExitStack() as stack:
+        if refuse is policy:
+            denied = {"operation": "CREATE", "expression": "false", "message": words}
+            await stack.enter_async_context(policy_on_jobs(site.members["beta"], site.namespace, **denied))
+        await refuse(site, "beta")
+        obj = job("limited", cpu="100m", seconds=None)
+        [container] = obj["spec"]["tasks"][0]["template"]["spec"]["containers"]
+        container["resources"]["limits"] = {"cpu": "100m"}
+        await site.submit(obj)
+        decision = await decided(site, "limited", "RefusedByMember")
+        line = next(line for line in decision["story"] if line["reason"] == "RefusedByMember")
+        assert "beta" in line["text"]
+        assert words in line["text"]
+
+        async def told() -> bool:
+            found = await site.find(JOBS, "limited")
+            state = ((found or {}).get("status") or {}).get("state") or {}
+            return words in (state.get("message") or "")
+
+        await until(told, what="the status of the Job says so")
+
+        async def event() -> bool:
+            events = await site.host.list(EVENTS, site.namespace)
+            return any(each["reason"] == "RefusedByMember" and words in each["note"] for each in events)
+
+        await until(event, what="an Event says so")
+        await site.host.delete(JOBS, "limited", site.namespace)
