@@ -1,11 +1,17 @@
-"""A JobFlow whose steps wait for pods that answer."""
+"""What makes Jobs: a JobFlow whose steps wait for pods that answer, a CronJob on a real clock."""
 
 from __future__ import annotations
 
-from atoll.model.apiresource import JOB_FLOWS, JOB_TEMPLATES
+import itertools
+
+import pytest
+
+from atoll.model import keys
+from atoll.model.apiresource import JOB_FLOWS, JOB_TEMPLATES, JOBS, VOLCANO_CRON_JOBS
+from atoll.model.timestamps import to_seconds
 from tests.e2e.jobs import PATIENCE, job, shell, task
-from tests.integration.federation import Site
-from tests.integration.makers import make
+from tests.integration.federation import Json, Site, until
+from tests.integration.test_makers import make
 
 
 async def test_a_step_begins_once_the_pods_before_it_answer(site: Site) -> None:
@@ -21,3 +27,25 @@ async def test_a_step_begins_once_the_pods_before_it_answer(site: Site) -> None:
     await site.phase("web-use", "Completed", deadline=PATIENCE)
     served = await site.phase("web-serve", "Running", deadline=PATIENCE)
     assert served["status"]["probes"] == [{"answered": 2}, {"answered": 2}]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(420)
+async def test_a_cron_job_runs_its_container_each_minute(site: Site) -> None:
+    """For three minutes of a real clock; hours of a virtual one are in `tests/control/makers`."""
+    made = job("x", task("w", shell("date")))
+    await make(site, VOLCANO_CRON_JOBS, "tick", {"schedule": "* * * * *", "jobTemplate": {"spec": made["spec"]}})
+
+    async def three() -> list[Json] | None:
+        found = await site.host.list(JOBS, site.namespace)
+        done = [each for each in found if (each.get("status") or {}).get("state", {}).get("phase") == "Completed"]
+        return done if len(done) == 3 else None
+
+    # Three whole minutes, what is left of the first one, and a container's start.
+    done = await until(three, deadline=240 + PATIENCE / 2, what="three Jobs of it are Completed")
+    times = sorted(to_seconds(each["metadata"]["annotations"][keys.SCHEDULED_FOR]) for each in done)
+    assert [later - earlier for earlier, later in itertools.pairwise(times)] == [60, 60]
+    for each in done:
+        meta = each["metadata"]
+        late = to_seconds(meta["creationTimestamp"]) - to_seconds(meta["annotations"][keys.SCHEDULED_FOR])
+        assert 0 <= late < 10
