@@ -10,6 +10,7 @@ import pytest
 
 from atoll.agent.objects import Pod, PodClaim, decode_pod
 from atoll.agent.volumes import Reach, Storage, decode_claim, decode_class, decode_volume, narrowed
+from atoll.model.selectors import node_affinity_matches
 from tests.agent.builders import make_pod
 
 Json = dict[str, Any]
@@ -59,7 +60,14 @@ def test_a_bound_volume_says_which_nodes_reach_it() -> None:
     assert reach(pod(), dict(bound), {"spec": spec}) == Reach("", [[EAST, WEST]])
     labels = {"topology.kubernetes.io/zone": "a__b"}
     among = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}
-    assert reach(pod(), dict(bound), {"metadata": {"labels": labels}}).terms == [[{"matchExpressions": [among]}]]
+    [[in_zones, nowhere]] = reach(pod(), dict(bound), {"metadata": {"labels": labels}}).terms
+    assert in_zones == {"matchExpressions": [among]}
+    for there, met in (
+        ({}, True),
+        ({"topology.kubernetes.io/zone": "c"}, False),
+        ({"topology.kubernetes.io/region": "r"}, False),
+    ):
+        assert node_affinity_matches([nowhere], there, "n") is met
     assert reach(pod(), dict(bound), {}) == Reach()
 
 

@@ -23,6 +23,9 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: its first consumer's node, written by who places; the provisioner makes a volume for it."""
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _ZONES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+_ZONES_OF_NODES = (*_ZONES, "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region")
+_NOWHERE: Json = {"matchExpressions": [{"key": key, "operator": "DoesNotExist"} for key in _ZONES_OF_NODES]}
+"""A node that names no zone and no region takes a volume of any, as in kube-scheduler."""
 _MOST_TERMS = 64
 """Of a pod's node affinity and its volumes' together."""
 
@@ -113,7 +116,7 @@ class Volume(Slim, frozen=True):
             # Terms that there are none of are met by nothing.
             found.append(affinity.required.node_selector_terms or [{}])
         zones = [(key, self.metadata.labels[key]) for key in _ZONES if key in self.metadata.labels]
-        return [*found, *([{"matchExpressions": [_among(key, value.split("__"))]}] for key, value in zones)]
+        return [*found, *([{"matchExpressions": [_among(key, value.split("__"))]}, _NOWHERE] for key, value in zones)]
 
 
 class _Expression(msgspec.Struct, frozen=True):
