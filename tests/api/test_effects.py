@@ -81,11 +81,11 @@ def test_every_other_field_is_read_somewhere(kind: str) -> None:
         pytest.param(
             "PropagationPolicy",
             {
-                "failover": {"cluster": {"purgeMode": "Directly"}},
+                "failover": {"application": {"purgeMode": "Directly"}, "cluster": {"purgeMode": "Gracefully"}},
                 "placement": {"workloadAffinity": {"affinity": {"groupByLabelKey": "app"}}},
             },
             [
-                "spec.failover",
+                "spec.failover.cluster.purgeMode",
                 "spec.placement.workloadAffinity",
             ],
             id="of a policy",

@@ -36,6 +36,7 @@ from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.model.decision import Decision
 from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Reason
 
 GPU = "nvidia.com/gpu"
@@ -199,6 +200,11 @@ def named(cluster: str, free: Iterable[int] | Mapping[str, int], *, generation: 
         for name, each in zip(free, capacity.classes, strict=True)
     )
     return CapacitySet(dataclasses.replace(capacity, classes=tuple(classes)))
+
+
+def no_execute(key: str = "broken", value: str = "", *, at: float = START) -> dict[str, str]:
+    """A taint that evicts from then on."""
+    return {"key": key, "value": value, "effect": "NoExecute", "timeAdded": rfc3339(at)}
 
 
 def written(view: BindingView, command: Command) -> BindingView:

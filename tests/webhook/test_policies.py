@@ -188,6 +188,18 @@ async def test_only_the_dispatcher_writes_decisions(host: Host, who: str, patch:
     await host.dispatcher.merge_patch(BINDINGS, name, patch, "default")
 
 
+@pytest.mark.parametrize("who", ["admin", "user"])
+async def test_only_atoll_says_which_copies_stay(host: Host, who: str) -> None:
+    name = unique()
+    await host.control.create(BINDINGS, binding(name))
+    task = {"fromCluster": "alpha", "reason": "Mine", "producer": "me"}
+    patch = {"spec": {"gracefulEvictionTasks": [task]}}
+    with pytest.raises(errors.Forbidden, match="gracefulEvictionTasks"):
+        await getattr(host, who).merge_patch(BINDINGS, name, patch, "default")
+    await host.dispatcher.merge_patch(BINDINGS, name, patch, "default")
+    await host.control.merge_patch(BINDINGS, name, {"spec": {"gracefulEvictionTasks": None}}, "default")
+
+
 async def test_the_gang_is_what_control_read_from_the_workload(host: Host) -> None:
     name = unique()
     await host.control.create(BINDINGS, binding(name))

@@ -40,6 +40,19 @@ def group(name: str = "a", *tiers: str, **affinity: Any) -> Json:
         pytest.param(placed(spreadConstraints=[{"maxGroups": 2}]), id="clusters, where nothing is said"),
         pytest.param(policy(suspension={"dispatching": True}), id="suspended"),
         pytest.param({"spec": {"resourceSelectors": [{**JOB, "name": "a"}], "preemption": "Always"}}, id="preempting"),
+        pytest.param(
+            policy(
+                failover={
+                    "application": {
+                        "decisionConditions": {"tolerationSeconds": 5},
+                        "purgeMode": "Graciously",
+                        "gracePeriodSeconds": 9,
+                        "statePreservation": {"rules": [{"aliasLabelName": "a.b/c", "jsonPath": "{.x[0].y}"}]},
+                    }
+                }
+            ),
+            id="failing over",
+        ),
         pytest.param({"spec": "x"}, id="what the schema refuses"),
     ],
 )
@@ -105,6 +118,30 @@ def test_what_is_taken(given: Json) -> None:
             "suspension",
             "not both",
             id="both suspensions",
+        ),
+        pytest.param(
+            policy(failover={"application": {"purgeMode": "Never", "gracePeriodSeconds": 5}}),
+            "application.gracePeriodSeconds",
+            "Gracefully only",
+            id="a time for what never goes",
+        ),
+        pytest.param(
+            policy(failover={"application": {"gracePeriodSeconds": 0}}),
+            "application.gracePeriodSeconds",
+            "at least a second",
+            id="no time",
+        ),
+        pytest.param(
+            policy(failover={"cluster": {"statePreservation": {"rules": [{"aliasLabelName": "-", "jsonPath": "{.a}"}]}}}),
+            "rules[0].aliasLabelName",
+            "-",
+            id="state under no label",
+        ),
+        pytest.param(
+            policy(failover={"cluster": {"statePreservation": {"rules": [{"aliasLabelName": "a", "jsonPath": "{.a[*]}"}]}}}),
+            "rules[0].jsonPath",
+            "no path",
+            id="state at no path",
         ),
         pytest.param(
             {"spec": {"resourceSelectors": [{**JOB, "namespace": "x"}]}}, "namespace", "that namespace", id="elsewhere"

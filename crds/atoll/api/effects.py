@@ -43,7 +43,16 @@ _POLICY: Final = (
         "Atoll places every workload of the namespaces that opted in",
         unless=("atoll", "default-scheduler"),
     ),
-    Idle("spec.failover", "lost members and failed pods are handled for all workloads alike"),
+    Idle(
+        "spec.failover.application.purgeMode",
+        "services alone have two copies meanwhile: what ends by itself goes first; with Never nothing is moved",
+        only=("Gracefully", "Graciously", "Never"),
+    ),
+    Idle(
+        "spec.failover.cluster.purgeMode",
+        "services alone have two copies meanwhile, and not when a member is lost",
+        only=("Gracefully", "Graciously", "Never"),
+    ),
     Idle("spec.preserveResourcesOnDeletion", "what runs in members goes with the workload"),
     Idle(
         "spec.schedulePriority.priorityClassSource",

@@ -25,6 +25,7 @@ from atoll.model import (
     conditions,
     decision,
     duration,
+    failover,
     fairness,
     flavors,
     gang,
@@ -36,6 +37,7 @@ from atoll.model import (
     skew,
     vector,
 )
+from atoll.model.failover import EvictionTask
 from atoll.model.lost import STALE_GONE, absence
 from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
@@ -104,6 +106,7 @@ class BindingSpec(Part, frozen=True, rename="camel"):
     placement: BindingPlacement | None = None
     schedule_priority: SchedulePriority | None = None
     reschedule_triggered_at: str = ""
+    graceful_eviction_tasks: list[EvictionTask] = []
 
 
 class Condition(Part, frozen=True, rename="camel"):
@@ -151,6 +154,7 @@ class MemberStatus(Part, frozen=True, rename="camel"):
 class Aggregated(Part, frozen=True, rename="camel"):
     cluster_name: str
     status: MemberStatus | None = None
+    health: str = ""
 
 
 class BindingStatus(Part, frozen=True, rename="camel"):
@@ -163,6 +167,8 @@ class BindingObject(Slim, frozen=True, rename="camel"):
 
     spec: BindingSpec = BindingSpec()
     status: BindingStatus = BindingStatus()
+    left: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    """Member -> labels that the next copy is to have, by what the status there says; of no object, but read with it."""
 
     @property
     def workload(self) -> str:
@@ -307,6 +313,7 @@ class CapacityReport(Slim, frozen=True, rename="camel"):
 class _AsSaid(Part, frozen=True, rename="camel"):
     cluster_name: str
     status: msgspec.Raw = msgspec.Raw(b"null")
+    health: str = ""
 
 
 class _StatusAsSaid(Part, frozen=True, rename="camel"):
@@ -337,7 +344,8 @@ def decode_binding(raw: bytes | msgspec.Raw) -> BindingObject:
         msgspec.MsgspecError: what the host wrote can't be read.
     """
     try:
-        return _decode_binding(raw)
+        found = _decode_binding(raw)
+        return found if _CARRIES not in found.metadata.annotations.get(keys.GANG, "") else _with_state(found, raw)
     except msgspec.ValidationError:
         # It must not vanish, and give back what it is charged, because of what a member says.
         received = _decode_as_said(raw)
@@ -350,8 +358,28 @@ def decode_binding(raw: bytes | msgspec.Raw) -> BindingObject:
             log.warning(
                 "a report can't be read", cluster=item.cluster_name, binding=received.metadata.key, error=str(error)
             )
-        items.append(Aggregated(item.cluster_name, status))
+        items.append(Aggregated(item.cluster_name, status, item.health))
     return BindingObject(received.metadata, received.spec, BindingStatus(received.status.conditions, items))
+
+
+_CARRIES = '"state":'
+"""In the annotation of gangs whose next copies get labels by what members say of this one."""
+
+
+def _with_state(found: BindingObject, raw: bytes | msgspec.Raw) -> BindingObject:
+    """The binding with what its next copies are to be told."""
+    try:
+        wish = gang.decode(found.metadata.annotations[keys.GANG])
+    except msgspec.MsgspecError:
+        return found
+    rules = {
+        label: path for each in (wish.leaving, wish.unhealthy) if each is not None for label, path in each.state.items()
+    }
+    left = {
+        item.cluster_name: failover.preserved(rules, msgspec.json.decode(item.status))
+        for item in _decode_as_said(raw).status.aggregated_status
+    }
+    return msgspec.structs.replace(found, left={name: labels for name, labels in left.items() if labels})
 
 
 def decode_capacity(raw: bytes | msgspec.Raw) -> CapacityObject:
@@ -417,6 +445,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         log.warning("decision annotation can't be read", **_about(obj), error=str(error))
     conditions = {condition.type: condition for condition in obj.status.conditions}
     released, bound = conditions.get("Released"), conditions.get("Bound", Condition())
+    healthy = conditions.get("Healthy", Condition())
     whole, lost = bound.status == "True", bound.status == "False" and bound.reason == PODS_LOST
     placement = obj.spec.placement or BindingPlacement()
     at = numbers.whole(annotations.get(keys.EPOCH)) or 0
@@ -437,7 +466,9 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         created=obj.metadata.creation_timestamp,
         suspended=obj.spec.suspension is not None and obj.spec.suspension.scheduling,
         parts=tuple((target.name, _counts(read, target)) for target in obj.spec.clusters),
-        affinities=_affinities(placement, read.suspended if read is not None else (), tiers=sharing is not None),
+        affinities=_affinities(
+            placement, _kept_from(read, obj.spec.graceful_eviction_tasks), tiers=sharing is not None
+        ),
         tolerations=tuple(placement.cluster_tolerations),
         divided=sharing is not None or (_divided(placement) and (most is None or most > 1)),
         least_clusters=least,
@@ -488,6 +519,15 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             if (refusal := status.refused) is not None and refusal.epoch == at
         }
         or NOTHING,
+        unhealthy_at=healthy.last_transition_time if healthy.status == "False" else "",
+        unhealthy={
+            item.cluster_name: healthy.message or "it does not say why"
+            for item in obj.status.aggregated_status
+            if healthy.status == "False" and item.health == "Unhealthy"
+        }
+        or NOTHING,
+        tasks=tuple(obj.spec.graceful_eviction_tasks),
+        state=obj.left or NOTHING,
     )
 
 
@@ -499,8 +539,13 @@ def _counts(read: gang.Gang | None, target: Target) -> tuple[int, ...]:
     return tuple(gang.counts_in(read, target.replicas, told))
 
 
+def _kept_from(read: gang.Gang | None, tasks: Sequence[EvictionTask]) -> list[str]:
+    """Members to which it is not sent now: its policy says so, or it left them and its tasks there are not over."""
+    return [*(read.suspended if read is not None else ()), *(task.from_cluster for task in tasks)]
+
+
 def _affinities(placement: BindingPlacement, suspended: Sequence[str], *, tiers: bool) -> tuple[dict[str, Any], ...]:
-    """Its cluster affinities, without the members to which its policy sends nothing new.
+    """Its cluster affinities, without the members to which it is not sent now.
 
     `tiers`: whether overflow tiers are filled together; else they are tried one after the other.
     """

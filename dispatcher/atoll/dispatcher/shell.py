@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client import Counter as Count
@@ -469,6 +470,9 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
         clusters,
         {"op": "add", "path": "/spec/suspension/scheduling", "value": isinstance(command, Evict)},
     ]
+    if isinstance(command, Evict) and (command.tasks or (seen is not None and seen.spec.graceful_eviction_tasks)):
+        tasks = [msgspec.to_builtins(task) for task in command.tasks]
+        operations.append({"op": "add", "path": "/spec/gracefulEvictionTasks", "value": tasks})
     if command.decision.phase is decision.Phase.RESERVING:
         operations.append({"op": "add", "path": "/spec/suspension/dispatching", "value": True})
     return operations

@@ -178,7 +178,17 @@ class Caches:
     def works_of(self, binding_uid: str) -> list[WorkObject]:
         """The Works of a binding, in order of their members, but those that it goes on without."""
         return [
-            work for work in self.works.by_index("binding", binding_uid) if keys.LOST not in work.metadata.annotations
+            work
+            for work in self.works.by_index("binding", binding_uid)
+            if keys.LOST not in work.metadata.annotations and keys.LEAVING not in work.metadata.annotations
+        ]
+
+    def leaving_works(self, binding_uid: str) -> list[WorkObject]:
+        """The Works of copies that stay in members which the binding left, in order of these members."""
+        return [
+            work
+            for work in self.works.by_index("binding", binding_uid)
+            if keys.LEAVING in work.metadata.annotations and keys.LOST not in work.metadata.annotations
         ]
 
     def lost_at(self, cluster: str, binding: objects.BindingObject) -> float:

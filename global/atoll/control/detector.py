@@ -26,7 +26,7 @@ from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import gang, keys, lost, numbers, quantity
+from atoll.model import failover, gang, keys, lost, numbers, quantity
 from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
 from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
@@ -272,10 +272,13 @@ class Detector:
             wish.queue,
             self._caches.said_of_queue,
         )
+        said = policy.spec.failover if policy is not None else None
         wish = msgspec.structs.replace(
             wish,
             on_lost=on_lost,
             lost_toleration=toleration,
+            unhealthy=failover.of_application(said, service=kind.service),
+            leaving=failover.of_cluster(said, service=kind.service),
             suspended=suspended_on(policy),
             copies=kind.service and placements.duplicated(placement),
         )
@@ -311,6 +314,8 @@ class Detector:
             spec["propagateDeps"] = policy.spec.propagate_deps
         if at := self._rescheduled(kind, obj, current):
             spec["rescheduleTriggeredAt"] = at
+        if said:
+            spec["failover"] = said
         annotations = {keys.GANG: gang.encode(wish)}
         if policy is not None and policy.spec.activation_preference == "Lazy":
             annotations[keys.POLICY_ACTIVE] = str(obj.metadata.generation)
@@ -443,6 +448,8 @@ def _owned(binding: BindingObject) -> tuple[str, Json]:
         spec["propagateDeps"] = binding.spec.propagate_deps
     if binding.spec.reschedule_triggered_at:
         spec["rescheduleTriggeredAt"] = binding.spec.reschedule_triggered_at
+    if binding.spec.failover is not None:
+        spec["failover"] = binding.spec.failover
     return binding.metadata.annotations.get(keys.GANG, ""), spec
 
 

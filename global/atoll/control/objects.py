@@ -8,6 +8,7 @@ import msgspec
 
 from atoll.model import decision, gang, keys
 from atoll.model.decision import Decision, Question
+from atoll.model.failover import EvictionTask
 from atoll.model.gang import Gang
 from atoll.model.objects import Slim
 
@@ -45,6 +46,8 @@ class BindingSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     propagate_deps: bool | None = None
     schedule_priority: Json | None = None
     conflict_resolution: str = "Abort"
+    failover: Json | None = None
+    graceful_eviction_tasks: list[EvictionTask] = []
 
 
 class BindingObject(Slim, frozen=True, rename="camel"):
@@ -107,6 +110,14 @@ class BindingObject(Slim, frozen=True, rename="camel"):
     def charged(self) -> bool:
         """Whether its queue pays for it: it is dispatched, or a member may still have something of it."""
         return not self.suspended or self.evicting
+
+    @property
+    def runs_well(self) -> bool:
+        """Whether the minimum of its present dispatch runs, and is not known to be unhealthy."""
+        unhealthy = any(
+            (c.get("type"), c.get("status")) == ("Healthy", "False") for c in self.status.get("conditions") or ()
+        )
+        return not self.suspended and self.condition("Running") and not unhealthy
 
     def condition(self, type_: str) -> bool:
         """Whether the condition is True."""

@@ -7,6 +7,7 @@ for a moment, because each costs two writes on the host.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -28,7 +29,8 @@ from atoll.model import numbers
 from atoll.model.apiresource import BINDINGS
 from atoll.model.conditions import Condition, find, with_condition
 from atoll.model.decision import Phase
-from atoll.model.keys import LOST, cluster_of, execution_namespace
+from atoll.model.failover import EvictionTask
+from atoll.model.keys import LEAVING, LOST, cluster_of, execution_namespace
 from atoll.model.objects import Full
 from atoll.model.timestamps import rfc3339_seconds
 from atoll.model.verdict import PODS_LOST, Blocker, Reason, Verdict, reason_of_refusal
@@ -44,6 +46,7 @@ _OF_PARTS = (
     "ReportsAccepted",
     "AcceptedByMembers",
     "NeedsAgree",
+    "Healthy",
 )
 """Conditions that say something of what was dispatched."""
 
@@ -93,7 +96,7 @@ class Status:
             self._queue.add(new.metadata.key, after=self._settings.reported if waiting else self._settings.unreported)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
-        given_up = new is not None and LOST in new.metadata.annotations
+        given_up = new is not None and not {LOST, LEAVING}.isdisjoint(new.metadata.annotations)
         if old is not None and (new is None or given_up or (new.status, new.refused) != (old.status, old.refused)):
             self._queue.add(binding_key(old), after=self._settings.reported)
 
@@ -130,6 +133,9 @@ class Status:
             tell(self._recorder, binding, binding.status.get("conditions") or (), status["conditions"])
         # What waits has no part that could tell of itself: members may be asked about it, no more.
         parts = [] if binding.suspended else works
+        if not any(work.reported for work in parts):
+            # Until the new copy says something, the one that stays in a member that it leaves is all that runs.
+            parts = self._caches.leaving_works(binding.metadata.uid) or parts
         await self._workload_status(kind, obj, msgspec.structs.replace(binding, status=status), parts)
 
     async def _workload_status(self, kind: Kind, obj: Full, binding: BindingObject, works: list[WorkObject]) -> None:
@@ -163,7 +169,11 @@ class Status:
     async def _binding_status(self, kind: Kind, binding: BindingObject, works: list[WorkObject]) -> Json:
         old = binding.status
         status = {key: value for key, value in old.items() if key not in ("aggregatedStatus", "conditions")}
-        status["aggregatedStatus"] = [_item(work) for work in works if work.applied is not None or work.reported]
+        wish = binding.gang
+        unhealthy = unhealthy_parts(works, kind) if wish is not None and wish.unhealthy is not None else {}
+        status["aggregatedStatus"] = [
+            _item(work, unhealthy) for work in works if work.applied is not None or work.reported
+        ]
         status["aggregatedStatus"] += [
             _not_sent(cluster, why, binding.epoch) for cluster, why in self._overrides.failures(binding).items()
         ]
@@ -212,6 +222,11 @@ class Status:
             else:
                 # What held its containers up is over, though they don't run yet.
                 conditions = [each for each in conditions if (each["type"], each["status"]) != ("Running", "False")]
+            if wish is None or wish.unhealthy is None or _finished(binding):
+                conditions = [each for each in conditions if each["type"] != "Healthy"]
+            elif bound is not None and not away and complete:
+                why = "; ".join(f"{name}: {text}" for name, text in sorted(unhealthy.items()))
+                say("Healthy", not unhealthy, "Unhealthy" if unhealthy else "Healthy", why)
             outcomes = [kind.finished(work.reported) for work in works]
             if Outcome.FAILED in outcomes:
                 say("Finished", True, Outcome.FAILED)
@@ -241,8 +256,18 @@ class Status:
                 say("Released", False, "PodsNotGone", kept)
             elif any((each["type"], each["status"]) == ("Released", "False") for each in conditions):
                 conditions = [each for each in conditions if each["type"] != "Released"]
+        if staying := [task for task in binding.spec.graceful_eviction_tasks if task.stays]:
+            say("Leaving", True, staying[0].reason, "; ".join(_stays(task) for task in staying))
+        else:
+            conditions = [each for each in conditions if each["type"] != "Leaving"]
         status["conditions"] = conditions
         return status
+
+
+def _stays(task: EvictionTask) -> str:
+    until = task.over_at()
+    end = "suppressDeletion of its eviction task is set to false" if until is None else rfc3339_seconds(until)
+    return f"its copy in {task.from_cluster} stays until it runs elsewhere, or {end}"
 
 
 def _finished(binding: BindingObject) -> bool:
@@ -262,12 +287,13 @@ def refusals(works: list[WorkObject]) -> str:
     )
 
 
-def _item(work: WorkObject) -> Json:
+def _item(work: WorkObject, unhealthy: Mapping[str, str]) -> Json:
     """One aggregatedStatus item."""
+    name = cluster_of(work.metadata.namespace)
     item: Json = {
-        "clusterName": cluster_of(work.metadata.namespace),
+        "clusterName": name,
         "applied": bool(work.applied),
-        "health": work.health,
+        "health": "Unhealthy" if name in unhealthy else work.health,
     }
     if work.applied_message:
         item["appliedMessage"] = work.applied_message
@@ -358,6 +384,26 @@ def _reports(kind: Kind, binding: BindingObject, works: list[WorkObject]) -> lis
         return heard
     silent = [target.name for target in binding.spec.clusters if target.name not in said]
     return [*said.values(), *(Report(name, {}, heard[0].carried) for name in silent)]
+
+
+def unhealthy_parts(works: list[WorkObject], kind: Kind) -> dict[str, str]:
+    """Member -> why its part is unhealthy: its status says so, or its minimum does not run. What has ended is not."""
+    found = {}
+    for work in works:
+        name, placement = cluster_of(work.metadata.namespace), work.reported.get("placement") or {}
+        if kind.finished(work.reported) is not None or not work.reported:
+            continue
+        counts = [int(placement["running"])] if "running" in placement else []
+        if kind.service and kind.healthy(work.reported) is not None:
+            # Of a service only pods that are ready count.
+            counts.append(kind.started(work.reported))
+        minimum = _minimum(work, kind)
+        if kind.healthy(work.reported) is False:
+            found[name] = "it failed there"
+        elif counts and min(counts) < minimum:
+            why = placement.get("starting") or placement.get("waiting") or ""
+            found[name] = f"{min(counts)} of {minimum} pods run" + (f": {why}" if why else "")
+    return found
 
 
 def _waiting(binding: BindingObject, works: list[WorkObject]) -> tuple[str, str]:

@@ -58,6 +58,10 @@ def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[
                 yield reason, f"bound, but its containers don't start: {message}", True
             case (("AcceptedByMembers" | "NeedsAgree"), "False"):
                 yield reason, message, True
+            case "Healthy", "False":
+                yield reason, f"it is unhealthy: {message}", True
+            case "Leaving", "True":
+                yield "LeavingGracefully", message, False
             case "Released", "False":
                 yield reason, f"its pods are being removed, and do not go: {message}", True
             case "FullyApplied", "False":

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import orjson
 import structlog
 
@@ -36,7 +37,9 @@ from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, WORKS
 from atoll.model.decision import Question, encode_gone, encode_spots
+from atoll.model.failover import EvictionTask
 from atoll.model.gang import Gang, counts_in, divide, encode
+from atoll.model.keys import execution_namespace
 from atoll.model.lost import OnLost
 from atoll.model.objects import Full, Slim
 from atoll.model.overrides import OverrideObject
@@ -109,7 +112,7 @@ class Works:
     def _cluster_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
         """What a member that is lost, or back, is to let go of."""
         if old is not None and new is not None and old.status.get("lost") != new.status.get("lost"):
-            for work in self._caches.works.by_index("namespace", keys.execution_namespace(new.metadata.name)):
+            for work in self._caches.works.by_index("namespace", execution_namespace(new.metadata.name)):
                 if work.metadata.deletion_timestamp is not None:
                     self._queue.add(binding_key(work))
 
@@ -143,7 +146,7 @@ class Works:
         await self._remove_strays(key, binding)
         if binding is None:
             return
-        works = self._caches.works_of(binding.metadata.uid)
+        works, leaving = (each(binding.metadata.uid) for each in (self._caches.works_of, self._caches.leaving_works))
         going = binding.metadata.deletion_timestamp is not None
         if not going and any(work.epoch > int(binding.epoch or 0) for work in works):
             # The watch of bindings is behind that of Works; the change that they follow from comes.
@@ -154,15 +157,19 @@ class Works:
             return
         cleared = await self._clear_claims(binding, works) if going else True
         stale = [work for work in works if work.metadata.namespace not in wanted or str(work.epoch) != binding.epoch]
-        for work in stale:
-            if work.metadata.deletion_timestamp is None:
+        stays = {} if going else tasks_by_namespace(binding)
+        for work in [*stale, *(leaving if going else ())]:
+            if work.metadata.deletion_timestamp is None and (task := stays.get(work.metadata.namespace)) and task.stays:
+                await self._mark(work, keys.LEAVING)
+            elif work.metadata.deletion_timestamp is None:
                 await self._delete(work)
             else:
                 await self._give_up(key, binding, work)
         if going:
-            if cleared and await works_gone(self._host, self._caches, binding):
+            if cleared and not leaving and await works_gone(self._host, self._caches, binding):
                 await self._release(binding)
             return
+        await self._end_tasks(binding, leaving)
         if stale:
             return
         have = {work.metadata.namespace: work for work in works}
@@ -202,11 +209,41 @@ class Works:
             self._queue.add(key, after=wait)
         elif wait <= 0:
             log.warning("its member is lost: goes on without", work=work.metadata.key, binding=key)
-            patch = {"metadata": {"uid": work.metadata.uid, "annotations": {keys.LOST: "true"}}}
-            with contextlib.suppress(errors.NotFound):
-                await self._host.merge_patch(
-                    WORKS, work.metadata.name, patch, work.metadata.namespace, field_manager="atoll-control"
-                )
+            await self._mark(work, keys.LOST)
+
+    async def _mark(self, work: WorkObject, mark: str) -> None:
+        """Have the binding of a Work go on without it."""
+        patch = {"metadata": {"uid": work.metadata.uid, "annotations": {mark: "true"}}}
+        with contextlib.suppress(errors.NotFound):
+            await self._host.merge_patch(
+                WORKS, work.metadata.name, patch, work.metadata.namespace, field_manager="atoll-control"
+            )
+
+    # -- eviction tasks ----------------------------------------------------------------------------------------------
+
+    async def _end_tasks(self, binding: BindingObject, leaving: list[WorkObject]) -> None:
+        """Remove the copies whose tasks are over, and then these tasks: until then nothing new goes to the members."""
+        tasks, now = binding.spec.graceful_eviction_tasks, time.time()
+        over = [task for task in tasks if task.over(now, runs=binding.runs_well)]
+        for task in tasks:
+            if task not in over and (until := task.over_at()) is not None:
+                self._queue.add(binding.metadata.key, after=until - now)
+        staying = {execution_namespace(task.from_cluster) for task in tasks if task not in over}
+        for work in leaving:
+            if work.metadata.namespace not in staying and work.metadata.deletion_timestamp is None:
+                await self._delete(work)
+        left = {work.metadata.namespace for work in self._caches.works.by_index("binding", binding.metadata.uid)}
+        left -= {work.metadata.namespace for work in self._caches.current_works(binding)}
+        rest = [task for task in tasks if task not in over or execution_namespace(task.from_cluster) in left]
+        if rest != tasks:
+            metadata = binding.metadata
+            patch = {
+                "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
+                "spec": {"gracefulEvictionTasks": msgspec.to_builtins(rest) or None},
+            }
+            await self._host.merge_patch(
+                BINDINGS, metadata.name, patch, metadata.namespace, field_manager="atoll-control"
+            )
 
     # -- claims of the workload --------------------------------------------------------------------------------------
 
@@ -233,7 +270,7 @@ class Works:
             if (uid, name) not in self._cleared and self._caches.clusters.get(name) is not None
         ]
         for name in left:
-            namespace = keys.execution_namespace(name)
+            namespace = execution_namespace(name)
             work = there.get(namespace)
             if work is not None:
                 if keys.WORK_FINALIZER in work.metadata.finalizers and keys.FINAL not in work.metadata.annotations:
@@ -316,7 +353,7 @@ class Works:
                 for work in self._caches.works_of(binding.metadata.uid)
                 if kind.finished(work.reported) is not None
             }
-            parts = [part for part in parts if keys.execution_namespace(part.cluster) in ended]
+            parts = [part for part in parts if execution_namespace(part.cluster) in ended]
         made = (
             self._work(binding, kind, obj, gang, replace(part, identity=identity, carried=carried, grace=grace))
             for part in parts
@@ -328,6 +365,8 @@ class Works:
         manifest = kind.rewrite(obj.body, part)
         annotations = manifest["metadata"]["annotations"]
         annotations.update(part.identity)
+        if preserved := binding.decision.preserved:
+            manifest["metadata"].setdefault("labels", {}).update(preserved)
         if part.parts > 1:
             annotations[keys.PARTS] = str(part.parts)
         if gang.on_lost == OnLost.EXCLUSIVE:
@@ -341,7 +380,7 @@ class Works:
         if binding.question is None:
             # No override changes whether the workload fits, so members are asked without.
             manifests = [*needs, *self._dependencies.of(binding, kind, obj, manifest), manifest]
-            namespace = keys.execution_namespace(part.cluster)
+            namespace = execution_namespace(part.cluster)
             there = next((w for w in self._caches.current_works(binding) if w.metadata.namespace == namespace), None)
             overridden = self._overrides.of(binding, kind, obj, part.cluster, manifests, there)
             if overridden is None:
@@ -352,7 +391,7 @@ class Works:
             "kind": WORKS.kind,
             "metadata": {
                 "name": work_name(sent["namespace"], sent["name"], manifest["kind"], group),
-                "namespace": keys.execution_namespace(part.cluster),
+                "namespace": execution_namespace(part.cluster),
                 "annotations": {
                     **part.identity,
                     **_carrying(part.carried),
@@ -402,7 +441,7 @@ def _asks_for(binding: BindingObject, work: WorkObject) -> bool:
     """Whether a Work is one that its binding, as the cache has it, has now."""
     metadata = binding.metadata
     mine = (metadata.uid, binding.epoch) == (work.binding_uid, str(work.epoch)) and metadata.deletion_timestamp is None
-    targets = {keys.execution_namespace(target.name) for target in binding.spec.clusters}
+    targets = {execution_namespace(target.name) for target in binding.spec.clusters}
     return mine and not binding.suspended and work.metadata.namespace in targets
 
 
@@ -453,9 +492,15 @@ def _carrying(counts: Mapping[str, int]) -> dict[str, str]:
     return {keys.CARRIED: orjson.dumps(dict(counts), option=orjson.OPT_SORT_KEYS).decode()} if counts else {}
 
 
-def _going(work: WorkObject) -> tuple[bool, bool]:
+def tasks_by_namespace(binding: BindingObject) -> dict[str, EvictionTask]:
+    """Execution namespace -> the eviction task of its member."""
+    return {execution_namespace(task.from_cluster): task for task in binding.spec.graceful_eviction_tasks}
+
+
+def _going(work: WorkObject) -> tuple[bool, bool, bool]:
     """Whether it is to go, and whether its binding goes on without it."""
-    return work.metadata.deletion_timestamp is not None, keys.LOST in work.metadata.annotations
+    notes = work.metadata.annotations
+    return work.metadata.deletion_timestamp is not None, keys.LOST in notes, keys.LEAVING in notes
 
 
 def _claims_in(binding: BindingObject) -> list[str]:
@@ -483,4 +528,6 @@ def _relevant(binding: BindingObject) -> tuple[Any, ...]:
         binding.metadata.annotations.get(keys.GANG),
         binding.metadata.annotations.get(keys.ACTION),
         binding.spec.propagate_deps,
+        binding.spec.graceful_eviction_tasks,
+        bool(binding.spec.graceful_eviction_tasks) and binding.runs_well,
     )

@@ -256,6 +256,12 @@ DECISIONS: Final = _policy(
             f"{_ON_CREATE} || object.spec.?suspension == oldObject.spec.?suspension",
             f"spec.suspension can't be changed by hand: {_WHO_DECIDES}",
         ),
+        # A copy that stays is not charged.
+        _rule(
+            f"{_ON_CREATE} || {_BY_CONTROL}"
+            " || object.spec.?gracefulEvictionTasks == oldObject.spec.?gracefulEvictionTasks",
+            f"spec.gracefulEvictionTasks can't be changed by hand: {_WHO_DECIDES}",
+        ),
         _rule(
             f"{_ON_CREATE} || {_BY_CONTROL} || ({_same_annotations((keys.GANG, keys.ACTION))})",
             f"annotations {keys.GANG} and {keys.ACTION} are written by atoll-control from the workload: change the"

@@ -399,7 +399,14 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
                 f"the end of its pause{until}; hold and release end it now",
                 f"more time: annotation {keys.READY_TIMEOUT}",
             ]
-        case Reason.PREEMPTED | Reason.RECLAIMED | Reason.MEMBER_LOST | Reason.MEMBER_TAINTED | Reason.MEMBER_DRAINED:
+        case (
+            Reason.PREEMPTED
+            | Reason.RECLAIMED
+            | Reason.MEMBER_LOST
+            | Reason.MEMBER_TAINTED
+            | Reason.MEMBER_DRAINED
+            | Reason.UNHEALTHY
+        ):
             return [f"{_NOTHING}it is back in its queue with its age, and starts again when there is room"]
         case Reason.QUOTA_EXCEEDED if block is not None and block.kind == "Namespace":
             return [

@@ -152,6 +152,8 @@ class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How often members refused it; kept until it runs."""
     flavors: list[Assigned] = []
     """That it got where it left them open: while it is dispatched, and while members are asked about it."""
+    preserved: dict[str, str] = {}
+    """Labels of its next copies, by what the status of one said that it left behind."""
 
     def told(self, line: Line) -> list[Line]:
         """The story with one more line, bounded."""

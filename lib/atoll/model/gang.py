@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from atoll.model import quantity, selectors, vector
+from atoll.model.failover import Failover
 from atoll.model.pod_rules import PodRules
 from atoll.model.ports import HostPort
 from atoll.model.timestamps import is_time
@@ -127,6 +128,10 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What becomes of it when its member is lost (`atoll.model.lost.OnLost`); empty for the default."""
     lost_toleration: float | None = None
     """Seconds that its member may be away before it runs elsewhere; None for the default."""
+    unhealthy: Failover | None = None
+    """How it leaves a member in which it is unhealthy; None where it stays."""
+    leaving: Failover | None = None
+    """How it leaves a member that is tainted, drained or lost; None where it goes directly."""
 
     suspended: list[str] = []
     """Members to which its policy sends nothing new, sorted; `*` for all. What runs there goes on."""

@@ -74,6 +74,10 @@ LOST: Final = "atoll.sh/lost"
 """Work annotation: `true` says that its binding goes on without the member's word; it stays until the member has
 removed what came by it.
 """
+LEAVING: Final = "atoll.sh/leaving"
+"""Work annotation: `true` says that its binding runs elsewhere or is about to; it stays until the eviction task of its
+member is over.
+"""
 CEILING: Final = "atoll.sh/ceiling"
 """Cluster annotation: the most of the member that is believed and used, such as `nvidia.com/gpu=16,cpu=200`."""
 CLAIMS_IN: Final = "atoll.sh/claims-in"

@@ -27,6 +27,7 @@ class PolicySpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     dependent_overrides: list[str] = []
     suspension: Json | None = None
     schedule_priority: Json | None = None
+    failover: Json | None = None
 
 
 class PolicyObject(Slim, frozen=True, rename="camel"):

@@ -62,6 +62,7 @@ class Reason(StrEnum):
     MEMBER_LOST = "MemberLost"
     MEMBER_TAINTED = "MemberTainted"
     MEMBER_DRAINED = "MemberDrained"
+    UNHEALTHY = "Unhealthy"
 
 
 WITHHELD = (Reason.HELD, Reason.NO_PODS)
@@ -199,4 +200,5 @@ _SENTENCES: dict[Reason, str] = {
     Reason.MEMBER_LOST: "its member was away for longer than it tolerates",
     Reason.MEMBER_TAINTED: "its member has a NoExecute taint that its policy does not tolerate, or no longer",
     Reason.MEMBER_DRAINED: "its member is drained",
+    Reason.UNHEALTHY: "it was unhealthy in its member for longer than its policy tolerates",
 }

@@ -18,6 +18,7 @@ from atoll.dispatcher.core import (
     Dispatch,
     Dispatcher,
     Event,
+    Evict,
     Part,
     Pass,
     QueueView,
@@ -29,6 +30,7 @@ from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.shell import patch_of
 from atoll.model import gang, keys
 from atoll.model.decision import Decision, Phase
+from atoll.model.failover import EvictionTask, Failover, Purge
 from atoll.model.quotas import Quota, Scope
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, make_capacity, make_cluster, make_queue, problems_of
@@ -288,6 +290,52 @@ def _placed(placement: dict[str, Any], wish: dict[str, Any]) -> BindingView:
     found = objects.binding_view(objects.decode_binding(text))
     assert found is not None
     return found
+
+
+def test_a_binding_brings_where_it_is_unhealthy_what_it_leaves_behind_and_where_it_is_not_to_go() -> None:
+    wish = Failover(after=20.0, state={"job-id": "{.jobStatus.jobID}"})
+    read = gang.Gang("q", [gang.Task("w", 3, 3, {"pods": 1})], 3, unhealthy=wish)
+    since = "2026-01-01T00:00:00Z"
+    healthy = {"type": "Healthy", "status": "False", "lastTransitionTime": since, "message": "m: 1 of 3 pods run"}
+    task = {"fromCluster": "o", "reason": "Unhealthy", "producer": "p", "purgeMode": "Directly"}
+    raw = {
+        "metadata": {"uid": "u", "annotations": {keys.GANG: gang.encode(read)}},
+        "spec": {"gracefulEvictionTasks": [task], "placement": {"clusterAffinity": {"exclude": ["x"]}}},
+        "status": {
+            "conditions": [healthy],
+            "aggregatedStatus": [
+                {"clusterName": "m", "health": "Unhealthy", "status": {"jobStatus": {"jobID": "x7"}}},
+                {"clusterName": "n", "health": "Healthy", "status": {}},
+            ],
+        },
+    }
+    found = objects.binding_view(objects.decode_binding(orjson.dumps(raw)))
+    assert found is not None
+    assert (found.unhealthy_at, found.unhealthy) == (since, {"m": "m: 1 of 3 pods run"})
+    assert found.state == {"m": {"job-id": "x7"}}
+    assert found.affinities == ({"exclude": ["o", "x"]},)
+    assert [each.from_cluster for each in found.tasks] == ["o"]
+
+
+def test_an_eviction_writes_its_tasks() -> None:
+    seen = _binding([{"name": "w", "replicas": 1, "minAvailable": 1, "requests": {"pods": 1}}], {"name": "m"})
+    decision = Decision(3, Phase.EVICTING, Reason.MEMBER_DRAINED)
+    task = EvictionTask("m", "MemberDrained", "p", Purge.GRACEFULLY, grace_period_seconds=60)
+    written = {
+        op["path"]: op.get("value") for op in patch_of(Evict("u", "ns", "b", 7, 2, decision, tasks=(task,)), seen)
+    }
+    assert written["/spec/gracefulEvictionTasks"] == [
+        {
+            "fromCluster": "m",
+            "reason": "MemberDrained",
+            "producer": "p",
+            "purgeMode": "Gracefully",
+            "gracePeriodSeconds": 60,
+        }
+    ]
+    assert "/spec/gracefulEvictionTasks" not in {
+        op["path"] for op in patch_of(Evict("u", "ns", "b", 7, 2, decision), seen)
+    }
 
 
 def _binding(tasks: list[dict[str, Any]], target: dict[str, Any]) -> objects.BindingObject:

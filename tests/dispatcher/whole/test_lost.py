@@ -13,9 +13,8 @@ import pytest
 
 from atoll.dispatcher.core import ClusterSet, Evict
 from atoll.model import keys
-from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Reason
-from tests.dispatcher.builders import START, make_binding, make_cluster, make_queue
+from tests.dispatcher.builders import make_binding, make_cluster, make_queue, no_execute
 from tests.dispatcher.virtual import Town, gpus
 from tests.dispatcher.whole.machine import NODES, History
 
@@ -23,10 +22,6 @@ from tests.dispatcher.whole.machine import NODES, History
 def town(**members: int) -> Town:
     sizes: dict[str, Any] = {name: gpus(size) for name, size in members.items()}
     return Town(make_queue("q"), check=True, **sizes)
-
-
-def no_execute(key: str = "broken", value: str = "", *, at: float = START) -> dict[str, str]:
-    return {"key": key, "value": value, "effect": "NoExecute", "timeAdded": rfc3339(at)}
 
 
 def lost(t: Town) -> list[tuple[float, str]]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from atoll.admission.problems import Json, Problem, integer, mapping, sequence
 from atoll.kinds import BY_GVK
+from atoll.model import labels
+from atoll.model.failover import path_of
 
 _FIELDS = ("provider", "region", "zone")
 
@@ -14,7 +16,8 @@ def policy_problems(policy: Json, namespace: str) -> list[Problem]:
     """All that is wrong with a PropagationPolicy, or with a ClusterPropagationPolicy where `namespace` is empty."""
     spec = mapping(policy.get("spec"))
     selectors = list(selector_problems(spec.get("resourceSelectors"), namespace))
-    return [*selectors, *_preemption(spec), *_suspension(spec), *_placement(mapping(spec.get("placement")))]
+    failover = _failover(mapping(spec.get("failover")))
+    return [*selectors, *_preemption(spec), *_suspension(spec), *failover, *_placement(mapping(spec.get("placement")))]
 
 
 def policy_warnings(policy: Json) -> list[Problem]:
@@ -66,6 +69,27 @@ def _suspension(spec: Json) -> Iterator[Problem]:
     suspension = mapping(spec.get("suspension"))
     if suspension.get("dispatching") and mapping(suspension.get("dispatchingOnClusters")).get("clusterNames"):
         yield Problem("spec.suspension", "set dispatching or dispatchingOnClusters, not both")
+
+
+def _failover(failover: Json) -> Iterator[Problem]:
+    application = mapping(failover.get("application"))
+    grace, path = application.get("gracePeriodSeconds"), "spec.failover.application.gracePeriodSeconds"
+    if grace is not None and application.get("purgeMode") not in (None, "Gracefully", "Graciously"):
+        yield Problem(path, "is for purgeMode Gracefully only")
+    elif grace is not None and (integer(grace) or 0) < 1:
+        yield Problem(path, f"is {grace}; at least a second")
+    for name in ("application", "cluster"):
+        rules = mapping(mapping(failover.get(name)).get("statePreservation")).get("rules")
+        for index, rule in enumerate(map(mapping, sequence(rules))):
+            field = f"spec.failover.{name}.statePreservation.rules[{index}]"
+            try:
+                labels.check_key(str(rule.get("aliasLabelName")))
+            except labels.SelectorError as error:
+                yield Problem(f"{field}.aliasLabelName", str(error))
+            try:
+                path_of(str(rule.get("jsonPath")))
+            except ValueError as error:
+                yield Problem(f"{field}.jsonPath", str(error))
 
 
 def _placement(placement: Json) -> Iterator[Problem]:

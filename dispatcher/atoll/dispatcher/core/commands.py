@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from atoll.model.decision import Decision
+from atoll.model.failover import EvictionTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,9 @@ class Resize(_Write):
 @dataclass(frozen=True, slots=True)
 class Evict(_Write):
     """Take it back: no clusters, suspended again."""
+
+    tasks: tuple[EvictionTask, ...] = ()
+    """All that it is to have: members that it is kept from, and what becomes of its copies there."""
 
 
 @dataclass(frozen=True, slots=True)

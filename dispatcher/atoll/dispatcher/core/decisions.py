@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,11 +16,19 @@ from atoll.dispatcher.core.capacity.pauses import pause_after
 from atoll.dispatcher.core.commands import Ask, Commit, Dispatch, Evict, Explain, Nominate, Part, Resize
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Decision, Kept, Line, Phase, Question, Refused, Spots
+from atoll.model.failover import PRODUCER, EvictionTask, Failover
 from atoll.model.gang import Gang
 from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Blocker, Reason, Verdict
 
 _ABOUT_DRY_RUNS = ((Phase.SUSPENDED, Reason.ASKING_MEMBERS), (Phase.SUSPENDED, Reason.PART_REFUSED))
+
+
+class Leave(NamedTuple):
+    """That a workload leaves members and is not to return there for a while."""
+
+    members: Sequence[str]
+    how: Failover
 
 
 class Decisions:
@@ -100,8 +108,19 @@ class Decisions:
         *,
         room_for: str = "",
         refused: Refused | None = None,
+        leave: Leave | None = None,
     ) -> Evict:
-        """Take it back. `refused`: what members refused of it by now; None for what its binding says."""
+        """Take it back.
+
+        Args:
+            binding: what is taken back.
+            reason: why.
+            text: the same with all that is known, for its story.
+            why: what stands in the way.
+            room_for: UID of the workload that it makes room for.
+            refused: what members refused of it by now; None for what its binding says.
+            leave: how it leaves members to which it is not to return for a while.
+        """
         view = binding.view
         if refused is None and not binding.bound:
             refused = view.decision.refused
@@ -124,12 +143,38 @@ class Decisions:
             not_before=not_before,
             evicted=view.decision.evicted_by(line),
             refused=refused,
+            preserved=_left_behind(binding, leave),
         )
-        command = Evict(*_guard(binding), decision)
+        command = Evict(*_guard(binding), decision, tasks=self._tasks(binding, reason, text, leave))
         binding.epoch, binding.deadline = decision.epoch, None
         self._state.change_phase(binding, Phase.EVICTING)
         self._state.times.watch(binding, self._state.now)
         return command
+
+    def _tasks(self, binding: Binding, reason: Reason, text: str, leave: Leave | None) -> tuple[EvictionTask, ...]:
+        """Its eviction tasks: one for each member that it leaves and is kept from, and those that are there."""
+        if leave is None or reason is Reason.MEMBER_LOST:
+            # A member that is lost gets nothing anyway until what is stale there is gone.
+            return binding.view.tasks
+        how, state = leave.how, _left_behind(binding, leave)
+        most = self._state.settings.progress.leaving
+        grace = most if how.grace is None else min(how.grace, most)
+        new = tuple(
+            EvictionTask(
+                name,
+                str(reason),
+                PRODUCER,
+                how.purge,
+                text,
+                binding.parts[name].replicas,
+                grace_period_seconds=int(grace),
+                preserved_label_state=state or None,
+                creation_timestamp=self.text(self._state.now),
+                clusters_before_failover=[*binding.parts],
+            )
+            for name in leave.members
+        )
+        return (*(task for task in binding.view.tasks if task.from_cluster not in leave.members), *new)
 
     def explain(self, binding: Binding, verdict: Verdict, *, text: str = "") -> Explain:
         """Say why it waits, or why not more of it runs."""
@@ -211,6 +256,14 @@ def _guard(binding: Binding) -> tuple[str, str, str, int, int]:
     return view.uid, view.namespace, view.name, view.generation, binding.epoch
 
 
+def _left_behind(binding: Binding, leave: Leave | None) -> dict[str, str]:
+    """Labels of its next copies. Of several parts none speaks for all, as in Karmada."""
+    before = binding.view.decision.preserved
+    if leave is None or len(binding.parts) != 1:
+        return before
+    return dict(binding.view.state.get(leave.members[0], {})) or before
+
+
 def _decision(
     binding: Binding,
     line: Line,
@@ -225,7 +278,7 @@ def _decision(
     before = binding.view.decision
     known = {
         "rounds": before.rounds, "evicted": before.evictions, "refused": before.refused, "flavors": binding.flavors,
-        **changes,
+        "preserved": before.preserved, **changes,
     }  # fmt: skip
     told = before.told(line) if story is None else story
     return Decision(epoch, line.phase, line.reason, blocker, deadline, told, **known)

@@ -37,6 +37,7 @@ from atoll.dispatcher.core.events import (
     StrategyOff,
 )
 from atoll.dispatcher.core.explanations import Explanations
+from atoll.dispatcher.core.failing import Failing
 from atoll.dispatcher.core.lost import Lost
 from atoll.dispatcher.core.nominations import Nominations
 from atoll.dispatcher.core.preemption.dry_run import DryRuns
@@ -82,6 +83,7 @@ class Dispatcher:
         self.resizing = Resizing(state, decisions)
         self.steady = Steady(state, decisions, self.resizing)
         self.lost = Lost(state, decisions, self.resizing)
+        self.failing = Failing(state, claims, decisions)
         self.policy = Policy(state, claims, decisions, self.resizing)
         self.triggers = Triggers(state, claims)
         self.dry_runs = DryRuns(state, claims, decisions, self.resizing, self.policy, self.triggers)
@@ -131,7 +133,8 @@ class Dispatcher:
             return self.state.now
         return earliest(
             self.progress.next, self.explanations.next, self.nominations.next, self.policy.next, self.triggers.next,
-            self.dry_runs.next, self.retries.next, self.lost.next, self.state.fair.next,
+            self.dry_runs.next, self.retries.next, self.lost.next, self.failing.next,
+            self.state.fair.next,
         )  # fmt: skip
 
     def _pass(self, now: float) -> list[Command]:
@@ -143,6 +146,7 @@ class Dispatcher:
             *self.progress.not_running(),
             *self.progress.not_gone(),
             *self.lost.leave_members(),
+            *self.failing.leave_members(),
             *self.dry_runs.mend_claims(),
             *self.progress.settle_answers(),
             *self.resizing.keep_to_wishes(),

@@ -9,6 +9,7 @@ from typing import Any
 
 from atoll.model import keys
 from atoll.model.decision import Decision
+from atoll.model.failover import EvictionTask
 from atoll.model.flavors import NONE, Flavors, Variant
 from atoll.model.gang import Gang
 from atoll.model.quotas import Quota
@@ -273,6 +274,14 @@ class BindingView:
     """Member -> task -> what a pod of it requests there, of the resources of which that is more than was asked for."""
     refused: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Member -> why its API server or admission refused something of this epoch, in its words."""
+    unhealthy_at: str = ""
+    """RFC 3339: since when it is unhealthy in a member, as control saw it; empty where it is not, or is to stay."""
+    unhealthy: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """Member in which it is -> why, which names members itself."""
+    tasks: tuple[EvictionTask, ...] = ()
+    """Members that it left and is kept from."""
+    state: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: NOTHING)
+    """Member -> labels that the next copy is to have, as the status of the one there says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.deadlines import Deadlines
 from atoll.dispatcher.core.commands import Command
-from atoll.dispatcher.core.decisions import Decisions
+from atoll.dispatcher.core.decisions import Decisions, Leave
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import ClusterView
 from atoll.dispatcher.core.state import State
@@ -145,7 +145,14 @@ class Lost:
     def _evict(self, binding: Binding, departure: Departure) -> Command:
         self._due.drop(binding.view.uid)
         text = f"{departure.member} {departure.why}"
-        return self._decisions.evict(binding, departure.reason, text, Blocker("Cluster", departure.member))
+        wish, runs = binding.gang.leaving, binding.phase is Phase.DISPATCHED and binding.bound
+        return self._decisions.evict(
+            binding,
+            departure.reason,
+            text,
+            Blocker("Cluster", departure.member),
+            leave=Leave([departure.member], wish) if wish is not None and runs else None,
+        )
 
 
 _DRAINED = "is drained"

@@ -42,6 +42,13 @@ class ProgressSettings(Section, frozen=True):
         seconds("That a workload waits whose pods were bound and did not run in time; it doubles each round.", above=0),
     ] = 60.0
     longest_pause: Annotated[float, seconds("The same at most.", above=0)] = 3600.0
+    leaving: Annotated[
+        float,
+        seconds(
+            "That the copy of a service stays in a member that it leaves gracefully, unless the new one runs before;"
+            " and that a workload which was unhealthy in a member is kept from there. Policies may say less."
+        ),
+    ] = 600.0
 
 
 class BreakerSettings(Section, frozen=True):

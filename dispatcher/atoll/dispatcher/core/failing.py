@@ -1,0 +1,80 @@
+"""What is unhealthy in its members for longer than its policy tolerates: it goes back to its queue, and elsewhere.
+
+Whether it is unhealthy, and since when, stands on its binding, so a new leader goes on from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from atoll.dispatcher.core.backlog.binding import Binding
+from atoll.dispatcher.core.backlog.deadlines import Deadlines
+from atoll.dispatcher.core.claims import Claims
+from atoll.dispatcher.core.commands import Command
+from atoll.dispatcher.core.decisions import Decisions, Leave
+from atoll.dispatcher.core.state import State
+from atoll.model.decision import Phase
+from atoll.model.timestamps import is_time, to_seconds
+from atoll.model.verdict import Blocker, Reason
+
+AGAIN = 1.0
+"""Seconds until a workload is looked at again on which another decision is being written, or whose member is away."""
+
+
+class Failing:
+    """Evicts what stays unhealthy."""
+
+    def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
+        self._state, self._claims, self._decisions = state, claims, decisions
+        #: when bindings have been unhealthy for too long
+        self._due = Deadlines()
+        state.on_entered.append(self._file)
+        state.on_dropped.append(self._due.drop)
+
+    @property
+    def next(self) -> float | None:
+        """When the first has been unhealthy for too long."""
+        return self._due.first
+
+    def leave_members(self) -> Iterator[Command]:
+        """Evict what has been unhealthy for too long by now; members in which it was refuse it for a while."""
+        for uid in [*self._due.due(self._state.now)]:
+            binding = self._state.bindings[uid]
+            view, wish = binding.view, binding.gang.unhealthy
+            names = [name for name in binding.parts if name in view.unhealthy]
+            written = binding.epoch == view.epoch and binding.resized_at is None
+            if not written or not all(self._claims.is_ready(name) for name in names):
+                # What a member says that is away is old; what becomes of work there is decided elsewhere.
+                self._due.set(uid, self._state.now + AGAIN)
+                continue
+            if wish is None or not names:
+                continue
+            why = "; ".join(dict.fromkeys(view.unhealthy[name] for name in names))
+            text = f"unhealthy for {wish.after:g} s: {why}"
+            block = Blocker("Clusters" if len(names) > 1 else "Cluster", ", ".join(names), message=why)
+            refused = self._state.refusals.after(view, {name: view.unhealthy[name] for name in names})
+            yield self._decisions.evict(
+                binding, Reason.UNHEALTHY, text, block, refused=refused, leave=Leave(names, wish)
+            )
+
+    def _file(self, binding: Binding) -> None:
+        when = _too_long(binding)
+        if when < math.inf:
+            self._due.set(binding.view.uid, when)
+        else:
+            self._due.drop(binding.view.uid)
+
+
+def _too_long(binding: Binding) -> float:
+    """When a binding has been unhealthy for too long, in seconds since the epoch; infinite for never."""
+    view = binding.view
+    if binding.phase is not Phase.DISPATCHED or not is_time(view.unhealthy_at):
+        return math.inf
+    wish, since = binding.gang.unhealthy, to_seconds(view.unhealthy_at)
+    if wish is None or wish.after is None:
+        return math.inf
+    if view.decision.dispatched and since + 1.0 < to_seconds(view.decision.dispatched):
+        # That was an earlier dispatch. Conditions have whole seconds.
+        return math.inf
+    return since + wish.after
