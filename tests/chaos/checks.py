@@ -132,8 +132,20 @@ def _partial(pods: Sequence[Pod], wish: Submission, end: float) -> Iterator[tupl
 
 
 def one_epoch_at_a_time(record: Record) -> Iterator[Violation]:
-    """Pods of two epochs of one binding never exist together: invariant 3."""
+    """Pods of two epochs of one binding never exist together: invariant 3. Those of what moves without the word of its
+    member may, in two members.
+    """
     for uid, pods in by_binding(record).items():
+        wish = record.plan.get(pods[0].workload)
+        if wish is not None and wish.moves:
+            for cluster in sorted({pod.cluster for pod in pods}):
+                yield from _epochs(uid, [pod for pod in pods if pod.cluster == cluster])
+        else:
+            yield from _epochs(uid, pods)
+
+
+def _epochs(uid: str, pods: Sequence[Pod]) -> Iterator[Violation]:
+    if pods:
         latest: dict[int, float] = {}
         for pod in pods:
             latest[pod.epoch] = max(latest.get(pod.epoch, 0.0), pod.over)
@@ -162,7 +174,7 @@ def decided_once(record: Record) -> Iterator[Violation]:
 
 def decisions_kept(record: Record) -> Iterator[Violation]:
     """What was decided for an epoch stays, whoever leads, but for the size of what is elastic; what was bound is taken
-    back for its user only, or for its member: one that is drained, or that an exclusive one lost: invariant 9.
+    back for its user only, or for its member: one that is drained, or lost to what does not wait: invariant 9.
     """
     for uid, states in record.bindings.items():
         for before, after in itertools.pairwise(states):
@@ -171,7 +183,7 @@ def decisions_kept(record: Record) -> Iterator[Violation]:
                 yield Violation("decisions kept", after.workload, after.at, text)
             taken = after.epoch > before.epoch and after.phase is Phase.EVICTING and after.reason is not Reason.HELD
             wish = record.plan.get(after.workload)
-            moved = after.reason is Reason.MEMBER_LOST and wish is not None and wish.exclusive
+            moved = after.reason is Reason.MEMBER_LOST and wish is not None and (wish.exclusive or wish.moves)
             if taken and "Bound" in before.conditions and not moved and after.reason is not Reason.MEMBER_DRAINED:
                 text = f"binding {uid} was bound and taken back with epoch {after.epoch} because of {after.reason}"
                 yield Violation("decisions kept", after.workload, after.at, text)
@@ -229,7 +241,7 @@ def ran_once(record: Record) -> Iterator[Violation]:
     """
     for uid, pods in by_binding(record).items():
         wish = record.plan.get(pods[0].workload)
-        if wish is None or wish.exclusive or not _completed(wish, record.final.get(wish.name) or {}):
+        if wish is None or wish.exclusive or wish.moves or not _completed(wish, record.final.get(wish.name) or {}):
             continue
         last = max(pod.epoch for pod in pods)
         mine = [pod for pod in pods if pod.epoch == last]
@@ -264,6 +276,12 @@ def all_returned(record: Record) -> Iterator[Violation]:
         yield Violation("all returned", text.split(":")[0], 0.0, text)
 
 
+def services_run(record: Record) -> Iterator[Violation]:
+    """Each Deployment runs in one member at the end, with exactly its pods."""
+    for text in record.astray:
+        yield Violation("services run", text.split(":")[0], 0.0, text)
+
+
 def nothing_left(record: Record) -> Iterator[Violation]:
     """When all workloads are deleted nothing of them is left anywhere."""
     for text in record.left:
@@ -284,6 +302,7 @@ CHECKS: tuple[Check, ...] = (
     ran_once,
     final_stays_final,
     all_returned,
+    services_run,
     nothing_left,
 )
 

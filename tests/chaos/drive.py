@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -13,10 +14,13 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
+    CONFIGMAPS,
+    DEPLOYMENTS,
     JOBS,
     NAMESPACES,
     POD_GROUPS,
     PODS,
+    POLICIES,
     QUEUES,
     WORKS,
     ApiResource,
@@ -34,6 +38,8 @@ LEFT_S = 60.0
 """The same for the probes, and for what must go when everything is deleted."""
 _AGAIN_S = 0.3
 _LOOK_S = 0.25
+_FICKLE_S = 2.0
+"""Between two changes of the policy that changes all the time."""
 #: A server that has just come back knows nobody for a moment: 401.
 _TRANSIENT = (errors.Busy, errors.Unreachable, errors.Conflict, errors.Unauthorized)
 _DONE = ("Completed", "Failed", "Terminated", "Aborted")
@@ -49,6 +55,9 @@ async def prepare(host: ApiServer) -> None:
         await host.create(QUEUES, queue)
     for resource, policy in plan.policy_objects():
         await host.create(resource, policy)
+    await host.create(CONFIGMAPS, plan.config_map())
+    for service in plan.services():
+        await host.create(DEPLOYMENTS, service)
 
     async def missing() -> str:
         found = {item["metadata"]["name"]: (item.get("status") or {}).get("state") for item in await host.list(QUEUES)}
@@ -72,8 +81,19 @@ class Drive:
         clock = asyncio.get_running_loop().time
         start = clock()
         async with asyncio.TaskGroup() as group:
-            for wish in self._wishes:
-                group.create_task(self._live(wish, start + wish.offset, clock))
+            fickle = asyncio.create_task(self._change_policy())
+            lives = [group.create_task(self._live(wish, start + wish.offset, clock)) for wish in self._wishes]
+            await asyncio.wait(lives or [asyncio.create_task(asyncio.sleep(0))])
+            fickle.cancel()
+
+    async def _change_policy(self) -> None:
+        """An administrator who says something else all the time."""
+        for turn in itertools.count():
+            await asyncio.sleep(_FICKLE_S)
+            patch = {"spec": {"placement": plan.fickle_placement(turn)}}
+            await self._insist(
+                lambda patch=patch: self._host.merge_patch(POLICIES, plan.FICKLE, patch, NAMESPACE)  # type: ignore[misc]
+            )
 
     async def _live(self, wish: Submission, at: float, clock: Callable[[], float]) -> None:
         await asyncio.sleep(at - clock())
@@ -134,9 +154,33 @@ class Drive:
             if not _over(wish, statuses[wish.name])
         ]
 
+    async def services(self, members: Mapping[str, ApiServer]) -> list[str]:
+        """Wait until each Deployment runs in one member with all of its pods, none elsewhere; which do not, and how."""
+        astray: list[str] = []
+
+        async def late() -> str:
+            astray[:] = [text for name in plan.SERVICES if (text := await self._astray(name, members))]
+            return "; ".join(astray)
+
+        await self._until(late, PROBE_S)
+        return astray
+
+    async def _astray(self, name: str, members: Mapping[str, ApiServer]) -> str:
+        selector, wanted = f"app={name}", plan.SERVICES[name]
+        pods = {
+            cluster: len(await api.list(PODS, NAMESPACE, label_selector=selector)) for cluster, api in members.items()
+        }
+        have = {cluster: count for cluster, count in pods.items() if count}
+        status = (await self._host.get(DEPLOYMENTS, name, NAMESPACE)).get("status") or {}
+        if [*have.values()] == [wanted] and status.get("readyReplicas") == wanted:
+            return ""
+        return (
+            f"{name}: {wanted} pods in one member expected: {have}, and on the host {status.get('readyReplicas')} ready"
+        )
+
     async def clear(self, members: Mapping[str, ApiServer]) -> list[str]:
         """Delete all workloads; what is left of them after a while: `cluster/resource/name`."""
-        for resource in _KINDS:
+        for resource in (*_KINDS, DEPLOYMENTS):
             for each in await self._host.list(resource, NAMESPACE):
                 name = each["metadata"]["name"]
                 await self._insist(lambda r=resource, n=name: self._host.delete(r, n, NAMESPACE))  # type: ignore[misc]
@@ -177,8 +221,10 @@ class Drive:
         for name, api in members.items():
             works = await _names(self._host, WORKS, keys.execution_namespace(name))
             found += [f"host/works of {name}/{each}" for each in works]
-            for resource in (*_KINDS, PODS, POD_GROUPS):
+            for resource in (*_KINDS, DEPLOYMENTS, PODS, POD_GROUPS):
                 found += [f"{name}/{resource.plural}/{each}" for each in await _names(api, resource, NAMESPACE)]
+            if plan.CONFIG in await _names(api, CONFIGMAPS, NAMESPACE):
+                found.append(f"{name}/configmaps/{plan.CONFIG}")
         return found
 
 

@@ -35,6 +35,7 @@ class History:
         self.checkpoints: list[Checkpoint] = []
         self.left: list[str] = []
         self.unreturned: list[str] = []
+        self.astray: list[str] = []
 
     def write(
         self,
@@ -167,6 +168,13 @@ class History:
         limits = {queue: {GPU: gpus} for queue, gpus in self._queues.items()}
         nodes = {(cluster, "n0"): {GPU: 8} for cluster in ("alpha", "beta")}
         found = Record(
-            self._wishes, limits, nodes, self.faults, final=self.final, left=self.left, unreturned=self.unreturned
+            self._wishes,
+            limits,
+            nodes,
+            self.faults,
+            final=self.final,
+            left=self.left,
+            unreturned=self.unreturned,
+            astray=self.astray,
         )
         return record.build(found, self._logs, self.checkpoints)

@@ -10,7 +10,7 @@ from typing import Any
 
 from atoll.local.layout import FederationConfig, Member
 from atoll.model import keys, quantity
-from atoll.model.apiresource import BATCH_JOBS, JOBS, POLICIES, QUEUES, ApiResource
+from atoll.model.apiresource import BATCH_JOBS, DEPLOYMENTS, JOBS, POLICIES, QUEUES, ApiResource
 from atoll.model.vector import Vector
 from tests.integration.federation import member
 
@@ -28,6 +28,14 @@ _SPREAD = "chaos.atoll.sh/spread"
 """Label: run in at least that many members."""
 _MEMBER = "chaos.atoll.sh/member"
 """Label: run in this member."""
+_FICKLE = "chaos.atoll.sh/fickle"
+"""Label: selected by the policy that changes all the time."""
+FICKLE = "fickle"
+"""The policy whose placement changes all the time."""
+CONFIG = "chaos-config"
+"""The ConfigMap that some workloads refer to."""
+SERVICES = {"service-1": 2, "service-2": 4}
+"""Deployment -> its replicas. They ask for no GPU, so that what needs all GPUs fits beside them."""
 
 
 class Act(StrEnum):
@@ -65,6 +73,12 @@ class Submission:
     """Created held."""
     exclusive: bool = False
     """It is elsewhere soon once its member is cut off, and never runs twice; its pods may be made again."""
+    moves: bool = False
+    """It is elsewhere as soon as its member is lost, while what it left there may still run."""
+    fickle: bool = False
+    """Its policy changes all the time."""
+    config: bool = False
+    """Its pods refer to a ConfigMap of the host."""
     acts: tuple[tuple[float, Act], ...] = ()
     """(seconds after its creation, what its user does then), in order."""
 
@@ -122,6 +136,9 @@ def _one(rng: random.Random, number: int, offset: float) -> Submission:
         minimum=max(pods // 2, 1) if not batch and spread == 1 and rng.random() < 0.2 else 0,
         batch=batch,
         exclusive=not batch and number % 3 == 0,
+        moves=number % 7 == 1 and number % 3 != 0,
+        fickle=spread == 1 and number % 5 == 2,
+        config=number % 4 == 1,
         completions=pods * 2 if batch and spread == 1 and rng.random() < 0.4 else 0,
         spread=spread,
         held=held,
@@ -190,6 +207,35 @@ def policy_objects() -> Iterator[tuple[ApiResource, Json]]:
     for each in LAYOUT.members:
         placement = {"clusterAffinity": {"clusterNames": [each.name]}}
         yield POLICIES, _policy(f"only-{each.name}", {_MEMBER: each.name}, placement)
+    yield POLICIES, _policy(FICKLE, {_FICKLE: "true"}, fickle_placement(0))
+
+
+def fickle_placement(turn: int) -> Json:
+    """What the policy that changes says in this turn: two of the members. What runs must not move for it."""
+    names = [each.name for each in LAYOUT.members]
+    del names[turn % len(names)]
+    return {"clusterAffinity": {"clusterNames": names}}
+
+
+def config_map() -> Json:
+    """What some workloads refer to."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIG, "namespace": NAMESPACE},
+        "data": {"a": "b"},
+    }
+
+
+def services() -> Iterator[Json]:
+    """Deployments that run all the time; they leave members gracefully."""
+    for name, replicas in SERVICES.items():
+        labels = {"app": name}
+        container = {"name": "serve", "image": "serve", "resources": {"requests": {"cpu": "100m"}}}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+        metadata = {"name": name, "namespace": NAMESPACE, "labels": {keys.QUEUE_LABEL: PROBES}}
+        yield {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind, "metadata": metadata, "spec": spec}
 
 
 def _policy(name: str, labels: dict[str, str], placement: Json) -> Json:
@@ -212,9 +258,13 @@ def workload(wish: Submission) -> Json:
         labels[_SPREAD] = str(wish.spread)
     if wish.place:
         labels[_MEMBER] = wish.place
-    annotations = {keys.HOLD: "true"} if wish.held else {}
+    if wish.fickle and not wish.place:
+        labels[_FICKLE] = "true"
+    # How long a busy machine keeps an agent silent is not what is tried here.
+    annotations = {keys.LOST_TOLERATION: "1s" if wish.exclusive or wish.moves else "1h"}
+    annotations |= {keys.HOLD: "true"} if wish.held else {}
     if wish.exclusive:
-        annotations |= {keys.ON_LOST: "exclusive", keys.LOST_TOLERATION: "1s"}
+        annotations |= {keys.ON_LOST: "exclusive"}
     metadata = {"name": wish.name, "namespace": NAMESPACE, "labels": labels, "annotations": annotations}
     share = {"requests": {"cpu": "100m", GPU: str(wish.gpus)}, "limits": {GPU: str(wish.gpus)}}
     template = {
@@ -223,6 +273,7 @@ def workload(wish: Submission) -> Json:
             "restartPolicy": "Never",
             **({"terminationGracePeriodSeconds": 1} if wish.exclusive else {}),
             "containers": [{"name": "train", "image": "train", "resources": share}],
+            **({"volumes": [{"name": "config", "configMap": {"name": CONFIG}}]} if wish.config else {}),
         },
     }
     head = {"apiVersion": wish.resource.api_version, "kind": wish.resource.kind, "metadata": metadata}

@@ -162,6 +162,8 @@ class Facts:
     final: dict[str, Json | None] = field(default_factory=dict)
     #: probes that were not completed in time, and why
     unreturned: list[str] = field(default_factory=list)
+    #: Deployments that did not run as they should, and how
+    astray: list[str] = field(default_factory=list)
     #: what was found in the federation after everything had been deleted
     left: list[str] = field(default_factory=list)
 
@@ -180,6 +182,8 @@ class Record:
     left: Sequence[str] = ()
     #: probes that were not completed in time, and why
     unreturned: Sequence[str] = ()
+    #: Deployments that did not run as they should, and how
+    astray: Sequence[str] = ()
     #: binding UID -> its states, in the order in which the store had them
     bindings: dict[str, list[Seen]] = field(default_factory=dict)
     written: list[Written] = field(default_factory=list)

@@ -82,6 +82,7 @@ async def run(
             await submitting
             facts.final = await users.finish(wishes, patience)
             facts.unreturned = await users.probe()
+            facts.astray = await users.services(members)
             say("deleting everything")
             facts.left = await users.clear(members)
             facts.repeated = users.repeated
@@ -100,6 +101,7 @@ def judge(facts: Facts, logs: Path) -> Outcome:
     found = Record(
         plan.by_name([*wishes, *plan.probes()]), plan.capabilities(), plan.allocatable(), facts.spans,
         {**dict.fromkeys((wish.name for wish in wishes), None), **facts.final}, facts.left, facts.unreturned,
+        facts.astray,
     )  # fmt: skip
     clusters = (record.HOST, *(member.name for member in plan.LAYOUT.members))
     events = {name: audit.read(logs / f"{name}-audit.log") for name in clusters}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -138,6 +139,10 @@ def kept_quota(history: History) -> None:
     history.unreturned.append("probe-queue-q: not completed within 60 s")
 
 
+def astray(history: History) -> None:
+    history.astray.append("service-1: 2 pods in one member expected: {'alpha': 2, 'beta': 2}")
+
+
 def left_over(history: History) -> None:
     history.left.append("alpha/pods/gang-1-worker-0")
 
@@ -161,6 +166,7 @@ DOCTORED: dict[str, tuple[Callable[[History], None], str]] = {
     "a pod that never ran": (fewer, "ran once"),
     "a final status that is left": (undone, "final stays final"),
     "a quota that is not returned": (kept_quota, "all returned"),
+    "a service in two members": (astray, "services run"),
     "a pod that is left over": (left_over, "nothing left"),
 }
 
@@ -180,6 +186,15 @@ def test_a_doctored_log_is_seen(name: str) -> None:
 def test_every_check_is_shown_to_fail() -> None:
     shown = {check for _, check in DOCTORED.values()}
     assert shown == {check.__name__.replace("_", " ") for check in checks.CHECKS}
+
+
+@pytest.mark.parametrize(("cluster", "seen"), [("alpha", True), ("beta", False)])
+def test_what_moves_has_two_epochs_in_two_members_only(cluster: str, *, seen: bool) -> None:
+    history = History(dataclasses.replace(GANG, moves=True))
+    history.pod("gang-1", 0, created=1, bound=1.2, gone=5)
+    history.pod("gang-1", 0, epoch=2, cluster=cluster, created=2, bound=2.2, gone=6)
+    found = {violation.check for violation in checks.judge(history.record())}
+    assert ("one epoch at a time" in found) is seen
 
 
 def test_a_fault_stops_the_clock_of_a_partial_gang() -> None:
