@@ -16,7 +16,7 @@ from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.audit import read
 from atoll.local.layout import FederationConfig
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, CLUSTERS, JOBS, POLICIES, WORKS
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, CLUSTERS, JOBS, POLICIES, WORKS
 from atoll.model.conditions import condition
 from atoll.model.lost import STALE_GONE
 from atoll.model.timestamps import to_seconds
@@ -26,7 +26,7 @@ from tests.chaos.record import Record, build
 from tests.faults.proxies import Proxies
 from tests.faults.proxy import FaultProxy, Request
 from tests.integration.command_line import atollctl
-from tests.integration.federation import Site, job, member, until
+from tests.integration.federation import Site, batch_job, job, member, until
 from tests.integration.gangs import allow_division, gpus
 
 pytestmark = pytest.mark.integration
@@ -81,10 +81,10 @@ async def site(shared: Site) -> AsyncIterator[Site]:
         await shared.host.delete(POLICIES, policy["metadata"]["name"], shared.namespace)
 
 
-def recorded(site: Site, name: str, pods: int = 1) -> Record:
+def recorded(site: Site, name: str, pods: int = 1, *, batch: bool = False) -> Record:
     """What the members' audit logs say of the pods of a job."""
     logs = {cluster: read(site.federation.members[cluster].audit_log) for cluster in MEMBERS}
-    return build(Record({name: Submission(name, "default", pods, 0, 1.0)}, {}, {}), logs)
+    return build(Record({name: Submission(name, "default", pods, 0, 1.0, batch=batch)}, {}, {}), logs)
 
 
 def never_in_part_and_never_twice(site: Site, name: str, pods: int) -> None:
@@ -171,15 +171,34 @@ async def test_a_lost_member(site: Site) -> None:
     assert {(pod.cluster, pod.epoch) for pod in record.of("moves")} == {(away, 1), (other, 3)}
 
 
+_EXCLUSIVE = {keys.ON_LOST: "exclusive", keys.LOST_TOLERATION: "1s"}
+
+
 async def exclusive(site: Site, name: str) -> str:
     """A job that must not run twice, on its way; the member where it runs."""
-    made = tolerant(name, 1.0, replicas=2, minAvailable=2)
-    made["metadata"]["annotations"][keys.ON_LOST] = "exclusive"
+    made = tolerant(name, replicas=2, minAvailable=2)
+    made["metadata"]["annotations"].update(_EXCLUSIVE)
     made["spec"]["tasks"][0]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
     await site.submit(made)
     away = await site.where(name)
     await runs_in(site, name, away)
     return away
+
+
+async def exclusive_batch_job(site: Site, name: str, cluster: str) -> None:
+    """The same as a batch/v1 Job that goes to this member first."""
+    selectors = [{"apiVersion": BATCH_JOBS.api_version, "kind": BATCH_JOBS.kind}]
+    groups = [
+        {"affinityName": each, "clusterNames": [each]} for each in sorted(MEMBERS, key=lambda each: each != cluster)
+    ]
+    about = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind}
+    spec = {"resourceSelectors": selectors, "placement": {"clusterAffinities": groups}}
+    metadata = {"name": "in-turn", "namespace": site.namespace}
+    await site.host.create(POLICIES, {**about, "metadata": metadata, "spec": spec})
+    made = batch_job(name, parallelism=2, seconds=None, metadata={"annotations": _EXCLUSIVE})
+    made["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    await site.submit(made)
+    await runs_in(site, name, cluster)
 
 
 async def ended_in(site: Site, cluster: str, name: str) -> None:
@@ -198,26 +217,31 @@ async def test_a_member_that_is_cut_off_from_the_host_alone_never_runs_what_is_e
     they run elsewhere. 4. The host is there again: nothing of the old epoch is made.
     """
     away = await exclusive(site, "once")
+    await exclusive_batch_job(site, "batch", away)
     other = next(each for each in MEMBERS if each != away)
     proxy = proxies[f"atoll-agent-{away}"]
     proxy.cut()
     try:
         site.federation.process(f"agent-{away}").kill()
-        await ended_in(site, away, "once")
-        await runs_in(site, "once", other, deadline=FENCE + 60)
+        for name in ("once", "batch"):
+            await ended_in(site, away, name)
+        for name in ("once", "batch"):
+            await runs_in(site, name, other, deadline=FENCE + 60)
     finally:
         proxy.heal()
 
     async def clean() -> bool:
         cluster = await site.host.get(CLUSTERS, away)
         works = await site.host.list(WORKS, keys.execution_namespace(away))
-        return condition(cluster, "Ready")["status"] == "True" and not [work for work in works if _of(work, "once")]
+        stale = [work for work in works if _of(work, "once") or _of(work, "batch")]
+        return condition(cluster, "Ready")["status"] == "True" and not stale
 
     await until(clean, deadline=30, what="the member is ready, and nothing stale is there")
-    pods = recorded(site, "once", 2).of("once")
-    old, new = [pod for pod in pods if pod.cluster == away], [pod for pod in pods if pod.cluster == other]
-    assert len(old) == len(new) == 2
-    assert max(pod.over for pod in old) < min(pod.created for pod in new)
+    for name, batch in (("once", False), ("batch", True)):
+        pods = recorded(site, name, 2, batch=batch).of(name)
+        old, new = [pod for pod in pods if pod.cluster == away], [pod for pod in pods if pod.cluster == other]
+        assert len(old) == len(new) == 2, name
+        assert max(pod.over for pod in old) < min(pod.created for pod in new), name
 
 
 async def test_what_the_fence_ended_runs_again_where_its_epoch_still_stands(site: Site, proxies: Proxies) -> None:
@@ -333,6 +357,8 @@ async def test_a_drain_under_load(site: Site) -> None:
     finally:
         await atollctl(site, "cluster", "uncordon", drained)
     assert not (await site.host.get(CLUSTERS, drained))["spec"].get("taints")
+    for name in names:
+        never_in_part_and_never_twice(site, name, 2)
 
 
 def _decision(binding: dict[str, Any]) -> dict[str, Any]:
