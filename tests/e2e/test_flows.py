@@ -11,7 +11,7 @@ from atoll.model.apiresource import JOB_FLOWS, JOB_TEMPLATES, JOBS, VOLCANO_CRON
 from atoll.model.timestamps import to_seconds
 from tests.e2e.jobs import PATIENCE, job, shell, task
 from tests.integration.federation import Json, Site, until
-from tests.integration.test_makers import make
+from tests.integration.makers import make
 
 
 async def test_a_step_begins_once_the_pods_before_it_answer(site: Site) -> None:
