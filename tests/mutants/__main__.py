@@ -19,15 +19,15 @@ from tests.mutants.mutations import Mutation, mutations
 from tests.mutants.trials import BUDGET, SECONDS, Bench, Fork, HarnessError, Trace, with_bench
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = [ROOT / "dispatcher/atoll/dispatcher" / name for name in ("core", "explain", "split")]
-FILES = [
+SOURCES = [
     ROOT / name
     for name in (
+        "dispatcher/atoll/dispatcher/core", "dispatcher/atoll/dispatcher/explain", "dispatcher/atoll/dispatcher/split",
         "dispatcher/atoll/dispatcher/strategies/budget.py", "lib/atoll/fit/layout.py", "lib/atoll/fit/pods.py",
         "lib/atoll/fit/sizes.py", "lib/atoll/model/shares.py",
     )
 ]  # fmt: skip
-"""What the core calculates with."""
+"""The core, what tells of it, and what both calculate with: folders and files."""
 CHECKS = ("invariants.py",)
 """What only tests call."""
 TESTS = [
@@ -89,8 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="FILE:LINE", help="of these, those whose place contains this")
     options = parser.parse_args(arguments)
     os.chdir(ROOT)
-    paths = [path for folder in FOLDERS for path in sorted(folder.rglob("*.py")) if path.name not in CHECKS]
-    paths += FILES
+    paths = [path for each in SOURCES for path in modules(each)]
     sources = {str(path): path.read_text() for path in paths}
     every = [each for path, source in sources.items() for each in mutations(path, source)]
     chosen = random.Random(options.seed).sample(every, min(options.count, len(every)))
@@ -98,13 +97,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say(f"{len(every)} mutants are possible, {len(chosen)} are tried")
     began = time.monotonic()
     survived = with_bench(
-        TESTS, [str(each) for each in FOLDERS], lambda bench: try_all(bench, chosen, sources, options.jobs)
+        TESTS, [str(each) for each in SOURCES], lambda bench: try_all(bench, chosen, sources, options.jobs)
     )
     killed = len(chosen) - survived
     score = 100 * killed / max(len(chosen), 1)
     say(f"{time.monotonic() - began:.0f} s in all")
     print(f"killed {killed} of {len(chosen)} ({score:.1f} %)")
     return 0 if score >= LEAST else 1
+
+
+def modules(source: Path) -> list[Path]:
+    """The file, or what is in the folder, but for what only tests call."""
+    return [path for path in sorted(source.rglob("*.py")) if path.name not in CHECKS] if source.is_dir() else [source]
 
 
 def try_all(bench: Bench, chosen: Sequence[Mutation], sources: dict[str, str], jobs: int) -> int:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.mutants.__main__ import ROOT
 
 RULE = "def large(a, limit):\n    if a < 0:\n        return False\n    return a >= limit\n"
@@ -22,18 +24,19 @@ import sys
 from pathlib import Path
 from tests.mutants import __main__ as program
 folder = Path(sys.argv[1])
-program.ROOT, program.FOLDERS, program.TESTS = folder, [folder / "code"], [str(folder / "test_rule.py")]
+program.ROOT, program.TESTS = folder, [str(folder / "test_rule.py")]
+program.SOURCES = [folder / sys.argv[2]]
 sys.exit(program.main(["--count", "100", "--jobs", "2"]))
 """
 
 
-def tried(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+def tried(folder: Path, tests: str, *, source: str = "code") -> subprocess.CompletedProcess[str]:
     (folder / "code").mkdir()
     (folder / "code" / "rule.py").write_text(RULE)
     (folder / "test_rule.py").write_text(tests)
     paths = [str(folder / "code"), str(ROOT), *filter(None, sys.path)]
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder)],
+        [sys.executable, "-c", SCRIPT, str(folder), source],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
@@ -41,8 +44,9 @@ def tried(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_no_test_notices_survives_and_is_shown(tmp_path: Path) -> None:
-    run = tried(tmp_path, TESTS)
+@pytest.mark.parametrize("source", ["code", "code/rule.py"])
+def test_what_no_test_notices_survives_and_is_shown(tmp_path: Path, source: str) -> None:
+    run = tried(tmp_path, TESTS, source=source)
     lines = run.stdout.splitlines()
     # The limits at which nothing is tried, and what no test reaches.
     assert sorted(line for line in lines if line[0] == "+") == [
