@@ -111,10 +111,14 @@ def make_group(
     return PodGroup(metadata=meta, spec=spec, status=status or {})
 
 
-def make_domain(name: str, tier: int, members: list[str], *, of: str = "Node") -> HyperNode:
+def make_domain(
+    name: str, tier: int, members: list[str], *, of: str = "Node", tree: str = "", tier_name: str = ""
+) -> HyperNode:
     """A HyperNode with members by name."""
     listed = [{"type": of, "selector": {"exactMatch": {"name": member}}} for member in members]
-    return HyperNode(metadata=Meta(name=name), spec={"tier": tier, "members": listed})
+    labels = {"atoll.sh/topology-tree": tree} if tree else {}
+    named = {"tierName": tier_name} if tier_name else {}
+    return HyperNode(metadata=Meta(name=name, labels=labels), spec={"tier": tier, **named, "members": listed})
 
 
 def make_room(*nodes: Node, domains: list[HyperNode] | None = None, pods: list[Pod] | None = None) -> Room:

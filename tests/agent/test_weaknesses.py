@@ -1,6 +1,4 @@
-"""Fifteen known weaknesses of Volcano's topology scheduling, W1 to W15, each with a test that Atoll does not have it;
-W8 is told of in docs/comparison.md.
-"""
+"""Fifteen known weaknesses of Volcano's topology scheduling, W1 to W15, each with a test that Atoll does not have it."""
 
 from __future__ import annotations
 
@@ -160,6 +158,41 @@ def test_w07_the_order_in_which_things_are_told_decides_nothing() -> None:
         found.append(bound(settle(core)))
     assert len(found[0]) == 7
     assert all(each == found[0] for each in found)
+
+
+def test_w08_a_node_is_in_several_trees_and_tiers_are_chosen_by_name() -> None:
+    """Racks by fabric, and power feeds across them: node n of each rack hangs on feed n."""
+    core = member(3, 3)
+    for feed in range(3):
+        domain = make_domain(f"feed{feed}", 1, [f"r{rack}n{feed}" for rack in range(3)], tree="power", tier_name="feed")
+        core.handle(HyperNodeSet(domain))
+    assert not core.room.topology_problems
+    by_feed = {"mode": "hard", "highestTierName": "feed"}
+    submit(core, "powered", pods("powered", 3), topology=by_feed)
+    [plan] = of(Bind, core.handle(Pass(0.0)))
+    nodes = {node for _, _, node in plan.pods}
+    assert (len({node[2:] for node in nodes}), len({node[:2] for node in nodes})) == (1, 3), nodes
+    submit(core, "fabric", pods("fabric", 2), topology=HARD)
+    [plan] = of(Bind, core.handle(Pass(1.0)))
+    assert len({node[:2] for _, _, node in plan.pods}) == 1, "a number is of the tree without a name"
+    submit(core, "wide", pods("wide", 4), topology=by_feed)
+    settle(core)
+    assert "domain feed" in core.waits["default/wide"].message
+
+
+def test_w08_groups_of_one_gang_may_be_near_by_another_tree_than_the_gang_is() -> None:
+    """A gang in one spine, its pairs each on one NVLink island: neither the nodes of a rack nor those of any two."""
+    core = member(2, 4)
+    for island, names in enumerate((["r0n0", "r0n2"], ["r0n1", "r1n1"], ["r1n0", "r1n2"], ["r0n3", "r1n3"])):
+        core.handle(HyperNodeSet(make_domain(f"nv{island}", 1, names, tree="nvlink", tier_name="island")))
+    pair = {"name": "pair", "subGroupSize": 2, "networkTopology": {"mode": "hard", "highestTierName": "island"}}
+    submit(core, "g", pods("g", 8), topology={"mode": "hard", "highestTierAllowed": 2}, sub_groups=[pair])
+    places = bound(core.handle(Pass(0.0)))
+    assert len(places) == 8
+    pairs = {frozenset((places[f"g-{i}"], places[f"g-{i + 1}"])) for i in range(0, 8, 2)}
+    assert pairs == {
+        frozenset(each) for each in (("r0n0", "r0n2"), ("r0n1", "r1n1"), ("r1n0", "r1n2"), ("r0n3", "r1n3"))
+    }
 
 
 def test_w09_ranks_follow_the_domains() -> None:

@@ -164,3 +164,16 @@ def test_what_a_user_wrote_stays_and_what_is_not_found_any_more_goes():
     assert (todo.create, todo.update, [each["metadata"]["name"] for each in todo.delete]) == ([], [], ["old"])
     assert todo.foreign == ["b"]
     assert not changes(before, before, "test")
+
+
+def test_a_tree_has_names_of_its_own_and_what_is_found_of_one_leaves_others_alone():
+    nodes = {"one": {"rack": "a", "feed": "a"}, "two": {"rack": "b", "feed": "a"}}
+    racks = hyper_nodes(labels.by_levels(nodes, ["rack"]), "test")
+    feeds = hyper_nodes(labels.by_levels(nodes, ["feed"]), "test", "power")
+    assert [each["metadata"]["name"] for each in feeds] == ["power-a"]
+    built = build([*racks, *feeds], nodes)
+    assert (sorted(built.trees), built.problems) == (["", "power"], {})
+    assert sorted(built.trees["power"].lowest) == ["one", "two"]
+    assert not changes([*racks, *feeds], racks, "test")
+    assert not changes([*racks, *feeds], feeds, "test", "power")
+    assert [each["metadata"]["name"] for each in changes([*racks, *feeds], [], "test", "power").delete] == ["power-a"]

@@ -21,6 +21,11 @@ NODES = nodes("n1", "n2", "n3", "n4")
         pytest.param(hyper_node("r3", 1, below="r1"), "a member's tier must be smaller", id="tier order"),
         pytest.param(hyper_node("r1", 1, below="top"), "members lead back to it: top -> r1 -> top", id="a cycle"),
         pytest.param(hyper_node("r3", 1, pattern="["), "is not a regular expression", id="a bad pattern"),
+        pytest.param(
+            hyper_node("feeds", 2, below="r1", tree="power"),
+            "HyperNode r1 is in tree that has no name and feeds in tree power",
+            id="a member of another tree",
+        ),
     ],
 )
 def test_what_would_be_wrong_is_refused_with_its_reason(applied: dict[str, Any], refused: str) -> None:
@@ -51,3 +56,15 @@ def test_a_cycle_is_told_of_all_that_are_on_it_and_of_no_others() -> None:
     found = look([*ring, *RACKS], NODES)
     assert {name for name, text in found.wrong.items() if "lead back" in text} == {"a", "b", "c"}
     assert "a -> b -> c -> a" in found.wrong["b"]
+
+
+def test_nodes_may_be_in_several_trees() -> None:
+    feed = hyper_node("feed", 1, nodes="n1 n3", tree="power")
+    assert judge(RACKS, NODES, feed).refusals == []
+    again = hyper_node("feed2", 1, nodes="n1", tree="power")
+    assert "node n1 is in both HyperNode feed and feed2" in "; ".join(judge([*RACKS, feed], NODES, again).refusals)
+    built = look([*RACKS, feed], NODES).built
+    assert {name: sorted(grown.lowest) for name, grown in built.trees.items()} == {
+        "": ["n1", "n2", "n3", "n4"],
+        "power": ["n1", "n3"],
+    }

@@ -94,3 +94,14 @@ def test_the_condition_says_whether_new_pods_go_there(lost: dict, status: str, r
     found = {each["type"]: each for each in _status(lost)["r1"]["conditions"]}
     assert (found["Available"]["status"], found["Available"]["reason"]) == (status, reason)
     assert ("No new pods" in found["Available"]["message"]) == (status == "False")
+
+
+def test_domains_of_every_tree_have_counts_and_health() -> None:
+    feeds = [hyper_node("feed", 1, nodes="a1 b1 c1", tree="power"), hyper_node("all", 2, below="feed", tree="power")]
+    cluster = Cluster({"a1": None, "b1": None}, dict.fromkeys(NODES, (3, 8)), {})
+    found = statuses([*TREE, *feeds], look([*TREE, *feeds], NODES), cluster, share=0.5, recovery=60, now=HOUR)
+    told = {
+        name: (each["nodeCount"], each["readyNodes"], each["conditions"][1]["status"]) for name, each in found.items()
+    }
+    assert told["feed"] == told["all"] == (3, 1, "False")
+    assert (told["r1"], told["top"]) == ((4, 3, "True"), (7, 5, "True"))

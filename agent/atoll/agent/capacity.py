@@ -36,6 +36,7 @@ class MemberCapacity:
         room = self._room
         nodes = room.ready_nodes()
         tree, lowest = room.topology()
+        others = room.other_trees()
         rooms = [
             NodeRoom(
                 node.metadata.name,
@@ -44,7 +45,13 @@ class MemberCapacity:
                 room.allocatable(node.metadata.name),
                 room.free(node.metadata.name),
                 lowest.get(node.metadata.name, NO_DOMAIN),
+                {
+                    name: grown.lowest[node.metadata.name]
+                    for name, grown in others.items()
+                    if node.metadata.name in grown.lowest
+                },
             )
             for node in nodes
         ]
-        return Summary(self._cluster, rooms, tree, room.topology_problems)
+        trees = {name: grown.tree for name, grown in others.items()}
+        return Summary(self._cluster, rooms, tree, room.topology_problems, trees)

@@ -533,7 +533,11 @@ class HyperNode(Slim, frozen=True):
     def body(self) -> dict[str, Any]:
         """The object as `atoll.model.topology` reads it."""
         return {
-            "metadata": {"name": self.metadata.name, "creationTimestamp": self.metadata.creation_timestamp},
+            "metadata": {
+                "name": self.metadata.name,
+                "creationTimestamp": self.metadata.creation_timestamp,
+                "labels": self.metadata.labels,
+            },
             "spec": self.spec,
         }
 

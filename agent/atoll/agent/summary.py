@@ -9,9 +9,9 @@ import hashlib
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -31,6 +31,12 @@ MANY_CARRIERS = MAX_CLASSES
 """Nodes with a label above which it is left out if it differs on all of them: up to here each can be a class."""
 MAX_PROBLEMS = 20
 """HyperNodes that are named as wrong."""
+MAX_TREES = 16
+"""Further trees that are told of."""
+MAX_TREE_DOMAINS = 1024
+"""Domains of one of these."""
+MAX_ASKED = 1024
+"""Tiers that are named because their tree is not told of."""
 _LONGEST_PROBLEM = 400
 _DIVISIBLE = ("cpu", "memory", "ephemeral-storage")
 _STEPS = 64
@@ -49,6 +55,8 @@ class NodeRoom:
     free: Vector
     lowest: int = NO_DOMAIN
     """Index of its lowest domain."""
+    others: Mapping[str, int] = field(default_factory=dict)
+    """Name of a further tree -> index of its lowest domain there, of those in which it is in one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +72,15 @@ class _Class:
     def exact(self) -> object:
         """Equal for nodes that are equal."""
         return self.profile, tuple(sorted(self.allocatable)), tuple(sorted(self.free.items()))
+
+
+class _Profile(NamedTuple):
+    """What nodes have in common, free amounts aside."""
+
+    labels: Json
+    taints: list[Json]
+    where: Mapping[str, int]
+    """As `NodeRoom.others`, of trees that are told of."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,18 +129,54 @@ def left_out(nodes: Sequence[NodeRoom]) -> set[str]:
     return hidden
 
 
+def described_trees(nodes: Sequence[NodeRoom], trees: Mapping[str, Tree], hidden: Set[str]) -> dict[str, Tree]:
+    """The further trees that can be told of without more kinds of nodes in a lowest domain than classes.
+
+    Args:
+        nodes: all that count.
+        trees: by name.
+        hidden: label keys that are left out.
+    """
+    inside: defaultdict[int, list[tuple[object, Mapping[str, int]]]] = defaultdict(list)
+    for node in nodes:
+        labels = tuple(sorted((key, value) for key, value in node.labels.items() if key not in hidden))
+        inside[node.lowest].append(((labels, repr(node.taints)), node.others))
+    found: dict[str, Tree] = {}
+    for name in sorted(trees)[:MAX_TREES]:
+        wanted = [*found, name]
+        most = max(
+            (
+                len({(kind, *(others.get(each) for each in wanted)) for kind, others in here})
+                for here in inside.values()
+            ),
+            default=0,
+        )
+        if most <= MAX_CLASSES and len(trees[name].domains) <= MAX_TREE_DOMAINS:
+            found[name] = trees[name]
+    return found
+
+
 def summarise(
-    cluster: str, nodes: Iterable[NodeRoom], tree: Tree, problems: Mapping[str, str] | None = None
+    cluster: str,
+    nodes: Iterable[NodeRoom],
+    tree: Tree,
+    problems: Mapping[str, str] | None = None,
+    others: Mapping[str, Tree] | None = None,
 ) -> dict[str, Json]:
     """The ClusterCapacity specs of a member by object name, without `generation`; see `Summary`."""
-    return Summary(cluster, nodes, tree, problems).specs()
+    return Summary(cluster, nodes, tree, problems, others).specs()
 
 
 class Summary:
     """The ClusterCapacity specs of a member; what a change does not touch is not worked out again."""
 
     def __init__(
-        self, cluster: str, nodes: Iterable[NodeRoom], tree: Tree, problems: Mapping[str, str] | None = None
+        self,
+        cluster: str,
+        nodes: Iterable[NodeRoom],
+        tree: Tree,
+        problems: Mapping[str, str] | None = None,
+        others: Mapping[str, Tree] | None = None,
     ) -> None:
         """Sort the nodes by what does not change while they stay as they are.
 
@@ -132,8 +185,10 @@ class Summary:
             nodes: that count; the result does not depend on their order.
             tree: the domains.
             problems: HyperNode -> what of it is left out of the tree, and why.
+            others: the further trees, by name.
         """
         nodes = list(nodes)
+        others = others or {}
         self._cluster, self._tree = cluster, tree
         hidden = left_out(nodes)
         #: what every object of the member says
@@ -143,8 +198,12 @@ class Summary:
                 {"hyperNode": name, "message": problems[name][:_LONGEST_PROBLEM]}
                 for name in sorted(problems)[:MAX_PROBLEMS]
             ]
+        self._others = described_trees(nodes, others, hidden)
+        asked = {each.tier_name for name in others.keys() - self._others.keys() for each in others[name].domains}
+        if asked - {""}:
+            self._said["askedTiers"] = sorted(asked - {""})[:MAX_ASKED]
         profiles: dict[str, int] = {}
-        self._described: list[tuple[Json, list[Json]]] = []
+        self._described: list[_Profile] = []
         #: node -> (lowest domain, what it has in common with others there, it as a class of its own)
         self._nodes: dict[str, tuple[int, object, _Class]] = {}
         #: lowest domain -> what its nodes have in common -> those nodes
@@ -156,10 +215,11 @@ class Summary:
             taints = [
                 {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in node.taints
             ]
-            text = f"{labels}{taints}"
+            where = {name: node.others[name] for name in self._others if name in node.others}
+            text = f"{labels}{taints}{where}"
             number = profiles.setdefault(text, len(profiles))
             if number == len(self._described):
-                self._described.append((labels, taints))
+                self._described.append(_Profile(labels, taints, where))
             allocatable = offered.setdefault(tuple(node.allocatable.items()), dict(node.allocatable))
             self._file(node.lowest, _Class(number, 1, _rounded(node.free, allocatable), allocatable, [node.name]))
         self._root = {index: _root(tree, index) for index in range(len(tree.domains))}
@@ -203,7 +263,9 @@ class Summary:
             if spec is None:
                 inside = [index for index, root in self._root.items() if root == top] or [NO_DOMAIN]
                 equal = {index: self._equal(index) for index in inside}
-                spec = _fitting(self._cluster, top, inside, self._tree, equal, self._described, self._totals[top])
+                spec = _fitting(
+                    self._cluster, top, inside, self._tree, equal, self._described, self._totals[top], self._others
+                )
                 spec |= {"objects": len(self._tops), **self._said}
                 self._known[top] = spec
             specs[object_name(spec["root"])] = spec
@@ -250,13 +312,14 @@ def _fitting(
     inside: list[int],
     tree: Tree,
     equal: Mapping[int, list[_Class]],
-    described: list[tuple[Json, list[Json]]],
+    described: list[_Profile],
     total: Vector,
+    others: Mapping[str, Tree],
 ) -> Json:
     limit = MAX_CLASSES
     while True:
         # The total is of the nodes as they are, not of the classes, which may leave some of it out.
-        spec = {**_spec(cluster, top, inside, tree, equal, described, limit), "total": total}
+        spec = {**_spec(cluster, top, inside, tree, equal, described, limit, others), "total": total}
         size = len(orjson.dumps(spec))
         if size > MAX_BYTES or sum(len(each["names"]) for each in spec["classes"]) > MAX_NAMES:
             # Names are what is missed least: exact figures decide who may run at all.
@@ -274,14 +337,17 @@ def _spec(
     inside: list[int],
     tree: Tree,
     equal: Mapping[int, list[_Class]],
-    described: list[tuple[Json, list[Json]]],
+    described: list[_Profile],
     limit: int,
+    others: Mapping[str, Tree],
 ) -> Json:
     #: what a profile says -> its number, and the same for amounts that are one object
     numbers: dict[object, int] = {}
     known: dict[tuple[int, int], int] = {}
     profiles: list[Json] = []
     classes: list[Json] = []
+    #: name of a further tree -> indices of its domains around these nodes
+    around: dict[str, set[int]] = {}
     inside = sorted(
         inside,
         key=lambda i: (-tree.domains[i].tier, tree.domains[i].name) if i != NO_DOMAIN else (0, ""),
@@ -295,7 +361,7 @@ def _spec(
             number = numbers.setdefault((each.profile, *amounts), len(profiles))
             known[each.profile, id(each.allocatable)] = number
             if number == len(profiles):
-                labels, taints = described[each.profile]
+                labels, taints = described[each.profile].labels, described[each.profile].taints
                 allocatable = {name: quantity.format_units(name, amount) for name, amount in amounts}
                 profiles.append({"labels": labels, "taints": taints, "allocatable": allocatable})
         classes.append(
@@ -307,7 +373,16 @@ def _spec(
                 "names": each.names,
             }
         )
+        if where := described[each.profile].where:
+            classes[-1]["inTrees"] = {name: others[name].domains[there].name for name, there in where.items()}
+            for name, there in where.items():
+                around.setdefault(name, set()).update(others[name].ancestors(there))
+    trees = [
+        {"name": name, "domains": [_domain(others[name], index) for index in sorted(around[name])]}
+        for name in sorted(around)
+    ]
     return {
+        **({"trees": trees} if trees else {}),
         "cluster": cluster,
         "root": tree.domains[top].name if top != NO_DOMAIN else "",
         "domains": [_domain(tree, index) for index in inside if index != NO_DOMAIN],

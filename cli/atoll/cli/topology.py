@@ -6,6 +6,7 @@ These commands speak to a member, or to any cluster with HyperNodes: --kubeconfi
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +27,7 @@ Json = dict[str, Any]
 
 app = typer.Typer(no_args_is_help=True, help="HyperNodes of a member: tree, problems, discovery.")
 
+_TREE = re.compile(r"[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?")
 SOURCE = "atollctl"
 """The source that `discover` writes on HyperNodes."""
 
@@ -56,15 +58,20 @@ def check(ctx: typer.Context, filename: File = None) -> None:
     if filename is not None:
         hyper_nodes = _read(filename)
     built = build(hyper_nodes, _labels(nodes))
-    outside = sorted(_labels(nodes).keys() - built.lowest.keys())
+    inside = set[str]().union(*(grown.lowest for grown in built.trees.values()))
+    outside = sorted(_labels(nodes).keys() - inside)
     for name, problem in sorted(built.problems.items()):
         print(f"{name}: {problem}")
     if outside:
         print(f"in no domain: {', '.join(outside)}")
     if built.problems:
         raise typer.Exit(1)
-    domains, tiers = len(built.tree.domains), len(built.tree.tiers)
-    print(f"{domains} domains in {tiers} tiers, {len(built.lowest)} nodes: nothing is wrong")
+    for name, grown in built.trees.items():
+        if not name and len(built.trees) > 1 and not grown.tree.domains:
+            continue
+        domains, tiers = len(grown.tree.domains), len(grown.tree.tiers)
+        which = f"tree {name}: " if name else ""
+        print(f"{which}{domains} domains in {tiers} tiers, {len(grown.lowest)} nodes: nothing is wrong")
 
 
 @app.command(epilog="Example: atollctl topology diff -f racks.yaml --kubeconfig east.yaml")
@@ -84,7 +91,8 @@ def diff(ctx: typer.Context, filename: Annotated[Path, typer.Option("--filename"
 @app.command(
     epilog="Example: atollctl topology discover --labels example.com/block,example.com/rack; "
     "atollctl topology discover --labels volcano.sh/rack --split - --apply; "
-    "atollctl topology discover --ibnetdiscover links.txt"
+    "atollctl topology discover --ibnetdiscover links.txt; "
+    "atollctl topology discover --labels example.com/feed --tree power"
 )
 def discover(
     ctx: typer.Context,
@@ -94,12 +102,13 @@ def discover(
     kueue: Annotated[str, typer.Option(help="Name of a Topology of Kueue whose levels to take.")] = "",
     ibnetdiscover: Annotated[Path | None, typer.Option(help="File with the output of ibnetdiscover.")] = None,
     ufm_ports: Annotated[Path | None, typer.Option(help="File with UFM's /ufmRest/resources/ports.")] = None,
+    tree: Annotated[str, typer.Option(help="Name of the tree that it is, where nodes are in several.")] = "",
     apply: Annotated[bool, typer.Option("--apply", help="Write it; without it nothing is changed.")] = False,
     output: DataOutput = None,
 ) -> None:
     """Find the topology out, show it as a tree, and what of the cluster's HyperNodes would change.
 
-    HyperNodes of other authors are never changed; HyperNodes that were found before and are not found any more go.
+    HyperNodes of other authors or trees are never changed; those that were found before and are not any more go.
     """
     from atoll.cli.connection import call
     from atoll.topology.discovery.domains import hyper_nodes
@@ -108,6 +117,8 @@ def discover(
     given = [bool(each) for each in (labels, preset, kueue, ibnetdiscover, ufm_ports)]
     if sum(given) != 1:
         raise CommandError("give one of --labels, --preset, --kueue, --ibnetdiscover and --ufm-ports", USAGE)
+    if tree and not _TREE.fullmatch(tree):
+        raise CommandError(f"--tree {tree!r}: use at most 20 small letters, digits and -", USAGE)
     if split and (not labels or "," in labels):
         raise CommandError("--split goes with one label: --labels KEY --split -", USAGE)
 
@@ -116,8 +127,8 @@ def discover(
         known = _labels(nodes)
         levels = await _levels(cluster, kueue) if kueue else _named_levels(labels, preset)
         found = _found(known, levels, split, ibnetdiscover, ufm_ports)
-        wanted = hyper_nodes(found, SOURCE)
-        todo = changes(present, wanted, SOURCE)
+        wanted = hyper_nodes(found, SOURCE, tree)
+        todo = changes(present, wanted, SOURCE, tree)
         if apply:
             await _write(cluster, todo)
         return wanted, todo, known
@@ -257,11 +268,14 @@ def _drawn(hyper_nodes: Sequence[Json], nodes: Sequence[Json], pods: Sequence[Js
     from atoll.model.topology import build
 
     built = build(hyper_nodes, _labels(nodes))
-    if not built.tree.domains:
+    if not any(grown.tree.domains for grown in built.trees.values()):
         yield "no HyperNodes: atollctl topology discover finds them, docs/topology.md says how to write them"
         return
     room = _room(nodes, pods, resource) if resource else {}
-    yield from _lines(built.tree, built.lowest, room, resource)
+    for name, grown in built.trees.items():
+        if name:
+            yield f"tree {name}:"
+        yield from _lines(grown.tree, grown.lowest, room, resource)
     for name, problem in sorted(built.problems.items()):
         yield f"! {name}: {problem}"
 

@@ -33,6 +33,7 @@ MAX_CLASSES = 16 * MAX_DOMAINS
 MAX_NAMES = 2000
 MAX_LEFT_OUT = 1024
 MAX_PROBLEMS = 20
+MAX_TREES = 16
 
 
 class Domain(ApiModel):
@@ -46,6 +47,15 @@ class Domain(ApiModel):
     """Name of the level."""
     parent: str | None = None
     """The domain above; empty for the top."""
+
+
+class OtherTree(ApiModel):
+    """A further tree that the nodes are in, such as power."""
+
+    name: str
+    """Its name."""
+    domains: Annotated[list[Domain], Field(max_length=MAX_DOMAINS), ATOMIC] = Field(default_factory=list)
+    """Its domains around the nodes described here; one may be in several objects of the member."""
 
 
 class ProfileTaint(ApiModel):
@@ -83,6 +93,8 @@ class NodeClass(ApiModel):
     """What each has free: cpu in milli, all else in base units, pods included."""
     names: Annotated[list[str], Field(max_length=MAX_NAMES), ATOMIC] = Field(default_factory=list)
     """Names of the nodes, sorted; empty where the object would become too large."""
+    in_trees: dict[str, str] = Field(default_factory=dict)
+    """Name of a further tree, of those in trees, to the lowest domain there that holds them."""
 
 
 class TopologyProblem(ApiModel):
@@ -119,6 +131,11 @@ class ClusterCapacitySpec(ApiModel):
     left_out: Annotated[list[str], Field(max_length=MAX_LEFT_OUT), ATOMIC] = Field(default_factory=list)
     """Label keys that the member's nodes have and profiles do not say, for there would be too many classes; whatever
     selects by one of them is asked of the member before it goes there. The same in all objects of the member."""
+    trees: Annotated[list[OtherTree], Field(max_length=MAX_TREES), ATOMIC] = Field(default_factory=list)
+    """Further trees that the nodes are in."""
+    asked_tiers: Annotated[list[str], Field(max_length=MAX_LEFT_OUT), ATOMIC] = Field(default_factory=list)
+    """Names of tiers of further trees that are not described, for there would be too many classes; whatever is to be
+    in a domain of one is asked of the member before it goes there. The same in all objects of the member."""
     problems: Annotated[list[TopologyProblem], Field(max_length=MAX_PROBLEMS), ATOMIC] = Field(default_factory=list)
     """HyperNodes that are wrong; the same in all objects of the member."""
 

@@ -19,7 +19,7 @@ import structlog
 
 from atoll.dispatcher.core import CapacityGone, CapacitySet, CapacityView, Event
 from atoll.dispatcher.core.events import NodeClass
-from atoll.dispatcher.objects import CapacityClass, CapacityObject, CapacityProfile
+from atoll.dispatcher.objects import CapacityClass, CapacityDomain, CapacityObject, CapacityProfile, CapacityTree
 from atoll.kube import metrics
 from atoll.model import keys, quantity
 from atoll.model.reports import BadReport, readable
@@ -41,6 +41,8 @@ MAX_TIERS = 32
 MAX_LEFT_OUT = 1024
 """Label keys that the figures of a member leave out."""
 MAX_PROBLEMS = 20
+MAX_TREES = 16
+"""Further trees that the nodes of a member are in."""
 """HyperNodes that are named as wrong."""
 _LONGEST = 400
 
@@ -62,8 +64,8 @@ class _Content:
     tiers: frozenset[int]
     classes: int
     profiles: int
-    layout: tuple[tuple[str, int, str, str], ...]
-    """Its domains, as the view has them."""
+    layout: object
+    """Its domains and further trees, as the view has them."""
 
     @property
     def speaks_of(self) -> object:
@@ -199,7 +201,7 @@ def _content(view: CapacityView) -> _Content:
         frozenset([domain[1] for domain in view.domains]),
         len(classes),
         len({(id(each.labels), id(each.taints)) for each in classes}),
-        view.domains,
+        (view.domains, view.trees, view.asked_tiers),
     )
 
 
@@ -330,11 +332,15 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
     spec = obj.spec
     if spec.generation < 0:
         raise BadReport(f"spec.generation: {spec.generation} is below 0")
-    _check_tree(obj)
+    _check_tree(spec.domains, spec.root)
+    known = _check_trees(spec.trees)
     for field, amount, most in (
         ("domains", len(spec.domains), MAX_DOMAINS),
         ("classes", len(spec.classes), MAX_CLASSES),
         ("profiles", len(spec.profiles), MAX_PROFILES),
+        ("trees", len(spec.trees), MAX_TREES),
+        ("askedTiers", len(spec.asked_tiers), MAX_LEFT_OUT),
+        *(("trees[].domains", len(each.domains), MAX_DOMAINS) for each in spec.trees),
         *(
             (f"profiles[{index}]", max(len(each.labels), len(each.taints)), MAX_LABELS)
             for index, each in enumerate(spec.profiles)
@@ -349,7 +355,7 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
     classes = []
     for index, each in enumerate(spec.classes):
         try:
-            classes.append(_node_class(each, domains, profiles))
+            classes.append(_node_class(each, domains, profiles, known))
         except BadReport as error:
             raise BadReport(f"spec.classes[{index}].{error}") from None
     _check_resources("spec.total", spec.total)
@@ -359,18 +365,25 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
         keys.cluster_of(obj.metadata.namespace),
         spec.root,
         spec.generation,
-        tuple((domain.name, domain.tier, domain.tier_name, domain.parent) for domain in spec.domains),
+        _as_view(spec.domains),
         tuple(classes),
         _bounded(spec.total, MOST_ON_NODE * MAX_NODES),
         tuple(sorted(spec.left_out)),
         tuple((each.hyper_node[:_LONGEST], each.message[:_LONGEST]) for each in spec.problems[:MAX_PROBLEMS]),
+        tuple((each.name, _as_view(each.domains)) for each in sorted(spec.trees, key=lambda each: each.name)),
+        tuple(sorted(spec.asked_tiers)),
     )
+
+
+def _as_view(domains: Iterable[CapacityDomain]) -> tuple[tuple[str, int, str, str], ...]:
+    return tuple((domain.name, domain.tier, domain.tier_name, domain.parent) for domain in domains)
 
 
 def _node_class(
     published: CapacityClass,
     domains: Set[str],
     profiles: Sequence[tuple[dict[str, str], tuple[dict[str, Any], ...], Vector]],
+    trees: Mapping[str, Set[str]],
 ) -> NodeClass:
     if published.domain not in domains:
         raise BadReport(f"domain: {readable(published.domain)} is none of spec.domains")
@@ -383,7 +396,10 @@ def _node_class(
     # Names that are not one for each node say nothing about any of them.
     names = tuple(published.names) if len(published.names) == published.nodes else ()
     free = _bounded(published.free, MOST_ON_NODE)
-    return NodeClass(published.domain, labels, taints, published.nodes, free, names, devices)
+    for tree, domain in published.in_trees.items():
+        if domain not in trees.get(tree, ()):
+            raise BadReport(f"inTrees: {readable(domain)} is no domain of a tree {readable(tree)} in spec.trees")
+    return NodeClass(published.domain, labels, taints, published.nodes, free, names, devices, published.in_trees)
 
 
 def _devices(index: int, profile: CapacityProfile) -> Vector:
@@ -416,21 +432,36 @@ def is_resource(name: str) -> bool:
     return _RESOURCE.fullmatch(name) is not None
 
 
-def _check_tree(obj: CapacityObject) -> None:
-    """One tree below the root: tiers grow towards it, which leaves no room for a cycle."""
-    spec = obj.spec
+def _check_tree(domains: Sequence[CapacityDomain], root: str) -> None:
+    """One tree below the root."""
+    _check_domains(domains, "spec.domains")
+    if domains and all(each.name != root for each in domains):
+        raise BadReport(f"spec.root: {readable(root)!r} is none of spec.domains")
+    for index, domain in enumerate(domains):
+        if (domain.name == root) != (not domain.parent):
+            raise BadReport(f"spec.domains[{index}].parent: only the root, {readable(root)}, has none")
+
+
+def _check_trees(trees: Sequence[CapacityTree]) -> dict[str, Set[str]]:
+    """The domains of further trees, which may have any number of roots; by name of the tree."""
+    found: dict[str, Set[str]] = {}
+    for index, tree in enumerate(trees):
+        if not tree.name or tree.name in found:
+            raise BadReport(f"spec.trees[{index}].name: {readable(tree.name)!r} is empty or there twice")
+        _check_domains(tree.domains, f"spec.trees[{index}].domains")
+        found[tree.name] = {domain.name for domain in tree.domains}
+    return found
+
+
+def _check_domains(domains: Sequence[CapacityDomain], field: str) -> None:
+    """Each is there once, and tiers grow upwards, which leaves no room for a cycle."""
     tiers: dict[str, int] = {}
-    for index, domain in enumerate(spec.domains):
+    for index, domain in enumerate(domains):
         if not domain.name or domain.name in tiers:
-            raise BadReport(f"spec.domains[{index}].name: {readable(domain.name)!r} is empty or there twice")
+            raise BadReport(f"{field}[{index}].name: {readable(domain.name)!r} is empty or there twice")
         tiers[domain.name] = domain.tier
-    if spec.domains and spec.root not in tiers:
-        raise BadReport(f"spec.root: {readable(spec.root)!r} is none of spec.domains")
-    for index, domain in enumerate(spec.domains):
-        field = f"spec.domains[{index}]"
+    for index, domain in enumerate(domains):
         if not 0 <= domain.tier <= 10**6:
-            raise BadReport(f"{field}.tier: {domain.tier} is not between 0 and 1000000")
-        if (domain.name == spec.root) != (not domain.parent):
-            raise BadReport(f"{field}.parent: only the root, {readable(spec.root)}, has none")
+            raise BadReport(f"{field}[{index}].tier: {domain.tier} is not between 0 and 1000000")
         if domain.parent and tiers.get(domain.parent, -1) <= domain.tier:
-            raise BadReport(f"{field}.parent: {readable(domain.parent)} is no domain of a higher tier")
+            raise BadReport(f"{field}[{index}].parent: {readable(domain.parent)} is no domain of a higher tier")

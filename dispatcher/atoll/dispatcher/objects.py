@@ -279,6 +279,12 @@ class CapacityClass(Part, frozen=True, rename="camel"):
     free: dict[str, int]
     domain: str = ""
     names: list[str] = []
+    in_trees: dict[str, str] = {}
+
+
+class CapacityTree(Part, frozen=True, rename="camel"):
+    name: str
+    domains: list[CapacityDomain] = []
 
 
 class CapacityProblem(Part, frozen=True, rename="camel"):
@@ -295,6 +301,8 @@ class CapacitySpec(Part, frozen=True, rename="camel"):
     classes: list[CapacityClass] = []
     total: dict[str, int] = {}
     left_out: list[str] = []
+    trees: list[CapacityTree] = []
+    asked_tiers: list[str] = []
     problems: list[CapacityProblem] = []
 
 

@@ -206,6 +206,7 @@ def _along_the_tree(nodes: Nodes, placed: Sequence[tuple[_Group, Placement]]) ->
 
 def _cells(nodes: Nodes, wish: TopologyWish | None) -> Ints | None:
     """int64[N]: the largest domain around each node that a hard group may span; None where any nodes may be."""
+    nodes = nodes.seen_by(wish)
     levels = nodes.tree.levels(wish) if wish is not None and wish.hard else None
     if levels is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Self
 
@@ -15,7 +16,7 @@ from atoll.fit.constraints import Exact, Profile
 from atoll.fit.constraints import resources as resource_amounts
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.model import selectors
-from atoll.model.gang import Gang, Task
+from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
 
@@ -24,11 +25,53 @@ _FEW = 8
 """Changes of nodes that are as quick one by one."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
+class _Layout:
+    """Where nodes are in one tree; fields as those of `Nodes`."""
+
+    tree: Tree
+    lowest: Ints
+    domain: Ints
+    #: per tier of the tree, nearest first: the indices of its domains
+    at_tier: list[Ints]
+    #: index of the domain above each domain; NO_DOMAIN, the last entry included, leads to itself
+    parent: Ints
+    #: rank of each domain among all names
+    by_name: Ints
+    #: what `Nodes.ways` and `Nodes.inside` found
+    ways: list[tuple[list[int], int, int]] = field(default_factory=list)
+    inside: dict[int, Ints] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tree: Tree, lowest: Ints) -> Self:
+        rows = np.array([tree.at_tiers(index) for index in (*range(len(tree.domains)), NO_DOMAIN)], np.int64)
+        return cls(
+            tree,
+            lowest,
+            rows.reshape(len(tree.domains) + 1, len(tree.tiers))[lowest].T,
+            [
+                np.array([i for i, domain in enumerate(tree.domains) if domain.tier == tier], np.int64)
+                for tier in tree.tiers
+            ],
+            np.array([*(domain.parent for domain in tree.domains), NO_DOMAIN], np.int64),
+            np.argsort(np.argsort(np.array([*(domain.name for domain in tree.domains), ""]))),
+        )
+
+    def within(self, name: str) -> NDArray[np.bool_]:
+        """bool[N]: nodes in the domain of that name; none where the tree has no such domain."""
+        found = np.zeros(len(self.lowest), np.bool_)
+        for index, domain in enumerate(self.tree.domains):
+            if domain.name == name:
+                found |= self.domain[self.tree.tiers.index(domain.tier)] == index
+        return found
+
+
 class Nodes:
     """The nodes of one member.
 
     `free` is int64[R, N] in integer units, one row per resource; `profile` is int64[N]; `domain` is int64[L, N], the
-    index of the node's domain at each tier of the tree, NO_DOMAIN where it has none.
+    index of the node's domain at each tier of the tree, NO_DOMAIN where it has none. `tree` is the one without a name
+    among those of the member; `seen_by` looks at another one.
     """
 
     def __init__(
@@ -39,6 +82,7 @@ class Nodes:
         profiles: Sequence[Profile],
         profile: Sequence[int],
         free: Sequence[Vector],
+        others: Mapping[str, tuple[Tree, Sequence[int]]] | None = None,
     ) -> None:
         """Build the arrays.
 
@@ -49,6 +93,7 @@ class Nodes:
             profiles: the distinct ones.
             profile: per node the index of its profile.
             free: per node; a resource that a node does not name is zero there.
+            others: name of each further tree -> it, and per node the index of its lowest domain there.
         """
         resources = tuple(sorted({name for vector in free for name in vector}))
         matrix: Ints = np.zeros((len(resources), len(names)), np.int64)
@@ -57,6 +102,8 @@ class Nodes:
             for name, amount in vector.items():
                 matrix[row[name], column] = amount
         self._build(tree, np.array(lowest, np.int64), names, profiles, np.array(profile, np.int64), resources, matrix)
+        for name, (each, where) in (others or {}).items():
+            self.add_tree(name, each, np.array(where, np.int64))
 
     @classmethod
     def of_arrays(
@@ -86,7 +133,7 @@ class Nodes:
         resources: tuple[str, ...],
         free: Ints,
     ) -> None:
-        self.tree, self.lowest, self.names = tree, lowest, list(names)
+        self.names = list(names)
         self.profiles, self.profile = list(profiles), profile
         self.resources, self.free = resources, free
         #: what is taken piece by piece; not shared by copies
@@ -94,25 +141,55 @@ class Nodes:
         #: the pods that are there, where rules between pods are looked at; not shared by copies
         self.company: Company | None = None
         self._row = {name: row for row, name in enumerate(resources)}
-        rows = np.array([tree.at_tiers(index) for index in (*range(len(tree.domains)), NO_DOMAIN)], np.int64)
-        self.domain: Ints = rows.reshape(len(tree.domains) + 1, len(tree.tiers))[lowest].T
-        #: per tier of the tree, nearest first: the indices of its domains
-        self.at_tier: list[Ints] = [
-            np.array([i for i, domain in enumerate(tree.domains) if domain.tier == tier], np.int64)
-            for tier in tree.tiers
-        ]
-        #: index of the domain above each domain; NO_DOMAIN, the last entry included, leads to itself
-        self.parent: Ints = np.array([*(domain.parent for domain in tree.domains), NO_DOMAIN], np.int64)
-        #: rank of each domain among all names
-        self.by_name: Ints = np.argsort(np.argsort(np.array([*(domain.name for domain in tree.domains), ""])))
-        #: what `ways` and `inside` found; shared by copies
         #: whether some profile has a taint with PreferNoSchedule; None while that is not known
         self._tainted: bool | None = None
-        self._ways: list[tuple[list[int], int, int]] = []
-        self._inside: dict[int, Ints] = {}
+        layout = _Layout.of(tree, lowest)
+        #: by name of the tree; that without a name is always there
+        self._layouts: dict[str, _Layout] = {"": layout}
+        self._look_at(layout)
+
+    def _look_at(self, layout: _Layout) -> None:
+        self.tree, self.lowest, self.domain = layout.tree, layout.lowest, layout.domain
+        self.at_tier, self.parent, self.by_name = layout.at_tier, layout.parent, layout.by_name
+        self._ways, self._inside = layout.ways, layout.inside
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def add_tree(self, name: str, tree: Tree, lowest: Ints) -> None:
+        """The nodes are in one more tree as well; `lowest` as for the first one."""
+        self._layouts[name] = _Layout.of(tree, lowest)
+
+    def lies_as(self, other: Nodes) -> bool:
+        """Whether as many nodes are in the same domains of the same trees."""
+        return (
+            len(self) == len(other)
+            and self._layouts.keys() == other._layouts.keys()
+            and all(
+                each.tree == other._layouts[name].tree and np.array_equal(each.lowest, other._layouts[name].lowest)
+                for name, each in self._layouts.items()
+            )
+        )
+
+    def lies_in(self, name: str, tree: Tree, lowest: Ints) -> bool:
+        """Whether that is the tree of this name, and these are its nodes' lowest domains there."""
+        layout = self._layouts.get(name)
+        return layout is not None and layout.tree is tree and np.array_equal(layout.lowest, lowest)
+
+    def seen_by(self, wish: TopologyWish | None) -> Nodes:
+        """The same nodes with that tree as `tree` which a wish is about: a tier's name may be of any, and is of the one
+        without a name where that has it; a number is of that one. Everything but the tree is shared.
+        """
+        if wish is None or not wish.limited or len(self._layouts) == 1:
+            return self
+        chosen = self._layouts[""]
+        if wish.highest_tier_allowed is None and (name := wish.highest_tier_name):
+            chosen = next((each for each in self._layouts.values() if each.tree.tier_named(name) is not None), chosen)
+        if chosen.tree is self.tree:
+            return self
+        twin = self.with_free(self.free)
+        twin._look_at(chosen)
+        return twin
 
     def ways(self) -> list[tuple[list[int], int, int]]:
         """Per domain (its index and those of the domains above it, in as many steps as there are tiers; its rank among
@@ -192,9 +269,8 @@ class Nodes:
         """bool[N]: which nodes the task's selectors, tolerations and domain allow."""
         if task.domain:
             inside = np.zeros(len(self), np.bool_)
-            inside[
-                [i for d, each in enumerate(self.tree.domains) if each.name == task.domain for i in self.inside(d)]
-            ] = 1
+            for each in self._layouts.values():
+                inside |= each.within(task.domain)
             return inside & self.accepting(replace(task, domain=""))
         if task.node_terms and any("matchFields" in term for term in task.node_terms):
             verdicts = [self.profiles[p].accepts(task, name) for p, name in zip(self.profile, self.names, strict=True)]

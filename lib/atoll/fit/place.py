@@ -114,7 +114,7 @@ def place(
     Args:
         nodes: not changed.
         gang: its tasks, minimum and topology wish.
-        within: index of the domain to stay inside, for a gang that partly runs.
+        within: index of the domain to stay inside, for a gang that partly runs; of the tree that its wish is about.
         room: per task int64[N], how many of its pods each node holds, where the caller knows that already.
         held: per task int64[D + 1], the sums of these over each domain, likewise; the last entry, of no domain, is
             zero.
@@ -122,8 +122,17 @@ def place(
 
     Returns:
         A placement of all replicas where they fit, of at least the floor otherwise; or the nearest miss, None where
-        that is not asked for.
+        that is not asked for. The domain of a placement is one of `nodes.tree`.
     """
+    seen = nodes.seen_by(gang.network_topology)
+    if seen is not nodes:
+        rooms = None if isinstance(room, OneRoom) else room
+        found = (
+            place(seen, gang, within=within, room=rooms) if explain else place(seen, gang, room=rooms, explain=False)
+        )
+        if isinstance(found, Placement):
+            found.domain, found.tier = covering(nodes, found.arrays()[1])
+        return found
     if isinstance(room, OneRoom):
         return _place_one(nodes, gang, room.held, room.at)
     known = room is not None
@@ -332,7 +341,8 @@ def _try(
 
 
 def _find_group(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Placement | None:
-    return _find(nodes, gang, gang.full(), room, [_held(nodes, each) for each in room])
+    seen = nodes.seen_by(gang.network_topology)
+    return _find(seen, gang, gang.full(), room, [_held(seen, each) for each in room])
 
 
 def _try_in_turn(

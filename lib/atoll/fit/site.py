@@ -134,6 +134,7 @@ def without(sites: Mapping[str, Site], parts: Iterable[Mapping[str, Pods]]) -> I
 
 def _cells(nodes: Nodes, gang: Gang) -> tuple[list[Ints], int]:
     """(per allowed tier int64[nodes] the cell of each node or -1, number of cells)."""
+    nodes = nodes.seen_by(gang.network_topology)
     tree = nodes.tree
     levels = tree.levels(gang.network_topology)
     if levels is None:

@@ -1,4 +1,7 @@
-"""The tree of topology domains: which nodes are near each other, as HyperNodes say it.
+"""The trees of topology domains: which nodes are near each other, as HyperNodes say it.
+
+A node may be in several trees at once, such as fabric, NVLink and power: a HyperNode names its tree by a label, and
+those without one make the tree without a name.
 
 A domain is one HyperNode: its tier counts upwards from the nearest (racks) to the farthest (the whole fabric). Node
 members may be named exactly, by an unanchored regular expression or by labels, HyperNode members exactly, as in
@@ -9,13 +12,13 @@ the name whatever the expression.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import re2
 
-from atoll.model import selectors
+from atoll.model import keys, selectors
 from atoll.model.gang import TopologyWish
 
 NO_DOMAIN = -1
@@ -41,14 +44,20 @@ class Domain:
 
 
 class Tree:
-    """All domains of a member; a forest, in which every index into `domains` is stable."""
+    """The domains of one tree of a member; a forest, in which every index into `domains` is stable."""
 
-    __slots__ = ("domains", "tiers")
+    __slots__ = ("domains", "elsewhere", "tiers")
 
-    def __init__(self, domains: Sequence[Domain] = ()) -> None:
+    def __init__(self, domains: Sequence[Domain] = (), elsewhere: Iterable[str] = ()) -> None:
+        """`elsewhere`: names of tiers that are in other trees, of which nothing else is known here."""
         self.domains = tuple(domains)
         #: the tiers in use, nearest first
         self.tiers = tuple(sorted({domain.tier for domain in self.domains}))
+        self.elsewhere = frozenset(elsewhere) - {domain.tier_name for domain in self.domains}
+
+    def is_elsewhere(self, wish: TopologyWish | None) -> bool:
+        """Whether the tier of a wish is in another tree, so that nothing of it can be said here."""
+        return wish is not None and wish.highest_tier_allowed is None and wish.highest_tier_name in self.elsewhere
 
     def tier_named(self, name: str) -> int | None:
         """The tier that some domain calls so, or None."""
@@ -59,8 +68,9 @@ class Tree:
 
         A hard wish is one for a domain: where there are none it fits nowhere. A soft one has its ceiling wherever
         there are domains, and none where there are none. Above all tiers is the member as a whole, as in Volcano.
+        One for a tier that is elsewhere says nothing here.
         """
-        if wish is None or not wish.limited or (not wish.hard and not self.domains):
+        if wish is None or not wish.limited or (not wish.hard and not self.domains) or self.is_elsewhere(wish):
             return None
         if wish.highest_tier_allowed is not None:
             above_all = bool(self.tiers) and wish.highest_tier_allowed > self.tiers[-1]
@@ -87,35 +97,77 @@ class Tree:
         return row
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tree) and self.domains == other.domains
+        return isinstance(other, Tree) and (self.domains, self.elsewhere) == (other.domains, other.elsewhere)
 
     def __hash__(self) -> int:
-        return hash(self.domains)
+        return hash((self.domains, self.elsewhere))
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """One tree, and where the nodes are in it."""
+
+    tree: Tree
+    lowest: Mapping[str, int]
+    """Node -> index of its lowest domain, of those that are in one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
     """What HyperNodes say together, as far as it makes sense."""
 
-    tree: Tree
-    lowest: dict[str, int]
-    """Node -> index of its lowest domain, of those that are in one."""
+    trees: Mapping[str, Grown]
+    """By name, sorted; the one without a name is always there."""
     problems: dict[str, str]
-    """HyperNode -> what of it is left out, and why; empty when they form a forest."""
+    """HyperNode -> what of it is left out, and why; empty when they form forests."""
+
+    @property
+    def tree(self) -> Tree:
+        """The one without a name."""
+        return self.trees[""].tree
+
+    @property
+    def lowest(self) -> Mapping[str, int]:
+        """Node -> index of its lowest domain in the tree without a name, of those that are in one."""
+        return self.trees[""].lowest
+
+    def others(self) -> dict[str, Grown]:
+        """The trees that have a name."""
+        return {name: grown for name, grown in self.trees.items() if name}
+
+
+def tree_name(obj: Mapping[str, Any]) -> str:
+    """Which tree a HyperNode is in; empty for the one without a name."""
+    return str((obj["metadata"].get("labels") or {}).get(keys.TOPOLOGY_TREE) or "")
 
 
 def build(hyper_nodes: Sequence[Mapping[str, Any]], node_labels: Mapping[str, Mapping[str, str]]) -> Built:
-    """The tree of all that is right; what is wrong is left out and named.
+    """The trees of all that is right; what is wrong is left out and named.
 
-    Where two HyperNodes claim the same child or node, the older one has it: what is applied later breaks nothing that
-    was right before. A domain never gets nodes that it does not have, so every part of the tree is true.
+    Where two HyperNodes of a tree claim the same child or node, the older one has it: what is applied later breaks
+    nothing that was right before. A domain never gets nodes that it does not have, so every part of a tree is true.
 
     Args:
         hyper_nodes: the objects, in any order.
         node_labels: name and labels of every node.
     """
     problems: dict[str, str] = {}
-    good = [obj for obj in hyper_nodes if not _bad_tier(obj, problems)]
+    by_tree: dict[str, list[Mapping[str, Any]]] = {"": []}
+    for obj in hyper_nodes:
+        if not _bad_tier(obj, problems):
+            by_tree.setdefault(tree_name(obj), []).append(obj)
+    tree_of = {obj["metadata"]["name"]: name for name, objects in by_tree.items() for obj in objects}
+    trees = {name: _grow(by_tree[name], node_labels, tree_of, problems) for name in sorted(by_tree)}
+    return Built(trees, problems)
+
+
+def _grow(
+    good: Sequence[Mapping[str, Any]],
+    node_labels: Mapping[str, Mapping[str, str]],
+    tree_of: Mapping[str, str],
+    problems: dict[str, str],
+) -> Grown:
+    """One tree. `tree_of`: HyperNode -> the name of its tree."""
     ordered = sorted(good, key=lambda obj: (-int(obj["spec"]["tier"]), obj["metadata"]["name"]))
     index = {obj["metadata"]["name"]: number for number, obj in enumerate(ordered)}
     parent: dict[int, int] = {}
@@ -125,9 +177,13 @@ def build(hyper_nodes: Sequence[Mapping[str, Any]], node_labels: Mapping[str, Ma
         for member in obj["spec"].get("members") or ():
             selector = member.get("selector") or {}
             if member.get("type") == "HyperNode":
-                child = index.get((selector.get("exactMatch") or {}).get("name", ""))
-                if child is not None:
-                    _adopt(ordered, parent, index[name], child, problems)
+                below = (selector.get("exactMatch") or {}).get("name", "")
+                if below in index:
+                    _adopt(ordered, parent, index[name], index[below], problems)
+                elif below in tree_of:
+                    own, other = (tree_of[each] or "that has no name" for each in (name, below))
+                    message = f"HyperNode {below} is in tree {other} and {name} in tree {own}: it is no member of it"
+                    _add(problems, name, f"{message}, give both the same label {keys.TOPOLOGY_TREE}")
                 continue
             try:
                 for node in _matching_nodes(selector, node_labels):
@@ -145,7 +201,7 @@ def build(hyper_nodes: Sequence[Mapping[str, Any]], node_labels: Mapping[str, Ma
             for number, obj in enumerate(ordered)
         ]
     )
-    return Built(tree, {node: _lowest(tree, node, found, problems) for node, found in nodes_of.items()}, problems)
+    return Grown(tree, {node: _lowest(tree, node, found, problems) for node, found in nodes_of.items()})
 
 
 def _age(obj: Mapping[str, Any]) -> tuple[str, str]:

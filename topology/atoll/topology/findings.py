@@ -74,7 +74,8 @@ def judge(
     name = wanted["metadata"]["name"]
     here = next((obj for obj in present if obj["metadata"]["name"] == name), None)
     since = here["metadata"].get("creationTimestamp") if here is not None else _LAST
-    new = {"metadata": {"name": name, "creationTimestamp": since}, "spec": wanted.get("spec") or {}}
+    labels = wanted["metadata"].get("labels") or {}
+    new = {"metadata": {"name": name, "creationTimestamp": since, "labels": labels}, "spec": wanted.get("spec") or {}}
     before = look(present, node_labels).wrong
     after = look([*(obj for obj in present if obj is not here), new], node_labels)
     # Both ends of one problem say the same.

@@ -59,17 +59,20 @@ def statuses(
         recovery: seconds that a node must be Ready before it counts again; for messages.
         now: seconds since the epoch.
     """
-    tree = findings.built.tree
-    inside = members(tree, findings.built.lowest)
-    lost = lost_domains(tree, inside, cluster.lost, share)
-    # Those that would still be lost if every node that is Ready counted.
-    really = lost_domains(tree, inside, {n: at for n, at in cluster.lost.items() if at is None}, share)
-    index = {domain.name: number for number, domain in enumerate(tree.domains)}
+    nodes_of: dict[str, list[str]] = {}
+    lost, really = set[str](), set[str]()
+    for grown in findings.built.trees.values():
+        tree = grown.tree
+        inside = members(tree, grown.lowest)
+        nodes_of |= {domain.name: inside.nodes[number] for number, domain in enumerate(tree.domains)}
+        lost |= {tree.domains[number].name for number in lost_domains(tree, inside, cluster.lost, share)}
+        # Those that would still be lost if every node that is Ready counted.
+        not_ready = {n: at for n, at in cluster.lost.items() if at is None}
+        really |= {tree.domains[number].name for number in lost_domains(tree, inside, not_ready, share)}
     result = {}
     for obj in hyper_nodes:
         name, status = obj["metadata"]["name"], dict(obj.get("status") or {})
-        number = index.get(name)
-        nodes = inside.nodes[number] if number is not None else []
+        nodes = nodes_of.get(name, [])
         gone = [node for node in nodes if node in cluster.lost]
         affected: Counter[Gang] = Counter()
         for node in gone:
@@ -94,15 +97,15 @@ def statuses(
             else ("Consistent", "all of it is part of the topology")
         )
         conditions = with_condition(conditions, VALID, not wrong, *said, **about)
-        up = None if not nodes else number not in lost
+        up = None if not nodes else name not in lost
         text = _health(nodes, gone, cluster.lost, len(affected), recovery, up)
         reason = (
             "NoNodes"
             if not nodes
             else "DomainLost"
-            if number in really
+            if name in really
             else "Recovering"
-            if number in lost
+            if name in lost
             else "NodesLost"
             if gone
             else "NodesReady"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.core.planner import NOT_ENOUGH_TASKS, Wait
 from atoll.agent.scheduler.core.room import Room
 from atoll.model.conditions import find, with_condition
-from atoll.model.topology import NO_DOMAIN
+from atoll.model.topology import NO_DOMAIN, Domain, Tree
 
 Json = dict[str, Any]
 
@@ -63,13 +63,21 @@ def group_status(group: PodGroup, pods: Iterable[Pod], room: Room, wait: Wait | 
 
 
 def _domain_around(nodes: Iterable[str], room: Room) -> str:
-    """The smallest domain that holds all of these nodes, as the end of a sentence; empty where there is none."""
-    tree, lowest = room.topology()
+    """The smallest domain of each tree that holds all of these nodes, as the end of a sentence; empty for none."""
+    nodes = list(nodes)
+    found = [("", *room.topology())]
+    found += [(f", tree {name}", grown.tree, grown.lowest) for name, grown in room.other_trees().items()]
+    said = [
+        f"{domain.name} (tier {domain.tier}{which})"
+        for which, tree, lowest in found
+        if (domain := _smallest(nodes, tree, lowest)) is not None
+    ]
+    return f", all in HyperNode {' and '.join(said)}" if said else ""
+
+
+def _smallest(nodes: Iterable[str], tree: Tree, lowest: Mapping[str, int]) -> Domain | None:
     common: list[int] | None = None
     for name in nodes:
         above = list(tree.ancestors(lowest.get(name, NO_DOMAIN)))
         common = above if common is None else [each for each in common if each in above]
-    if not common:
-        return ""
-    domain = tree.domains[common[0]]
-    return f", all in HyperNode {domain.name} (tier {domain.tier})"
+    return tree.domains[common[0]] if common else None

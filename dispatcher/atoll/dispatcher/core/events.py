@@ -182,6 +182,8 @@ class NodeClass:
     """Of the nodes, sorted; empty where the member does not say."""
     devices: Vector = field(default_factory=dict)
     """Allocatable extended resources of each, free or not."""
+    in_trees: Mapping[str, str] = field(default_factory=dict)
+    """Name of a further tree -> their lowest domain there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,10 @@ class CapacityView:
     """Keys of labels that its nodes have and `classes` do not say."""
     problems: tuple[tuple[str, str], ...] = ()
     """(HyperNode, what is wrong with it)."""
+    trees: tuple[tuple[str, tuple[tuple[str, int, str, str], ...]], ...] = ()
+    """(name of a further tree, its domains around these nodes); a domain may be in several views of the member."""
+    asked_tiers: tuple[str, ...] = ()
+    """Names of tiers of further trees that are not described."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,12 +152,13 @@ class _Held:
         """Per task, the most pods that the cluster holds in one of the domains that the gang may have. `known`: what it
         holds anywhere, where the caller knows that.
         """
-        levels = self._nodes[name].tree.levels(self._gang.network_topology)
+        seen = self._nodes[name].seen_by(self._gang.network_topology)
+        levels = seen.tree.levels(self._gang.network_topology)
         if levels is None:
             return known if known is not None else [int(each.sum()) for each in self._room(name)]
         if known is not None and not all(known):
             return known
-        inside = [self._nodes[name].domain[level] for level in levels]
+        inside = [seen.domain[level] for level in levels]
         return [max((_most_inside(each, room) for each in inside), default=0) for room in self._room(name)]
 
     def exact(self, name: str) -> int:

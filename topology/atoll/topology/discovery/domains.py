@@ -57,15 +57,16 @@ def compressed(domain: Found) -> Found:
     return Found(domain.name, domain.nodes, children, domain.label, domain.tier_name)
 
 
-def hyper_nodes(roots: Sequence[Found], source: str) -> list[Json]:
-    """The HyperNodes of these trees, by name.
+def hyper_nodes(roots: Sequence[Found], source: str, tree: str = "") -> list[Json]:
+    """The HyperNodes of these domains, by name.
 
     Args:
         roots: the top domains.
         source: who found them; HyperNodes of another source, or of none, are left alone by `plan`.
+        tree: the name of the tree that they are in, with which their names begin; empty for the one without a name.
     """
     return sorted(
-        (_manifest(each, source) for root in roots for each in _all(root)), key=lambda m: m["metadata"]["name"]
+        (_manifest(each, source, tree) for root in roots for each in _all(root)), key=lambda m: m["metadata"]["name"]
     )
 
 
@@ -75,9 +76,12 @@ def _all(domain: Found) -> Iterator[Found]:
         yield from _all(child)
 
 
-def _manifest(domain: Found, source: str) -> Json:
+def _manifest(domain: Found, source: str, tree: str) -> Json:
+    def name(each: Found) -> str:
+        return named(tree, each.name) if tree else each.name
+
     if domain.children:
-        members = [_member("HyperNode", {"exactMatch": {"name": child.name}}) for child in domain.children]
+        members = [_member("HyperNode", {"exactMatch": {"name": name(child)}}) for child in domain.children]
     elif domain.label is not None:
         members = [_member("Node", {"labelMatch": {"matchLabels": dict(domain.label)}})]
     else:
@@ -85,10 +89,13 @@ def _manifest(domain: Found, source: str) -> Json:
     spec: Json = {"tier": domain.tier, "members": members}
     if domain.tier_name:
         spec["tierName"] = domain.tier_name
+    labels = {keys.TOPOLOGY_SOURCE: source}
+    if tree:
+        labels[keys.TOPOLOGY_TREE] = tree
     return {
         "apiVersion": HYPER_NODES.api_version,
         "kind": HYPER_NODES.kind,
-        "metadata": {"name": domain.name, "labels": {keys.TOPOLOGY_SOURCE: source}},
+        "metadata": {"name": name(domain), "labels": labels},
         "spec": spec,
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atoll.model import keys
+from atoll.model.topology import tree_name
 
 Json = dict[str, Any]
 
@@ -27,13 +28,14 @@ class Changes:
         return bool(self.create or self.update or self.delete)
 
 
-def changes(present: Iterable[Mapping[str, Any]], wanted: Sequence[Json], source: str) -> Changes:
+def changes(present: Iterable[Mapping[str, Any]], wanted: Sequence[Json], source: str, tree: str = "") -> Changes:
     """The difference between the HyperNodes of a cluster and those that a source found.
 
     Args:
         present: all that are there.
         wanted: as `domains.hyper_nodes` gives them.
         source: whose HyperNodes may be changed and deleted.
+        tree: in which tree; those of others stay.
     """
     there = {obj["metadata"]["name"]: dict(obj) for obj in present}
     names = {obj["metadata"]["name"] for obj in wanted}
@@ -42,11 +44,12 @@ def changes(present: Iterable[Mapping[str, Any]], wanted: Sequence[Json], source
         old = there.get(obj["metadata"]["name"])
         if old is None:
             result.create.append(obj)
-        elif source_of(old) != source:
+        elif (source_of(old), tree_name(old)) != (source, tree):
             result.foreign.append(obj["metadata"]["name"])
         elif old.get("spec") != obj["spec"]:
             result.update.append((old, obj))
-    result.delete.extend(obj for name, obj in sorted(there.items()) if source_of(obj) == source and name not in names)
+    ours = [name for name, obj in sorted(there.items()) if (source_of(obj), tree_name(obj)) == (source, tree)]
+    result.delete.extend(there[name] for name in ours if name not in names)
     return result
 
 

@@ -354,7 +354,7 @@ class Holds:
         return ""
 
     def _near_enough(self, hold: Hold) -> bool:
-        nodes = self._room.nodes()
+        nodes = self._room.nodes().seen_by(hold.gang.network_topology)
         allowed = nodes.tree.ceiling(hold.gang.network_topology)
         if allowed is None:
             return True

@@ -171,7 +171,7 @@ def _decide(
         outcome = place(nodes.without(others), gang, within=within)
         if _is_whole(outcome, gang):
             return Plan(view, spread(pods, nodes, outcome))
-    for near in _nearer(nodes, view, within):
+    for near in _nearer(nodes.seen_by(gang.network_topology), view, within):
         outcome = place(nodes, gang, within=near)
         if _is_whole(outcome, gang):
             return Plan(view, spread(pods, nodes, outcome))
@@ -229,12 +229,11 @@ def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None
         msgspec.ValidationError: its topology can't be read.
     """
     nodes = room.nodes()
-    domains = {
-        sub_group: nodes.tree.domains[domain].name
-        for sub_group, names in view.joined.nodes.items()
-        if view.group is not None
-        and (domain := _widest(nodes, set(names), sub_groups.wish_of(view.group, sub_group.policy))) is not None
-    }
+    domains = {}
+    for sub_group, names in view.joined.nodes.items():
+        wish = sub_groups.wish_of(view.group, sub_group.policy) if view.group is not None else None
+        if (domain := _widest(nodes, set(names), wish)) is not None:
+            domains[sub_group] = nodes.seen_by(wish).tree.domains[domain].name
     gang, pods = gang_of(view, room.peers.read_keys() if room.peers.keep_others_away else None, domains)
     return gang, pods, _widest(nodes, view.nodes, wish_of(view.group))
 
@@ -284,9 +283,10 @@ def _message(view: Standing, sentence: str) -> str:
 
 
 def _widest(nodes: Nodes, names: set[str], wish: TopologyWish | None) -> int | None:
-    """For pods with a highest tier some of which are on nodes: the largest allowed domain around these; None =
-    anywhere allowed.
+    """For pods with a highest tier some of which are on nodes: the largest allowed domain around these, of the tree
+    that the wish is about; None = anywhere allowed.
     """
+    nodes = nodes.seen_by(wish)
     allowed = nodes.tree.ceiling(wish) if names else None
     if allowed is None:
         return None

@@ -22,7 +22,7 @@ from atoll.model import keys, numbers, ports, quantity, topology, vector
 from atoll.model.decision import Gone
 from atoll.model.gang import Task
 from atoll.model.ports import HostPort
-from atoll.model.topology import NO_DOMAIN, Tree
+from atoll.model.topology import NO_DOMAIN, Built, Grown, Tree
 from atoll.model.vector import MOST_ON_NODE, Vector
 
 log = structlog.get_logger(__name__)
@@ -74,8 +74,8 @@ class Room:
         #: the pods on nodes as rules between pods see them: one for each charge, and those that are reserved
         self.peers = Peers()
         self._hyper_nodes: dict[str, HyperNode] = {}
-        #: what `topology` gave last, or None where it must be worked out anew
-        self._topology: tuple[Tree, dict[str, int]] | None = None
+        #: what HyperNodes say together, or None where it must be worked out anew
+        self._topology: Built | None = None
         #: what `lost` gives while `_topology` is there
         self._lost: frozenset[str] = frozenset()
         #: the arrays, or None where they must be built anew
@@ -444,24 +444,35 @@ class Room:
         others.subtract(task.ports)
         return ports.conflict(task.ports, +others)
 
-    def topology(self) -> tuple[Tree, dict[str, int]]:
-        """The domains, and each node's lowest one; what contradicts the rest is left out."""
+    def topology(self) -> tuple[Tree, Mapping[str, int]]:
+        """The domains of the tree without a name, and each node's lowest one; what contradicts the rest is left out."""
+        built = self._built()
+        return built.tree, built.lowest
+
+    def other_trees(self) -> Mapping[str, Grown]:
+        """The trees that have a name."""
+        return self._built().others()
+
+    def _built(self) -> Built:
         if self._topology is None:
             self._topology = self._work_out_topology()
         return self._topology
 
-    def _work_out_topology(self) -> tuple[Tree, dict[str, int]]:
+    def _work_out_topology(self) -> Built:
         labels = {name: node.metadata.labels for name, node in self._nodes.items()}
         found = topology.build([domain.body() for domain in self._hyper_nodes.values()], labels)
         for name, problem in found.problems.items():
             if self.topology_problems.get(name) != problem:
                 log.warning("part of a HyperNode is left out", hyper_node=name, problem=problem)
         self.topology_problems = found.problems
-        gone = {number for number, each in enumerate(found.tree.domains) if self._hyper_nodes[each.name].lost}
-        self._lost = frozenset(
-            node for node, lowest in found.lowest.items() if gone and not gone.isdisjoint(found.tree.ancestors(lowest))
-        )
-        return found.tree, found.lowest
+        lost: set[str] = set()
+        for grown in found.trees.values():
+            tree = grown.tree
+            gone = {number for number, each in enumerate(tree.domains) if self._hyper_nodes[each.name].lost}
+            if gone:
+                lost |= {node for node, low in grown.lowest.items() if not gone.isdisjoint(tree.ancestors(low))}
+        self._lost = frozenset(lost)
+        return found
 
     def nodes(self) -> Nodes:
         """The arrays that placing works on; valid until the next event, do not change them."""
@@ -564,6 +575,10 @@ class Room:
             profiles,
             profile,
             [self.free(n) for n in names],
+            {
+                name: (grown.tree, [grown.lowest.get(node, NO_DOMAIN) for node in names])
+                for name, grown in self.other_trees().items()
+            },
         )
         taken = {self._column[name]: each for name, each in self._ports.items() if name in self._column}
         self._host_ports = HostPorts(taken)

@@ -330,7 +330,7 @@ class FitTable:
         if len(self._profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
             # Labels changed again and again: forget those that no node has any more.
             return False
-        if len(fresh) != len(known) or fresh.tree != known.tree or not np.array_equal(fresh.lowest, known.lowest):
+        if not fresh.lies_as(known):
             self._rearranged(member, fresh, profile)
         else:
             self._replace(member, fresh, profile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,8 @@ from atoll.model.verdict import Blocker, Reason, Verdict
 _NOTHING = np.zeros(0, np.int64)
 PublishedDomain = tuple[str, int, str, str]
 """See `CapacityView.domains`."""
+_Others = Mapping[str, tuple[Tree, Mapping[str, int]]]
+"""Name of each further tree -> it, and the index of each of its domains by name."""
 
 
 def _no_nodes() -> Nodes:
@@ -40,10 +43,12 @@ class _Laid:
 
     view: CapacityView
     unknown: frozenset[str]
-    #: which resources, and which index of domains, the arrays below are of
+    #: which resources, and which index of domains, of the first tree and of further ones, the arrays below are of
     resources: tuple[str, ...]
     domains: Mapping[str, int]
-    #: int64[resources + 2, classes]: what is free on each node of a class, its domain, its profile in `profiles`
+    others: _Others
+    #: int64[resources + further trees + 2, classes]: what is free on each node of a class, its domain in each further
+    #: tree, its domain, its profile in `profiles`
     states: Ints
     profiles: list[Profile]
     #: int64[classes]
@@ -56,7 +61,12 @@ class _Laid:
 
     @classmethod
     def of(
-        cls, view: CapacityView, unknown: frozenset[str], resources: tuple[str, ...], index: Mapping[str, int]
+        cls,
+        view: CapacityView,
+        unknown: frozenset[str],
+        resources: tuple[str, ...],
+        index: Mapping[str, int],
+        others: _Others,
     ) -> Self:
         profiles: dict[tuple[int, int], int] = {}
         distinct: list[Profile] = []
@@ -68,11 +78,15 @@ class _Laid:
                 distinct.append(Profile(each.labels, each.taints, unknown))
             profile.append(profiles[key])
         amounts = [[each.free.get(name, 0) for each in view.classes] for name in resources]
+        amounts += [
+            [known.get(each.in_trees.get(name, ""), NO_DOMAIN) for each in view.classes]
+            for name, (_, known) in others.items()
+        ]
         lowest = [index.get(each.domain, NO_DOMAIN) for each in view.classes]
         names = [name for each in view.classes for name in _names(each)]
         states = np.array([*amounts, lowest, profile], np.int64)
         nodes = np.array([each.nodes for each in view.classes], np.int64)
-        return cls(view, unknown, resources, index, states, distinct, nodes, names, _NOTHING, {})
+        return cls(view, unknown, resources, index, others, states, distinct, nodes, names, _NOTHING, {})
 
     def find(self, known: Mapping[str, int]) -> bool:
         """Look up where its nodes are by this index of names; False where one is not in it."""
@@ -114,6 +128,8 @@ class Member:
     heard_of: float = -math.inf
     #: the domains as they were published last, the tree of them, and the index of each by its name
     _topology: tuple[Sequence[PublishedDomain], Tree, dict[str, int]] = field(default_factory=lambda: ((), Tree(), {}))
+    #: what was published of further trees, and those
+    _further: tuple[object, _Others] = field(default_factory=lambda: ((), {}))
     #: the view of which `place` was found, and that
     _place: tuple[ClusterView | None, Place] = None, place_of("", {})
 
@@ -165,7 +181,11 @@ class Member:
 
     def has_domain(self, wish: TopologyWish | None) -> bool:
         """Whether there is any domain that a gang of this wish may be in, or it needs none here."""
-        return self.nodes.tree.levels(wish) != []
+        return self.nodes.seen_by(wish).tree.levels(wish) != []
+
+    def asks_for_tier(self, wish: TopologyWish | None) -> bool:
+        """Whether a wish is about a tree that its figures don't tell of."""
+        return self.nodes.tree.is_elsewhere(wish) and self.nodes.seen_by(wish) is self.nodes
 
     def resources(self) -> set[str]:
         """The names of all that its nodes have."""
@@ -205,7 +225,9 @@ class Member:
         Most often all of them are as they were but for what is free.
         """
         roots = sorted(self.roots.values(), key=lambda root: root.root)
-        tree, index = self._tree_of([domain for root in roots for domain in root.domains])
+        asked = frozenset[str]().union(*[root.asked_tiers for root in roots])
+        tree, index = self._tree_of([domain for root in roots for domain in root.domains], asked)
+        others = self._further_trees([root.trees for root in roots])
         unknown, laid = self.unknown, []
         for root in roots:
             each = self._laid.get(root.root)
@@ -215,12 +237,13 @@ class Member:
                 or each.resources != resources
                 or each.unknown != unknown
                 or each.domains is not index
+                or each.others is not others
             ):
-                self._laid[root.root] = each = _Laid.of(root, unknown, resources, index)
+                self._laid[root.root] = each = _Laid.of(root, unknown, resources, index, others)
             laid.append(each)
         distinct = [profile for each in laid for profile in each.profiles]
         states: Ints = np.concatenate(
-            [np.zeros((len(resources) + 2, 0), np.int64), *[each.states for each in laid]], axis=1
+            [np.zeros((len(resources) + len(others) + 2, 0), np.int64), *[each.states for each in laid]], axis=1
         )
         first = np.cumsum([0, *[len(each.profiles) for each in laid]])[:-1]
         states[-1] += np.repeat(first, [each.states.shape[1] for each in laid]) if laid else 0
@@ -233,27 +256,32 @@ class Member:
             if np.bincount(places, minlength=len(places)).max(initial=1) == 1:
                 states, names = states.take(ordered, axis=1), known.names
                 same = tree is known.tree and resources == known.resources and distinct == known.profiles
-                if same and (states[-2] == known.lowest).all() and (states[-1] == known.profile).all():
-                    return known.with_free(states[:-2])
-                return Nodes.of_arrays(tree, states[-2], distinct, states[-1], resources, states[:-2], names)
+                if same and (states[-1] == known.profile).all() and _lie_as(known, states[-2], states, others):
+                    return known.with_free(states[: len(resources)])
+                return _made(tree, others, distinct, resources, states, names)
         names = [name for each in laid for name in each.names]
         if any(names):
             order = sorted((node for node, name in enumerate(names) if name), key=names.__getitem__)
             order += [node for node, name in enumerate(names) if not name]
             names, of_class = [names[node] for node in order], of_class[order]
-        states = states.take(of_class, axis=1)
-        return Nodes.of_arrays(tree, states[-2], distinct, states[-1], resources, states[:-2], names)
+        return _made(tree, others, distinct, resources, states.take(of_class, axis=1), names)
 
-    def _tree_of(self, published: Sequence[PublishedDomain]) -> tuple[Tree, dict[str, int]]:
+    def _tree_of(self, published: Sequence[PublishedDomain], asked: frozenset[str]) -> tuple[Tree, dict[str, int]]:
         """The tree of these domains, the same while they stay the same, and the index of each by its name."""
-        if published != self._topology[0]:
-            index = {name: number for number, (name, *_) in enumerate(published)}
-            domains = [
-                Domain(name, tier, index.get(parent, NO_DOMAIN), tier_name)
-                for name, tier, tier_name, parent in published
-            ]
-            self._topology = (published, Tree(domains), index)
+        if published != self._topology[0] or asked != self._topology[1].elsewhere:
+            self._topology = (published, *_grown(published, asked))
         return self._topology[1:]
+
+    def _further_trees(self, published: Sequence[tuple[tuple[str, tuple[PublishedDomain, ...]], ...]]) -> _Others:
+        """The further trees, the same while they stay so; of domains that are published twice the first counts."""
+        if published != self._further[0]:
+            found: dict[str, dict[str, PublishedDomain]] = {}
+            for name, domains in itertools.chain.from_iterable(published):
+                known = found.setdefault(name, {})
+                for each in domains:
+                    known.setdefault(each[0], each)
+            self._further = published, {name: _grown(list(found[name].values())) for name in sorted(found)}
+        return self._further[1]
 
     def renew(self, nodes: Nodes) -> None:
         """Take figures that were just published, and subtract the decisions in flight: on the nodes where they were, if
@@ -304,6 +332,38 @@ class Member:
         for (uid, _), size in zip(tasks, weights(nodes, [task for _, task in tasks]), strict=True):
             sizes[uid] = max(sizes[uid], size)
         return sorted(sizes, key=lambda uid: -sizes[uid])
+
+
+def _grown(published: Sequence[PublishedDomain], asked: frozenset[str] = frozenset()) -> tuple[Tree, dict[str, int]]:
+    """The tree of these domains, and the index of each by its name."""
+    index = {name: number for number, (name, *_) in enumerate(published)}
+    domains = [
+        Domain(name, tier, index.get(parent, NO_DOMAIN), tier_name) for name, tier, tier_name, parent in published
+    ]
+    return Tree(domains, asked), index
+
+
+def _lie_as(known: Nodes, lowest: Ints, states: Ints, others: _Others) -> bool:
+    """Whether nodes of these states, see `_Laid`, are where they were."""
+    first = states.shape[0] - 2 - len(others)
+    return bool((lowest == known.lowest).all()) and all(
+        known.lies_in(name, tree, states[first + number]) for number, (name, (tree, _)) in enumerate(others.items())
+    )
+
+
+def _made(
+    tree: Tree,
+    others: _Others,
+    profiles: Sequence[Profile],
+    resources: tuple[str, ...],
+    states: Ints,
+    names: Sequence[str],
+) -> Nodes:
+    first = len(resources)
+    nodes = Nodes.of_arrays(tree, states[-2], profiles, states[-1], resources, states[:first], names)
+    for number, (name, (each, _)) in enumerate(others.items(), start=first):
+        nodes.add_tree(name, each, states[number])
+    return nodes
 
 
 def _is_whole(gang: Gang, placement: Placement) -> bool:

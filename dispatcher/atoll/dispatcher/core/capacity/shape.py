@@ -14,7 +14,7 @@ from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.namespaces import Charges, by_scopes
 from atoll.model import selectors
-from atoll.model.gang import Gang
+from atoll.model.gang import Gang, TopologyWish
 from atoll.model.vector import Vector
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -65,7 +65,15 @@ class Shape:
         """Whether it asks for what the member's figures leave out, so that only the member can say if it fits."""
         if self.gang.needs and member.view is not None and not member.view.honours_needs:
             return True
+        if any(member.asks_for_tier(wish) for wish in self.wishes):
+            return True
         return bool(self.selects) and not self.selects.isdisjoint(member.unknown)
+
+    @property
+    def wishes(self) -> list[TopologyWish]:
+        """Of the gang and of groups of its pods."""
+        parts = [task.partition.wish for task in self.gang.tasks if task.partition is not None]
+        return [wish for wish in (self.gang.network_topology, *parts) if wish is not None]
 
     @property
     def elastic(self) -> bool:

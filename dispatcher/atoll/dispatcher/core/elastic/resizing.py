@@ -329,6 +329,7 @@ def _holds(placement: Placement, counts: Counts) -> bool:
 
 def domain_around(nodes: Nodes, wish: TopologyWish | None, pods: Pods) -> int | None:
     """For a topology with a highest tier, the largest allowed domain around what runs; None for anywhere."""
+    nodes = nodes.seen_by(wish)
     here = next((node for _, node, _ in pods if node < len(nodes)), None)
     levels = nodes.tree.levels(wish)
     if levels is None or here is None:
