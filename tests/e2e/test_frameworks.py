@@ -29,7 +29,6 @@ SSHD = "mkdir -p /run/sshd && exec /usr/sbin/sshd -D -e -o StrictModes=no"
 
 def mpi_job(name: str, *, spread: bool) -> dict:
     launch = (
-        "for h in $(echo $MPI_HOST | tr , ' '); do until ssh $h true; do sleep 0.3; done; done; "
         f"echo '{PI}' > /tmp/pi.py; for h in $(echo $MPI_HOST | tr , ' '); do scp -q /tmp/pi.py $h:/tmp/; done; "
         "mpirun --allow-run-as-root --oversubscribe --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 "
         "-host $MPI_HOST -np 4 python3 /tmp/pi.py"

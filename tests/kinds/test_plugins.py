@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from atoll.kinds.volcano_job import plugins
+from atoll.agent.jobs import pods
+from atoll.kinds.interface import Part
+from atoll.kinds.volcano_job import KIND, plugins
 from atoll.kinds.volcano_job.plugins import JobView, KeyPair, Task
 
 Json = dict[str, Any]
@@ -89,7 +91,7 @@ def test_ssh_makes_a_key_and_puts_it_where_it_is_wanted():
     assert pod["spec"]["volumes"][0]["secret"]["defaultMode"] == 0o600
     other = decorated(job, {"ssh": ["--ssh-key-file-path=/home/mpi", "--no-root"]}, "master")
     [volume] = other["spec"]["volumes"]
-    assert (volume["secret"]["defaultMode"], volume["secret"]["items"][0]["path"]) == (0o440, ".ssh/id_rsa")
+    assert (volume["secret"]["defaultMode"], volume["secret"]["items"][0]["path"]) == (0o644, "id_rsa")
 
 
 def test_ssh_takes_the_user_s_own_key():
@@ -145,6 +147,64 @@ def test_mpi_tells_the_master_its_workers():
     assert worker["spec"]["containers"][0]["ports"] == [{"name": "mpijob-port", "containerPort": 22}]
 
 
+def test_a_worker_of_mpi_is_ready_once_its_port_answers_unless_it_says_so_itself():
+    def probe(task: str, **container: Any) -> Any:
+        pod = decorated(view(master=1, worker=2), {"mpi": ["--port=2222"]}, task, **container)
+        return pod["spec"]["containers"][0].get("readinessProbe")
+
+    assert probe("worker")["tcpSocket"] == {"port": 2222}
+    assert probe("worker", readinessProbe={"exec": {}}) == {"exec": {}}
+    assert probe("master") is None
+    assert plugins.waits({"mpi": ["--worker=node"], "svc": []}) == {"master": "node"}
+    assert plugins.waits({"pytorch": []}) == {}
+
+
+def test_names_that_a_template_gives_its_pods_are_those_that_others_find():
+    job = JobView("j", "ns", (Task("master", 1, 0, 1, "boss", "team"), Task("worker", 2, 0, 2)))
+    assert env(decorated(job, {"pytorch": []}, "worker"))["MASTER_ADDR"] == "boss.team"
+    assert job.hosts("master") == ["boss.team"]
+
+
+NAMES = "{pod}.{cluster}.{service}.{namespace}.svc.clusterset.local"
+
+
+def test_where_a_network_joins_members_hosts_are_job_wide():
+    """The master and four workers run in east, two more workers in west, whose pods these are."""
+    east, west = "east.j.ns.svc.clusterset.local", "west.j.ns.svc.clusterset.local"
+    master = Task("master", 0, 1, 1, shares=(("east", 1), ("west", 0)))
+    job = JobView("j", "ns", (Task("worker", 2, 4, 6, shares=(("east", 4), ("west", 2))), master), OWNER, NAMES)
+    pod = decorated(job, {"pytorch": [], "mpi": []}, "worker", 1)
+    assert (env(pod)["MASTER_ADDR"], env(pod)["RANK"], env(pod)["WORLD_SIZE"]) == (f"j-master-0.{east}", "6", "7")
+    _, hosts, export = plugins.objects(job, {"svc": []}, lambda: KEY)
+    assert hosts["data"]["VC_WORKER_NUM"] == "6"
+    assert hosts["data"]["worker.host"].splitlines()[3:5] == [f"j-worker-3.{east}", f"j-worker-0.{west}"]
+    # A NetworkPolicy would keep pods of the other member out.
+    assert (export["kind"], export["metadata"]["name"]) == ("ServiceExport", "j")
+    [secret] = plugins.objects(job, {"ssh": []}, lambda: KEY)
+    assert secret["stringData"]["config"].count("Host j-worker-0\n") == 1
+
+
+def test_the_part_of_a_divided_job_knows_the_tasks_that_are_elsewhere():
+    template = {"spec": {"containers": [{"name": "c"}]}}
+    tasks = [{"name": name, "replicas": count, "template": template} for name, count in (("master", 1), ("worker", 6))]
+    spec = {"minAvailable": 7, "tasks": tasks, "plugins": {"pytorch": []}}
+    shares = {"master": [("east", 1), ("west", 0)], "worker": [("east", 4), ("west", 2)]}
+    part = Part(
+        "west", {"master": 0, "worker": 2}, 2, parts=2, preceding={"master": 1, "worker": 4}, shares=shares,
+        network=NAMES,
+    )  # fmt: skip
+    made = KIND.rewrite({"metadata": {"name": "j", "namespace": "ns", "uid": "u"}, "spec": spec}, part)
+    made["metadata"]["uid"] = "v"
+    found = env(pods.pod(made, 0, 1))
+    assert (found["RANK"], found["WORLD_SIZE"]) == ("6", "7")
+    assert found["MASTER_ADDR"] == "j-master-0.east.j.ns.svc.clusterset.local"
+
+
+def test_the_rank_that_a_container_has_is_that_of_ascend_s_library():
+    pod = decorated(view(worker=2), {"hcclrank": []}, "worker", 1, env=[{"name": "RANK", "value": "9"}])
+    assert pod["metadata"]["annotations"] == {"hccl/rankIndex": "9"}
+
+
 def test_ray_starts_the_head_and_the_workers_that_join_it():
     job = view(head=1, worker=1)
     [service] = plugins.objects(job, {"ray": []}, lambda: KEY)
@@ -156,6 +216,9 @@ def test_ray_starts_the_head_and_the_workers_that_join_it():
         decorated(job, {"ray": []}, task)["spec"]["containers"][0]["command"][2] for task in ("head", "worker")
     )
     assert head.startswith("ray start --head --block")
+    ports = ["--dashboardPort=1", "--clientPort=2", "--headContainer=c", "--workerContainer=c"]
+    head = decorated(job, {"ray": ports}, "head")["spec"]["containers"][0]["command"][2]
+    assert "--dashboard-port=1 --ray-client-server-port=2" in head
     assert worker == "ray start --block --address=j-head-0.j:6379"
     assert decorated(job, {"ray": []}, "head", command=["mine"])["spec"]["containers"][0]["command"] == ["mine"]
 

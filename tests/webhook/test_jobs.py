@@ -141,6 +141,19 @@ def test_dns_policy(spec: Json, policy: str | None) -> None:
     assert job["spec"]["tasks"][0]["template"]["spec"].get("dnsPolicy") == policy
 
 
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        pytest.param({}, {"name": ["worker"], "iteration": "all"}, id="by itself"),
+        pytest.param({"dependsOn": {}}, {}, id="not where the task says otherwise"),
+        pytest.param({"name": "launcher"}, None, id="not where there is no such task"),
+    ],
+)
+def test_the_master_of_mpi_waits_for_its_workers(master: Json, expected: Json | None) -> None:
+    job = make_job(make_task("worker"), make_task("master") | master, plugins={"mpi": []})
+    assert defaulted(job)["spec"]["tasks"][1].get("dependsOn") == expected
+
+
 def test_distributed_plugins_bring_the_ones_that_they_need() -> None:
     assert defaulted(make_job(plugins={"pytorch": []}))["spec"]["plugins"] == {
         "pytorch": [],

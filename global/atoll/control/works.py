@@ -458,6 +458,7 @@ def _parts_of(binding: BindingObject, gang: Gang, shares: Mapping[str, tuple[int
     """The parts of a gang by their pods per task."""
     counts = list(shares.values())
     gangs = divide(gang, counts) if len(counts) > 1 else [gang.sized(share) for share in counts]
+    tasks = list(enumerate(gang.tasks))
     return [
         Part(
             name,
@@ -465,7 +466,9 @@ def _parts_of(binding: BindingObject, gang: Gang, shares: Mapping[str, tuple[int
             part.min_available,
             {task.name: task.min_available for task in part.tasks},
             len(shares),
-            {task.name: sum(share[index] for share in counts[:number]) for index, task in enumerate(gang.tasks)},
+            {task.name: sum(share[index] for share in counts[:number]) for index, task in tasks},
+            {task.name: [(each, share[index]) for each, share in shares.items()] for index, task in tasks},
+            gang.network,
             flavors=binding.decision.flavors,
         )
         for number, (name, part) in enumerate(zip(shares, gangs, strict=True))

@@ -50,6 +50,7 @@ from atoll.model.apiresource import (
     RESOURCE_QUOTAS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    SERVICE_EXPORTS,
     SERVICES,
     STORAGE_CLASSES,
     TUNNELS,
@@ -169,6 +170,8 @@ WEBHOOK: Final = (
             _on(NAMESPACES, "list", "watch"),
             _on(PRIORITY_CLASSES, "list", "watch"),
             _on(CLUSTERS, "list", "watch"),
+            _on(POLICIES, "list", "watch"),
+            _on(CLUSTER_POLICIES, "list", "watch"),
             _on(WORKLOAD_KINDS, "list", "watch"),
             # What workloads name and their pods are read from.
             *(
@@ -448,6 +451,7 @@ AGENT_IN_MEMBER: Final = (
             ),
             *(_on(resource, "create", rare=_CREATED) for resource in (LIMIT_RANGES, RESOURCE_QUOTAS)),
             *(_on(resource, "create", "get", rare=_PLUGGED) for resource in (SERVICES, CONFIGMAPS, NETWORK_POLICIES)),
+            _on(SERVICE_EXPORTS, "create", "get", rare="only for divided Jobs whose policy names a network"),
             # What pods refer to. A patch tells what it changes, so it reads: it first tests for a label of Atoll's.
             _on(
                 CONFIGMAPS, "patch", "delete", rare="only for workloads whose pods refer to ConfigMaps, and plugin svc"

@@ -78,6 +78,8 @@ class Rules:
     """What of it has no effect."""
     of_defaults: Callable[[Change], list[Problem]] = nothing
     """What is told of a change that `defaults` undoes."""
+    networked: Callable[[Json], list[str]] = lambda _: []
+    """Fields that need pods which reach each other, of a workload that may be divided over members."""
     insecure_told: bool = True
     """Whether its sender is warned of pods that the namespace's Pod Security warns of; the API server's own does that
     for the kinds that it knows.

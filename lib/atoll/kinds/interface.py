@@ -44,6 +44,10 @@ class Part:
     """How many members the workload runs in at once."""
     preceding: Mapping[str, int] = field(default_factory=dict)
     """Task name to the pods in the parts before this one."""
+    shares: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
+    """Task name to (member, pods) of all parts, in their order."""
+    network: str = ""
+    """How pods name those of other parts (`atoll.model.network`); empty where they can't."""
     identity: Mapping[str, str] = field(default_factory=dict)
     """Annotations that say which dispatch this is; for objects and pods."""
     carried: Mapping[str, int] = field(default_factory=dict)

@@ -78,6 +78,7 @@ ADMISSION_POLICY_BINDINGS: Final = ApiResource(
 FLOW_SCHEMAS: Final = ApiResource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 API_SERVICES: Final = ApiResource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
 SERVICES: Final = ApiResource("", "v1", "services", "Service")
+SERVICE_EXPORTS: Final = ApiResource("multicluster.x-k8s.io", "v1alpha1", "serviceexports", "ServiceExport")
 ENDPOINT_SLICES: Final = ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 ACCESS_REVIEWS: Final = ApiResource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False

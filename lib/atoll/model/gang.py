@@ -137,6 +137,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Members to which its policy sends nothing new, sorted; `*` for all. What runs there goes on."""
     copies: bool = False
     """Each of its members runs all of it, as its policy says (`Duplicated`)."""
+    network: str = ""
+    """How its pods name those in other members, as its policy says (`atoll.model.network`); empty where they can't."""
 
     @property
     def replicas(self) -> int:

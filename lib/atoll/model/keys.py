@@ -111,6 +111,12 @@ INDEX_OFFSET: Final = "atoll.sh/index-offset"
 """Annotation of a Volcano Job in one of several members: task name to the pods of it in the members before this one and
 in all members (JSON), so that ranks and sizes are job-wide.
 """
+NETWORK: Final = "atoll.sh/network"
+"""Policy annotation: how pods name those of other members, in a network that joins them (`atoll.model.network`)."""
+PEERS: Final = "atoll.sh/peers"
+"""Annotation of a Volcano Job in one of several members that a network joins: `names`, how pods are named there, and
+`pods`, task name to the pods of it in each member (JSON), so that lists of hosts are job-wide.
+"""
 UPDATED: Final = "atoll.sh/updated"
 """Annotation of a Volcano Job in a member, where its policies ask about it: generation of its spec on the host."""
 PROBES: Final = "atoll.sh/probes"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from atoll.admission.problems import Json, Problem, integer, mapping, sequence
 from atoll.kinds import BY_GVK
-from atoll.model import labels
+from atoll.model import keys, labels, network
 from atoll.model.failover import path_of
 
 _FIELDS = ("provider", "region", "zone")
@@ -15,7 +15,7 @@ _FIELDS = ("provider", "region", "zone")
 def policy_problems(policy: Json, namespace: str) -> list[Problem]:
     """All that is wrong with a PropagationPolicy, or with a ClusterPropagationPolicy where `namespace` is empty."""
     spec = mapping(policy.get("spec"))
-    selectors = list(selector_problems(spec.get("resourceSelectors"), namespace))
+    selectors = [*_network(policy), *selector_problems(spec.get("resourceSelectors"), namespace)]
     failover = _failover(mapping(spec.get("failover")))
     return [*selectors, *_preemption(spec), *_suspension(spec), *failover, *_placement(mapping(spec.get("placement")))]
 
@@ -54,6 +54,15 @@ def affinity_problems(affinity: object, path: str) -> Iterator[Problem]:
             yield Problem(f"{field}.key", f"is {each.get('key')!r}; use provider, region or zone")
         if each.get("operator") not in ("In", "NotIn"):
             yield Problem(f"{field}.operator", f"is {each.get('operator')!r}; use In or NotIn")
+
+
+def _network(policy: Json) -> Iterator[Problem]:
+    text = mapping(mapping(policy.get("metadata")).get("annotations")).get(keys.NETWORK)
+    if text:
+        try:
+            network.check(str(text))
+        except network.BadNetwork as error:
+            yield Problem(f"metadata.annotations[{keys.NETWORK}]", str(error))
 
 
 def _preemption(spec: Json) -> Iterator[Problem]:

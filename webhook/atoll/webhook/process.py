@@ -23,9 +23,19 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CLUSTERS, MUTATING_WEBHOOKS, NAMESPACES, PRIORITY_CLASSES, QUEUES, WORKLOAD_KINDS
+from atoll.model.apiresource import (
+    CLUSTER_POLICIES,
+    CLUSTERS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    POLICIES,
+    PRIORITY_CLASSES,
+    QUEUES,
+    WORKLOAD_KINDS,
+)
 from atoll.model.objects import decode_full, decode_meta
-from atoll.webhook import queues, registration, resources, reviews, server
+from atoll.model.policies import decode_policy
+from atoll.webhook import networks, queues, registration, resources, reviews, server
 from atoll.webhook.rotation import Keeper
 from atoll.webhook.settings import ReviewSettings, WebhookSettings
 
@@ -70,9 +80,13 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
         if kind.referred is not None
         for each in kind.referred.resources
     }
+    policies = networks.Policies(
+        Reflector(api, POLICIES, decode_policy, optional=True, withheld=True),
+        Reflector(api, CLUSTER_POLICIES, decode_policy, optional=True, withheld=True),
+    )
     guard = Guard()
     answers = reviews.Reviews(
-        queue_cache, namespaces, priority_classes, clusters, declared, referable, settings=settings.reviews
+        queue_cache, namespaces, priority_classes, clusters, declared, referable, policies, settings=settings.reviews
     )
     app = server.application(answers, process.metrics, guard)
     listener = _Listener(app, guard, _bound(*_address(client_config, settings)), settings.reviews)
@@ -104,6 +118,8 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
     # Without them only warnings are missing, so nothing waits for them.
     process.add_task("priority classes", priority_classes.run())
     process.add_task("clusters", clusters.run())
+    process.add_task("policies", policies.own.run())
+    process.add_task("cluster policies", policies.common.run())
     # Without it workloads that name such an object are refused.
     for resource, cache in referable.items():
         process.add_task(resource.plural, cache.run())

@@ -31,6 +31,7 @@ from atoll.webhook import (
     bindings,
     declared,
     hyper_nodes,
+    networks,
     overrides,
     placements,
     pod_security,
@@ -218,6 +219,7 @@ class Reviews:
         clusters: Reflector[resources.Cluster] | None = None,
         workload_kinds: Reflector[Full] | None = None,
         referable: Mapping[ApiResource, Reflector[Full]] = MappingProxyType({}),
+        policies: networks.Policies | None = None,
         *,
         settings: ReviewSettings = ReviewSettings(),
     ) -> None:
@@ -230,10 +232,12 @@ class Reviews:
             clusters: of Clusters; without it no resource is called unknown.
             workload_kinds: of WorkloadKinds, whose kinds are served from the moment at which they are heard of.
             referable: of what workloads of some kinds name; without it they are refused.
+            policies: propagation policies; without them nothing is told of networks between members.
             settings: its times and bounds.
         """
         self._settings = settings
         self._referable = referable
+        self._policies = policies
         for each in referable.values():
             each.on_change(self._notice)
         self._clusters = clusters
@@ -445,10 +449,20 @@ class Reviews:
         return [
             *rules.warnings(change),
             *(self._insecure(rules, request, "warn") if rules.insecure_told else ()),
+            *self._unreachable(kind, rules, request, queue),
             *trust.slow_to_end(rules.templates(change.new), most, queue),
             *self._unknown_classes(request, rules.classes),
             *self._unknown_resources(request, lambda workload: resources.of_templates(rules.templates(workload))),
         ]
+
+    def _unreachable(self, kind: Kind, rules: Rules, request: Request, queue: str) -> list[Problem]:
+        """What of a new workload needs a network that its members don't have."""
+        if self._policies is None or request.operation != "CREATE":
+            return []
+        said, workload = self._said_of_queue(queue), request.object or {}
+        default = said[0].get(keys.DEFAULT_POLICY, "") if said is not None else ""
+        fields = rules.networked(workload)
+        return self._policies.unreachable(kind.resource, workload, request.namespace, default, fields)
 
     def _insecure(self, rules: Rules, request: Request, mode: str = "enforce") -> list[Problem]:
         """What the namespace's Pod Security has against the pods of a new workload."""

@@ -12,9 +12,10 @@ from atoll.agent.jobs import pods as made
 from atoll.kinds.volcano_job import plugins
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import CONFIGMAPS, NETWORK_POLICIES, SECRETS, SERVICES
+from atoll.model.apiresource import CONFIGMAPS, NETWORK_POLICIES, SECRETS, SERVICE_EXPORTS, SERVICES
 
-_RESOURCES = {resource.kind: resource for resource in (SERVICES, CONFIGMAPS, SECRETS, NETWORK_POLICIES)}
+_MADE = (SERVICES, SERVICE_EXPORTS, CONFIGMAPS, SECRETS, NETWORK_POLICIES)
+_RESOURCES = {resource.kind: resource for resource in _MADE}
 
 
 class PluginObjects:
@@ -34,7 +35,7 @@ class PluginObjects:
         """Make what is missing.
 
         Raises:
-            Retry: an object of that name belongs to another owner.
+            Retry: an object of that name belongs to another owner, or the member has no such kind.
         """
         wanted, uid = job["spec"].get("plugins"), job["metadata"]["uid"]
         if not wanted:
@@ -52,6 +53,10 @@ class PluginObjects:
         resource, metadata = _RESOURCES[obj["kind"]], obj["metadata"]
         try:
             await self._api.create(resource, obj)
+        except errors.NotFound as error:
+            if resource != SERVICE_EXPORTS:
+                raise
+            raise errors.Retry(30.0, f"this member has no CRD {resource.plural}.{resource.group}") from error
         except errors.AlreadyExists:
             if resource == SECRETS:
                 # The key that was made first stays.

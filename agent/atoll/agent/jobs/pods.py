@@ -278,14 +278,28 @@ def pod(job: Mapping[str, Any], position: int, index: int) -> Json:
 
 def view_of(job: Mapping[str, Any]) -> plugins.JobView:
     """The Job as its plugins see it."""
-    text = (job["metadata"].get("annotations") or {}).get(keys.INDEX_OFFSET)
+    metadata, notes = job["metadata"], job["metadata"].get("annotations") or {}
+    text = notes.get(keys.INDEX_OFFSET)
     wide = msgspec.json.decode(text, type=dict[str, tuple[int, int]]) if text else {}
+    text = notes.get(keys.PEERS)
+    peers = msgspec.json.decode(text, type=_Peers) if text else _Peers()
     tasks = []
     for position, task in enumerate(job["spec"].get("tasks") or ()):
         name, replicas = task_name(task, position), task_replicas(task)
-        tasks.append(plugins.Task(name, replicas, *wide.get(name, (0, replicas))))
-    metadata = job["metadata"]
-    return plugins.JobView(metadata["name"], metadata["namespace"], tuple(tasks), owner_of(job))
+        spec = (task.get("template") or {}).get("spec") or {}
+        said = spec.get("hostname") or "", spec.get("subdomain") or ""
+        tasks.append(plugins.Task(name, replicas, *wide.get(name, (0, replicas)), *said, peers.pods.get(name, ())))
+    here = {task.name for task in tasks}
+    elsewhere = [plugins.Task(name, 0, *at, "", "", peers.pods.get(name, ())) for name, at in wide.items()]
+    tasks += [task for task in elsewhere if task.name not in here]
+    return plugins.JobView(metadata["name"], metadata["namespace"], tuple(tasks), owner_of(job), peers.names)
+
+
+class _Peers(msgspec.Struct, frozen=True):
+    """Annotation `atoll.sh/peers`."""
+
+    names: str = ""
+    pods: dict[str, tuple[tuple[str, int], ...]] = {}
 
 
 def _mount(job: Mapping[str, Any], body: Json) -> None:

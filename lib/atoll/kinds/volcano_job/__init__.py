@@ -202,12 +202,16 @@ class VolcanoJob:
                 tasks.append({**task, "replicas": count, "minAvailable": minimum, "template": template})
         spec.update(tasks=tasks, minAvailable=part.min_available)
         if part.parts > 1 and spec.get("plugins"):
+            # Those without pods here as well: sizes and ranks count them.
             wide = {
                 name: (part.preceding.get(name, 0), task_replicas(task))
                 for number, task in enumerate(obj["spec"].get("tasks") or ())
                 if (name := task_name(task, number)) in part.counts
             }
             head["annotations"][keys.INDEX_OFFSET] = msgspec.json.encode(wide, order="sorted").decode()
+            if part.network:
+                peers = {"names": part.network, "pods": part.shares}
+                head["annotations"][keys.PEERS] = msgspec.json.encode(peers, order="sorted").decode()
         if "JobUpdated" in _events(spec):
             head["annotations"][keys.UPDATED] = str(obj["metadata"].get("generation") or 0)
         if at_once:

@@ -30,7 +30,7 @@ from atoll.admission.rules import NEW_SPEC, Rules
 from atoll.api import batch
 from atoll.kinds.metadata import default_queue
 from atoll.kinds.volcano_job import KIND, plugins
-from atoll.kinds.volcano_job.tasks import task_minimum, task_partitions, task_replicas
+from atoll.kinds.volcano_job.tasks import task_dependencies, task_minimum, task_partitions, task_replicas
 from atoll.model import keys
 from atoll.model.gang import MOST_PODS
 
@@ -86,7 +86,17 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = Non
     if not spec.get("minAvailable") and minimum > 0:
         patch.append(jsonpatch.add(minimum, "spec", "minAvailable"))
     patch += [jsonpatch.add([], "spec", "plugins", name) for name in plugins.required(mapping(spec.get("plugins")))]
-    return patch
+    return [*patch, *_default_order(spec)]
+
+
+def _default_order(spec: Json) -> Iterator[jsonpatch.Operation]:
+    """A task that waits for another by a plugin says so, unless one of both says something of that itself."""
+    tasks = [mapping(task) for task in sequence(spec.get("tasks"))]
+    said = {task["name"]: task.get("dependsOn") for task in tasks if isinstance(task.get("name"), str)}
+    for name, first in plugins.waits(_arguments(spec.get("plugins"))).items():
+        if name != first and said.get(name, first) is None and said.get(first, name) is None:
+            position = [task.get("name") for task in tasks].index(name)
+            yield jsonpatch.add({"name": [first], "iteration": "all"}, "spec", "tasks", position, "dependsOn")
 
 
 def _default_task(task: Json, index: int) -> Iterator[jsonpatch.Operation]:
@@ -357,8 +367,12 @@ def _volume_problems(volumes: object) -> Iterator[Problem]:
             yield Problem(f"{path}.volumeClaimName", f"{claim!r} can't name a claim; {SUBDOMAIN_RULE}")
 
 
+def _arguments(given: object) -> dict[str, list[str]]:
+    return {name: [str(each) for each in sequence(found)] for name, found in mapping(given).items()}
+
+
 def _plugin_problems(given: object, tasks: Sequence[Json]) -> Iterator[Problem]:
-    arguments = {name: [str(each) for each in sequence(found)] for name, found in mapping(given).items()}
+    arguments = _arguments(given)
     replicas = {str(task.get("name")): task_replicas(task) for task in tasks}
     for name, text in plugins.problems(arguments, replicas):
         yield Problem(f"spec.plugins.{name}", text)
@@ -482,6 +496,15 @@ def _classes(job: Json) -> list[tuple[str, object]]:
     return [("spec.priorityClassName", mapping(job.get("spec")).get("priorityClassName")), *named]
 
 
+def _networked(job: Json) -> list[str]:
+    """Its plugins by which pods reach each other; one with `dependsOn` is never divided."""
+    spec = mapping(job.get("spec"))
+    tasks = [mapping(task) for task in sequence(spec.get("tasks"))]
+    if sum(map(task_replicas, tasks)) < 2 or any(map(task_dependencies, tasks)):
+        return []
+    return [f"spec.plugins.{name}" for name in plugins.NETWORKED if name in mapping(spec.get("plugins"))]
+
+
 ADMISSION: Final = Rules(
     route="jobs",
     # Updates are defaulted too: a manifest applied again brings its tasks without the names and counts that were filled
@@ -495,4 +518,5 @@ ADMISSION: Final = Rules(
         validate_job(change.new) if change.old is None else validate_job_update(change.old, change.new)
     ),
     warnings=lambda change: warnings(change.new),
+    networked=_networked,
 )

@@ -27,6 +27,11 @@ def required(plugins: Mapping[str, object]) -> list[str]:
     return [name for name in PLUGINS if name in wanted and name not in plugins]
 
 
+def waits(plugins: Mapping[str, Sequence[str] | None]) -> dict[str, str]:
+    """Task -> the task of which all pods are to be ready before it starts, by what the plugins of a Job do."""
+    return dict(mpi.PLUGIN.waits(values) for plugin, values in _chosen(plugins) if plugin is mpi.PLUGIN)
+
+
 def problems(plugins: Mapping[str, Sequence[str] | None], tasks: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """(plugin, what is wrong) of a Job with these tasks (name to replicas)."""
     for name, arguments in plugins.items():
@@ -69,4 +74,5 @@ def _chosen(plugins: Mapping[str, Sequence[str] | None]) -> Iterator[tuple[Plugi
 
 __all__ = [
     "NETWORKED", "PLUGINS", "JobView", "KeyPair", "Plugin", "Task", "decorate", "objects", "problems", "required",
+    "waits",
 ]  # fmt: skip

@@ -26,9 +26,19 @@ class HcclRank:
     def decorate(self, job: JobView, values: Values, pod: Json, task: Task, index: int) -> None:
         master, worker = str(values["master"]), str(values["worker"])
         annotations = pod["metadata"].setdefault("annotations", {})
-        if task.name in (master, worker) and ANNOTATION not in annotations:
+        if annotations.get(ANNOTATION):
+            return
+        if rank := _rank(pod):
+            annotations[ANNOTATION] = rank
+        elif task.name in (master, worker):
             before = job.total(master) if task.name == worker else 0
             annotations[ANNOTATION] = str(before + task.first + index)
+
+
+def _rank(pod: Json) -> str:
+    """RANK as a container has it, of the user's or of another plugin."""
+    named = (each for container in pod["spec"].get("containers") or () for each in container.get("env") or ())
+    return next((str(each["value"]) for each in named if each.get("name") == "RANK" and each.get("value")), "")
 
 
 PLUGIN = HcclRank()

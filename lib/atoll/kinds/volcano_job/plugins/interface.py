@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from atoll.kinds.volcano_job.plugins.options import Option, Value
+from atoll.model import network
 
 Json = dict[str, Any]
 Values = Mapping[str, Value]
@@ -34,6 +35,12 @@ class Task:
     """Pods of it in the members before this one: the job-wide index of its first pod here."""
     total: int = 0
     """Pods of it in all members."""
+    hostname: str = ""
+    """That its pods have by their template."""
+    subdomain: str = ""
+    """The same."""
+    shares: tuple[tuple[str, int], ...] = ()
+    """(member, pods) in all members, where a network joins them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class JobView:
     tasks: tuple[Task, ...]
     owner: Json = field(default_factory=dict)
     """Owner reference for what is made for it."""
+    network: str = ""
+    """How its pods name those in other members (`atoll.model.network`); empty where they can't, or all are here."""
 
     def task(self, name: str) -> Task | None:
         """The task of this name."""
@@ -55,13 +64,32 @@ class JobView:
         return sum(task.total for task in self.tasks if task.name in names)
 
     def host(self, task: str, index: int) -> str:
-        """The name under which the pods of a Job with a Service find one of them."""
-        return f"{self.name}-{task}-{index}.{self.name}"
+        """The name under which the pods of a Job with a Service find one of them.
+
+        Args:
+            task: name of a task, which may be elsewhere.
+            index: of the pod in `hosts`.
+        """
+        hosts = self.hosts(task)
+        return hosts[index] if index < len(hosts) else f"{self.name}-{task}-{index}.{self.name}"
 
     def hosts(self, task: str) -> list[str]:
-        """All pods of a task in this member."""
+        """All pods of a task that pods in this member find: those here, or in all members that a network joins."""
         found = self.task(task)
-        return [self.host(task, index) for index in range(found.replicas)] if found is not None else []
+        if found is None:
+            return []
+        service = found.subdomain or self.name
+        if not self.network:
+            names = [found.hostname] if found.hostname else self._pods(found, found.replicas)
+            return [f"{name}.{service}" for name in names[: found.replicas]]
+        return [
+            network.name(self.network, pod=pod, cluster=cluster, service=service, namespace=self.namespace)
+            for cluster, count in found.shares
+            for pod in self._pods(found, count)
+        ]
+
+    def _pods(self, task: Task, count: int) -> list[str]:
+        return [f"{self.name}-{task.name}-{index}" for index in range(count)]
 
     def made(self, api_version: str, kind: str, name: str) -> Json:
         """The head of an object that is made for the Job and goes with it."""

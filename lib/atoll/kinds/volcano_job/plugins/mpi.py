@@ -1,4 +1,7 @@
-"""`mpi`: the master knows its workers, and starts once sshd answers on all of them."""
+"""`mpi`: the master knows its workers, and starts once sshd answers on all of them.
+
+A worker is ready once its port answers, and admission makes the master depend on its workers (`waits`).
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,19 @@ class Mpi:
             set_env(pod, {"MPI_HOST": ",".join(job.hosts(worker))})
         if task.name in (master, worker):
             open_port(pod, "mpijob-port", port)
+        if task.name == worker and task.name != master:
+            _ready_once_it_answers(pod, port)
+
+    def waits(self, values: Values) -> tuple[str, str]:
+        """The task that is to start once all pods of the other one are ready: (task, other task)."""
+        return str(values["master"]), str(values["worker"])
+
+
+def _ready_once_it_answers(pod: Json, port: int) -> None:
+    """Probe the port in the first container, unless a container says itself when it is ready."""
+    found = pod["spec"].get("containers") or ()
+    if found and not any(each.get("readinessProbe") for each in found):
+        found[0]["readinessProbe"] = {"tcpSocket": {"port": port}, "periodSeconds": 1}
 
 
 PLUGIN = Mpi()

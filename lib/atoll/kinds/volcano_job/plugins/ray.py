@@ -15,11 +15,11 @@ class Ray:
     options: Sequence[Option] = (
         Option("head", "head"),
         Option("worker", "worker"),
-        Option("head-container", "head"),
-        Option("worker-container", "worker"),
+        Option("headContainer", "head"),
+        Option("workerContainer", "worker"),
         Option("port", 6379),
-        Option("dashboard-port", 8265),
-        Option("client-port", 10001),
+        Option("dashboardPort", 8265),
+        Option("clientPort", 10001),
     )
 
     def problems(self, tasks: Mapping[str, int], values: Values) -> Sequence[str]:
@@ -30,7 +30,7 @@ class Ray:
 
     def objects(self, job: JobView, values: Values, key_pair: Callable[[], KeyPair]) -> Sequence[Json]:
         service = job.made("v1", "Service", f"{job.name}-head-svc")
-        ports = {"gcs": "port", "dashboard": "dashboard-port", "client": "client-port"}
+        ports = {"gcs": "port", "dashboard": "dashboardPort", "client": "clientPort"}
         service["spec"] = {
             "selector": {
                 keys.JOB_NAME: job.name, keys.JOB_NAMESPACE: job.namespace, keys.TASK_SPEC: values["head"],
@@ -46,13 +46,13 @@ class Ray:
         if head:
             command = (
                 f"ray start --head --block --dashboard-host=0.0.0.0 --port={values['port']}"
-                f" --dashboard-port={values['dashboard-port']} --ray-client-server-port={values['client-port']}"
+                f" --dashboard-port={values['dashboardPort']} --ray-client-server-port={values['clientPort']}"
             )
-            for name, option in (("gcs", "port"), ("dashboard", "dashboard-port"), ("client", "client-port")):
+            for name, option in (("gcs", "port"), ("dashboard", "dashboardPort"), ("client", "clientPort")):
                 open_port(pod, name, int(values[option]))
         else:
             command = f"ray start --block --address={job.host(str(values['head']), 0)}:{values['port']}"
-        container = _container(pod, str(values["head-container" if head else "worker-container"]))
+        container = _container(pod, str(values["headContainer" if head else "workerContainer"]))
         # A command of the user's own starts Ray itself.
         if container is not None and not container.get("command") and not container.get("args"):
             container["command"] = ["sh", "-c", command]

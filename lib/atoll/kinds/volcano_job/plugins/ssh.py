@@ -45,12 +45,9 @@ class Ssh:
 
     def decorate(self, job: JobView, values: Values, pod: Json, task: Task, index: int) -> None:
         path = str(values["ssh-key-file-path"])
-        # sshd and ssh refuse keys that others may read; one that is not root reads by its group.
-        mode = 0o440 if values["no-root"] else 0o600
-        files = [
-            {"key": name, "path": name if path == _ROOT_PATH else f".ssh/{name}"}
-            for name in ("id_rsa", "id_rsa.pub", "authorized_keys", "config")
-        ]
+        # Files of a Secret are root's. ssh refuses a user's own key that others may read, and takes that of root.
+        mode = 0o600 if path == _ROOT_PATH else 0o644
+        files = [{"key": name, "path": name} for name in ("id_rsa", "id_rsa.pub", "authorized_keys", "config")]
         mount(
             pod,
             {"name": _secret(job), "secret": {"secretName": _secret(job), "defaultMode": mode, "items": files}},
@@ -64,9 +61,12 @@ def _secret(job: JobView) -> str:
 
 def _config(job: JobView, port: int) -> str:
     lines = ["StrictHostKeyChecking no", "UserKnownHostsFile /dev/null", f"Port {port}"]
-    for task in job.tasks:
-        for host in job.hosts(task.name):
-            lines += [f"Host {host.partition('.')[0]}", f"  HostName {host}"]
+    known = set[str]()
+    for host in (host for task in job.tasks for host in job.hosts(task.name)):
+        # Pods of several members have the same short names: each goes to the first.
+        if (alias := host.partition(".")[0]) not in known:
+            known.add(alias)
+            lines += [f"Host {alias}", f"  HostName {host}"]
     return "\n".join(lines) + "\n"
 
 

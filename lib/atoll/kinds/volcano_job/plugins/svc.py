@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from atoll.kinds.volcano_job.plugins.interface import JobView, Json, KeyPair, Task, Values, mount, set_env
 from atoll.kinds.volcano_job.plugins.options import Option
-from atoll.model import keys
+from atoll.model import keys, network
 
 _PATH = "/etc/volcano"
+_EXPORT = "multicluster.x-k8s.io/v1alpha1"
 
 
 class Svc:
@@ -35,6 +36,10 @@ class Svc:
         }
         hosts = job.made("v1", "ConfigMap", _config_map(job))
         hosts["data"] = _data(job)
+        if job.network:
+            # A NetworkPolicy knows the pods of its own cluster alone, and would keep the others out.
+            exported = network.CLUSTER_SET in job.network
+            return (service, hosts, *([job.made(_EXPORT, "ServiceExport", job.name)] if exported else ()))
         if values["disable-network-policy"]:
             return (service, hosts)
         policy = job.made("networking.k8s.io/v1", "NetworkPolicy", job.name)
@@ -70,8 +75,9 @@ def _data(job: JobView) -> dict[str, str]:
     data: dict[str, str] = {}
     for task in job.tasks:
         hosts = job.hosts(task.name)
-        variable = "VC_" + task.name.upper().replace("-", "_")
-        data[f"{task.name}.host"] = "\n".join(hosts)
+        name = task.name.replace("-", "_")
+        variable = f"VC_{name.upper()}"
+        data[f"{name}.host"] = "\n".join(hosts)
         data[f"{variable}_HOSTS"] = ",".join(hosts)
         data[f"{variable}_NUM"] = str(len(hosts))
     return data

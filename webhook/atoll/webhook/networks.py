@@ -1,0 +1,64 @@
+"""Workloads whose pods need to reach each other, though their policy may divide them over members without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from atoll.admission.problems import Json, Problem, mapping
+from atoll.kube.reflector import Reflector
+from atoll.model import keys, network
+from atoll.model.apiresource import ApiResource
+from atoll.model.divided import may_divide
+from atoll.model.objects import Full, Meta
+from atoll.model.policies import PolicyObject, choose
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policies that a new workload may follow."""
+
+    own: Reflector[PolicyObject]
+    """PropagationPolicies."""
+    common: Reflector[PolicyObject]
+    """ClusterPropagationPolicies."""
+
+    def unreachable(
+        self, resource: ApiResource, workload: Json, namespace: str, default: str, fields: Iterable[str]
+    ) -> list[Problem]:
+        """What is told of these fields of a new workload; nothing before the policies were read.
+
+        Args:
+            resource: of the workload.
+            workload: the object.
+            namespace: its namespace.
+            default: the policy that its queue names.
+            fields: that need pods which reach each other.
+        """
+        fields = list(fields)
+        if not fields or not (self.own.synced.is_set() and self.common.synced.is_set()):
+            return []
+        said = mapping(workload.get("metadata"))
+        labels, notes = (
+            {str(key): str(text) for key, text in mapping(said.get(name)).items()} for name in ("labels", "annotations")
+        )
+        meta = Meta(name=str(said.get("name") or ""), namespace=namespace, labels=labels, annotations=notes)
+        policy = choose(
+            resource,
+            Full(meta, workload),
+            own=(each for each in self.own if each.metadata.namespace == namespace),
+            common=self.common,
+            default=default,
+            others=self.own,
+        )
+        placement = (policy.spec.placement if policy is not None else None) or {}
+        declared = policy is not None and network.read(policy.metadata.annotations.get(keys.NETWORK))
+        if declared or not may_divide(placement, notes):
+            return []
+        who = f"policy {policy.metadata.name}" if policy is not None and keys.DIVIDED not in notes else keys.DIVIDED
+        where = f"annotation {keys.NETWORK} of {'its policy' if policy is None else f'policy {policy.metadata.name}'}"
+        text = (
+            f"needs pods that reach each other, and {who} may divide the Job over members: those of different members"
+            f" do not, unless {where} names a network"
+        )
+        return [Problem(field, text) for field in fields]
