@@ -20,7 +20,9 @@ from tests.kube.servers import serving
     ("words", "expected"),
     [
         pytest.param(["jo"], {"join", "job"}, id="the beginning of a command"),
-        pytest.param(["job", "re"], {"release", "resume", "restart", "retry"}, id="a command below another"),
+        pytest.param(
+            ["job", "re"], {"release", "reschedule", "resume", "restart", "retry"}, id="a command below another"
+        ),
         pytest.param(["queue", "list", "--wa"], {"--watch"}, id="an option"),
         pytest.param(["queue", "describe", "q", "-o", ""], {"json", "yaml"}, id="the values of an option"),
     ],
@@ -66,6 +68,7 @@ def kubeconfig(url: str, file: Path) -> str:
         pytest.param(["queue", "describe", "re"], ["research"], id="queues"),
         pytest.param(["job", "move", "train", "--queue", ""], ["default", "research"], id="a queue as a value"),
         pytest.param(["cluster", "cordon", ""], ["east"], id="members"),
+        pytest.param(["drain", ""], ["east"], id="members, with the short word"),
         pytest.param(["job", "list", "-n", "other", "-q", "d"], ["default"], id="behind global options"),
         pytest.param(["job", "hold", "-n", "other", ""], [], id="what this user may not list is not offered"),
     ],

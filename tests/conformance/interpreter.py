@@ -1,43 +1,59 @@
-"""Cases of Karmada's resource interpreter: what a workload needs, and how many pods a member is sent."""
+"""Cases of Karmada's resource interpreter: what a workload needs and refers to, how many pods a member is sent, and what
+statuses say.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from atoll.kinds import BY_GVK, Kind, Part, Report
+from atoll.kinds import BY_GVK, Kind, Part, Report, entire
 from atoll.kinds.templated import Templated, value_at
 from atoll.model import keys, quantity
+from atoll.model.apiresource import SERVICE_ACCOUNTS
 from atoll.model.gang import Gang
+from atoll.model.pod_references import references
 
 Json = dict[str, Any]
-COMPARED = ("InterpretComponent", "InterpretReplica", "ReviseReplica", "InterpretHealth", "AggregateStatus")
-"""Operations that a kind of Atoll has an answer to."""
-_COUNTS = ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "currentReplicas")
+_COUNTS: Mapping[str, tuple[str, ...]] = {
+    "apps": (
+        "replicas",
+        "readyReplicas",
+        "availableReplicas",
+        "updatedReplicas",
+        "currentReplicas",
+        "unavailableReplicas",
+    ),
+    "batch": ("active", "succeeded", "failed"),
+    "batch.volcano.sh": ("pending", "running", "succeeded", "failed", "terminating", "unknown"),
+}
+"""Group of a kind that may run in several members -> counts of its status that are added up."""
 _FIELD = {"Job": "parallelism"}
 """Kind -> the field of its spec that says how many pods it has, where that is not `replicas`."""
 
 
+class NotCompared(Exception):
+    """Nothing of Atoll answers this case; the message says why."""
+
+
 def interpret(case: Json) -> list[str]:
-    """Cases of `karmada-interpret`; what differs, nothing where all is equal or Atoll has no such answer."""
+    """Cases of `karmada-interpret`: what differs, nothing where all is equal.
+
+    Raises:
+        NotCompared: the case is neither passed nor failed.
+    """
     group, _, name = case["kind"].rpartition("/")
     kind, expect = BY_GVK.get((group, name)), case["expect"]
-    if (
-        kind is None
-        or kind.assembly is not None
-        or not expect.get("supported", True)
-        or "error" in expect
-        or case["operation"] not in COMPARED
-    ):
-        return []
-    operation = case["operation"]
-    if operation in ("InterpretComponent", "InterpretReplica"):
-        return _components(kind, case)
-    if operation == "ReviseReplica":
-        return _revised(kind, case)
-    if operation == "InterpretHealth":
-        return _health(kind, case)
-    return _aggregated(kind, case)
+    if kind is None:
+        raise NotCompared(f"Atoll does not run {name}")
+    if kind.assembly is not None:
+        raise NotCompared(f"a {name} is not a workload by itself")
+    if not expect.get("supported", True) or "error" in expect:
+        raise NotCompared("upstream has no answer")
+    compare = _COMPARED.get(case["operation"])
+    if compare is None:
+        raise NotCompared(f"{case['operation']}: members' objects and statuses are taken as they are")
+    return compare(kind, case)
 
 
 def _gang(kind: Kind, obj: Json) -> Gang:
@@ -102,8 +118,7 @@ def _revised(kind: Kind, case: Json) -> list[str]:
     field = _FIELD.get(kind.resource.kind, "replicas")
     wanted = case["expect"]["revised"]["spec"].get(field)
     if wanted is None:
-        # Upstream leaves a field alone that is absent; there the API server has filled it in.
-        return []
+        raise NotCompared("a field that is absent is filled in by the API server before it is read")
     task = _gang(kind, case["object"]).tasks[0].name
     made = kind.rewrite(case["object"], Part("m", {task: case["replicas"]}, case["replicas"]))
     found = made["spec"].get(field)
@@ -114,22 +129,62 @@ def _health(kind: Kind, case: Json) -> list[str]:
     status, upstream = case["object"].get("status") or {}, case["expect"].get("healthy")
     healthy = kind.healthy(status)
     if healthy is None or value_at(status, ("state", "phase")) == "Terminated":
-        return []
+        raise NotCompared("health: nothing is said yet, or the workload was terminated")
     if healthy and isinstance(kind, Templated) and kind.service:
-        # Upstream asks whether all replicas are up; that is told by counts here.
-        return []
+        raise NotCompared("health: whether all replicas of a service are up is told by counts")
     return [f"healthy: {healthy} instead of {upstream}"] if healthy != upstream else []
 
 
 def _aggregated(kind: Kind, case: Json) -> list[str]:
-    if kind.resource.group != "apps":
-        return []
     obj, wanted = case["object"], case["expect"].get("status") or {}
     reports = [Report(each["clusterName"], each.get("status") or {}) for each in case.get("statusItems") or ()]
     labels = {**(obj["metadata"].get("labels") or {}), keys.QUEUE_LABEL: "q"}
     status = kind.aggregate(
         {**obj, "metadata": {**obj["metadata"], "labels": labels}}, reports, waiting=("", ""), now=""
     )
-    found = {name: status.get(name, 0) for name in _COUNTS}
-    said = {name: wanted.get(name, 0) for name in _COUNTS}
+    counts = _COUNTS.get(kind.resource.group)
+    if counts is None:
+        if len(reports) != 1:
+            raise NotCompared(f"status: a {kind.resource.kind} runs in one member")
+        # The member's own status is shown; upstream writes zeros out.
+        differing = {name: status.get(name) for name, value in wanted.items() if not _within(value, status.get(name))}
+        return [f"status: {differing} instead of {wanted}"] if differing else []
+    found = {name: status.get(name, 0) for name in counts}
+    said = {name: wanted.get(name, 0) for name in counts}
     return [f"counts: {found} instead of {said}"] if found != said else []
+
+
+def _within(wanted: Any, found: Any) -> bool:
+    """Whether all that is wanted is there, among more; nothing and zero are one."""
+    if isinstance(wanted, dict):
+        inside: Mapping[str, Any] = found if isinstance(found, dict) else {}
+        return all(_within(value, inside.get(name)) for name, value in wanted.items())
+    if isinstance(wanted, list):
+        # Upstream tells of conditions in words of its own.
+        bare = [{key: value for key, value in each.items() if key not in ("reason", "message")} for each in wanted]
+        return all(any(_within(each, other) for other in found or ()) for each in bare)
+    return bool(wanted == found or not (wanted or found))
+
+
+def _dependencies(kind: Kind, case: Json) -> list[str]:
+    obj = case["object"]
+    namespace = obj["metadata"].get("namespace")
+    named = [(each.resource, each.name) for each in references(entire(kind, obj))]
+    named += [(resource, name) for resource, name in kind.namespaced_needs(obj) if resource == SERVICE_ACCOUNTS]
+    # Every namespace has its default account; upstream leaves it out.
+    named = [each for each in named if each != (SERVICE_ACCOUNTS, "default")]
+    found = sorted({(each.api_version, each.kind, namespace, name) for each, name in named})
+    said = [tuple(each[field] for field in ("apiVersion", "kind", "namespace", "name"))
+            for each in case["expect"].get("dependencies") or ()]  # fmt: skip
+    return [f"dependencies: {found} instead of {said}"] if found != sorted(said) else []
+
+
+_COMPARED = {
+    "InterpretComponent": _components,
+    "InterpretReplica": _components,
+    "ReviseReplica": _revised,
+    "InterpretHealth": _health,
+    "AggregateStatus": _aggregated,
+    "InterpretDependency": _dependencies,
+}
+"""Operation -> what compares it."""

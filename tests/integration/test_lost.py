@@ -350,12 +350,12 @@ async def test_a_drain_under_load(site: Site) -> None:
     drained = where["a"]
     other = next(each for each in MEMBERS if each != drained)
     try:
-        said = await atollctl(site, "cluster", "drain", drained, "--one-by-one", "--timeout", "60s")
+        said = await atollctl(site, "drain", drained, "--one-by-one", "--timeout", "60s")
         assert f"{drained}: empty" in said
         for name in names:
             await runs_in(site, name, other)
     finally:
-        await atollctl(site, "cluster", "uncordon", drained)
+        await atollctl(site, "uncordon", drained)
     assert not (await site.host.get(CLUSTERS, drained))["spec"].get("taints")
     for name in names:
         never_in_part_and_never_twice(site, name, 2)

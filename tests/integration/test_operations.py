@@ -370,13 +370,13 @@ async def test_members_are_shown_and_cordoned_from_the_command_line(site: Site) 
     try:
         for name in members:
             assert f"{name} cordoned\n" in await atollctl(site, "cluster", "cordon", name)
-        assert "cordoned already" in await atollctl(site, "cluster", "cordon", "alpha")
+        assert "cordoned already" in await atollctl(site, "cordon", "alpha")
         assert "True,Cordoned" in await atollctl(site, "cluster", "list")
         await site.submit(job("waits"))
         await site.reason("waits", "NoClusterMatches")
     finally:
         for name in members:
-            await atollctl(site, "cluster", "uncordon", name)
+            await atollctl(site, "uncordon", name)
     await site.phase("waits", "Completed")
     await atollctl(site, "cluster", "label", "alpha", "color=red")
     assert (await site.host.get(CLUSTERS, "alpha"))["metadata"]["labels"]["color"] == "red"

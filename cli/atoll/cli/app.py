@@ -60,6 +60,13 @@ COMMANDS = {
     "queue": _Entry("queues"),
     "job": _Entry("jobs"),
     "cluster": _Entry("clusters"),
+    "cordon": _Entry("clusters", "cordon", "Example: atollctl cordon east   # as atollctl cluster cordon"),
+    "uncordon": _Entry("clusters", "uncordon", "Example: atollctl uncordon east   # as atollctl cluster uncordon"),
+    "drain": _Entry(
+        "clusters",
+        "drain",
+        "Example: atollctl drain east --one-by-one --deadline 30m   # as atollctl cluster drain",
+    ),
     "topology": _Entry("topology"),
 }
 """What follows the program's name -> where it is."""

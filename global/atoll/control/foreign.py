@@ -26,7 +26,7 @@ def writer(kind: Kind, obj: Full) -> str:
     for each in obj.body["metadata"].get("managedFields") or ():
         name = str(each.get("manager") or "")
         if each.get("subresource") == "status" and not name.startswith(_OWN):
-            return name or "somebody"
+            return name or "another program"
     return ""
 
 
@@ -38,7 +38,7 @@ def note(kind: Kind, who: str, *, sent: bool) -> str:
         who: writes its status.
         sent: it has a binding, so that members may have it.
     """
-    text = f"{who} writes the status of this {kind.words.title} on the host, where nobody but Atoll may run it"
+    text = f"{who} writes the status of this {kind.words.title} on the host, where Atoll alone may run it"
     if not kind.dedicated:
         return f"{text}: stop that controller, or have it leave out this namespace; what members say is overwritten"
     if sent:

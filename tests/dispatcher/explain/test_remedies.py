@@ -68,7 +68,7 @@ def a() -> BindingBuilder:
         pytest.param(
             [make_cluster("m", taints=[{"key": "atoll.sh/cordoned", "effect": "NoSchedule"}]), make_capacity("m", [8])],
             a(), Reason.NO_CLUSTER,
-            "an end of its cordon (atollctl cluster uncordon): cluster m has room for it",
+            "an end of its cordon (atollctl uncordon): cluster m has room for it",
             id="the end of a cordon",
         ),
         pytest.param(

@@ -588,7 +588,7 @@ _RELAXED = (
 _TAINTED = "a toleration of its taint (clusterTolerations of its policy)"
 _OTHERWISE = {
     "its policy does not allow this member": "a policy that allows another member",
-    "this member is cordoned": "an end of its cordon (atollctl cluster uncordon)",
+    "this member is cordoned": "an end of its cordon (atollctl uncordon)",
 }
 _FULL = (Reason.INSUFFICIENT_RESOURCES.value, Reason.NO_DOMAIN_FITS.value)
 
