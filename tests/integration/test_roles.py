@@ -116,6 +116,9 @@ class Judgement:
                 continue
             role, grants = known[cluster, event.user.username]
             what = event.object_ref
+            if not what.resource and event.verb == "get" and event.uri.startswith(("/api/", "/apis")):
+                # Discovery, which Kubernetes' role system:discovery gives to every account.
+                continue
             line = f"{role}: {event.verb} {what.path} {what.key} ({what.api_group})"
             if event.forbidden:
                 self.refused.add(line)

@@ -274,7 +274,12 @@ async def test_a_job_that_waits_goes_only_to_a_queue(path: str, queue: str, said
     ("path", "spec", "told"),
     [
         pytest.param("/validate/policies", {"association": True}, "spec.association: has no effect", id="policy"),
-        pytest.param("/validate/cluster-policies", {"failover": {"cluster": {}}}, "spec.failover", id="cluster policy"),
+        pytest.param(
+            "/validate/cluster-policies",
+            {"failover": {"cluster": {"purgeMode": "Never"}}},
+            "spec.failover.cluster.purgeMode: has no effect",
+            id="cluster policy",
+        ),
         pytest.param("/validate/queues", {"affinity": {"nodeGroupAffinity": {}}}, "spec.affinity", id="queue"),
     ],
 )

@@ -62,6 +62,8 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     verb: str
     request_received_timestamp: datetime
     stage_timestamp: datetime
+    #: path and query
+    uri: str = msgspec.field(default="", name="requestURI")
     user: User = User()
     user_agent: str = ""
     object_ref: ObjectRef = ObjectRef()
