@@ -1,13 +1,19 @@
-"""Atoll on a Karmada: its bindings are suspended, queued and dispatched; the test does what Karmada's controllers do."""
+"""Atoll on a Karmada: its bindings are suspended, queued and dispatched; the test does what Karmada's controllers do.
+
+The CRDs are Atoll's of Karmada's API groups, or Karmada's own where KARMADA_CRDS names the folder that has them in a
+checkout of it (charts/karmada/_crds/bases). Clusters it serves by an API server of its own.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from atoll import install
 from atoll.install import registration
@@ -34,7 +40,7 @@ async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiSer
     """An API server with Karmada's kinds, a Cluster, and Atoll's three processes."""
     directory: Path = tmp_path_factory.mktemp("karmada")
     config = FederationConfig(members=[Member(name="unused", nodes=[])])
-    crds = [crd for crd in install.host_crds() if crd["spec"]["group"].endswith("karmada.io")]
+    crds = _crds(os.environ.get("KARMADA_CRDS"))
     async with Federation(config, directory=directory, binaries=ensure(), crds=crds) as federation:
         flags = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION}
         atoll = Atoll(federation, on_karmada=True, flags=flags)
@@ -46,6 +52,15 @@ async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiSer
                 yield api
         finally:
             await atoll.stop()
+
+
+def _crds(folder: str | None) -> list[Json]:
+    ours = [crd for crd in install.host_crds() if crd["spec"]["group"].endswith("karmada.io")]
+    if folder is None:
+        return ours
+    theirs = [yaml.safe_load(path.read_text()) for path in sorted(Path(folder).rglob("*.yaml"))]
+    assert {crd["spec"]["group"] for crd in theirs} >= {"work.karmada.io", "policy.karmada.io"}
+    return [*theirs, *(crd for crd in ours if crd["spec"]["group"] == "cluster.karmada.io")]
 
 
 def _named(resource: Any, name: str, namespace: str | None = None, **rest: Any) -> Json:

@@ -22,7 +22,7 @@ from atoll.local.layout import FederationConfig, Kubernetes, Member, NodeGroup
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, BINDINGS
 from tests.integration.federation import Json, Site, batch_job, job, until
-from tests.members import kueue_member, volcano_member
+from tests.members import kueue_member, sets_member, volcano_member
 from tests.members.manifests import apply
 
 CPUS = 8
@@ -115,6 +115,11 @@ FORMS = {
         {"placer": "kueue", "member_queue": kueue_member.QUEUE},
         crds=lambda: [*_usual_crds(), *kueue_member.crds()],
         install=kueue_member.install,
+    ),
+    "sets": Form(
+        "JobSet's and LeaderWorkerSet's controllers",
+        crds=lambda: [*_usual_crds(), *sets_member.crds()],
+        install=sets_member.install,
     ),
     "mutating": Form("a policy that adds a toleration to batch Jobs", install=_add_policy),
     "restricted": Form("Pod Security level restricted in every namespace"),

@@ -8,7 +8,7 @@ import pytest
 
 from atoll.model.apiresource import BATCH_JOBS, BINDINGS
 from tests.integration.federation import Site, batch_job, job, until
-from tests.members import kueue_member, volcano_member
+from tests.members import kueue_member, sets_member, volcano_member
 from tests.members.forms import ADDED, completes, runs_both
 from tests.members.modules import TIMEOUT_S, programs
 
@@ -24,7 +24,11 @@ async def test_work_goes_through_a_member_of_this_form(member_site: Site, form: 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("project", [volcano_member, kueue_member], ids=["Volcano", "Kueue"])
+@pytest.mark.parametrize(
+    "project",
+    [volcano_member, kueue_member, *sets_member.PROJECTS],
+    ids=["Volcano", "Kueue", "JobSet", "LeaderWorkerSet"],
+)
 def test_a_project_is_built_from_its_own_module(project: Any) -> None:
     """Minutes the first time; the tests of its form run wherever this was done."""
     built = programs(project.PROJECT, project.TOOLS, build=True)

@@ -20,7 +20,6 @@ FINISHED = ("Succeeded", "Failed")
 _LAST_LINES = 5
 _LAST_OUTPUT = 400
 """Characters of the last output of a container that are told."""
-_OTHER_GROUP_NAME = "scheduling.volcano.sh/group-name"
 
 
 class _Resources(msgspec.Struct, frozen=True, gc=False):
@@ -261,7 +260,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     def group(self) -> str:
         """`namespace/name` of its PodGroup; empty for a pod on its own."""
         annotations = self.metadata.annotations
-        name = annotations.get(keys.GROUP_NAME) or annotations.get(_OTHER_GROUP_NAME)
+        name = next((found for key in keys.GROUP_NAMES if (found := annotations.get(key))), "")
         return f"{self.metadata.namespace}/{name}" if name else ""
 
 

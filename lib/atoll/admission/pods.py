@@ -22,7 +22,7 @@ from atoll.admission.problems import (
     mapping,
     sequence,
 )
-from atoll.model import flavors, needs, quantity
+from atoll.model import flavors, keys, needs, quantity
 from atoll.model.selectors import NodeSelectorTerm
 
 
@@ -117,6 +117,8 @@ def template_warnings(template: object, path: str) -> list[Problem]:
         for each in needs.asked(spec)
         if each.need not in needs.HONOURED
     )
+    notes = mapping(mapping(mapping(template).get("metadata")).get("annotations"))
+    found += (Problem(f"{path}.metadata.annotations[{key}]", _GROUP) for key in keys.GROUP_NAMES if notes.get(key))
     name = spec.get("runtimeClassName")
     if isinstance(name, str) and name and not mapping(spec.get("overhead")):
         found.append(Problem(f"{path}.spec.runtimeClassName", _RUNTIME_CLASS))
@@ -126,6 +128,10 @@ def template_warnings(template: object, path: str) -> list[Problem]:
 _NEED = "Atoll's own placer does not look at it: it runs only where another one places (reason NoPlacerHonours)"
 _CLAIM = (
     "whether the claim is there, and which nodes reach its volume, is looked at in the member only: pods wait there"
+)
+_GROUP = (
+    "a PodGroup of the host is not read and does not go along: the workload itself is the gang, and says by its minimum"
+    " and topology annotations what that PodGroup would"
 )
 _RUNTIME_CLASS = (
     "the overhead of a RuntimeClass is known in members only: it is charged once pods are there, and not looked for"

@@ -237,6 +237,8 @@ TOPOLOGY: Final = "atoll.sh/topology"
 """Annotation of pods in members: `networkTopology` and `subGroupPolicy` of their PodGroup, as JSON."""
 HIGHEST_TIER: Final = "volcano.sh/network-topology-highest-tier"
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+GROUP_NAMES: Final = (GROUP_NAME, "scheduling.volcano.sh/group-name")
+"""By either a pod names its PodGroup."""
 TASK_SPEC: Final = "volcano.sh/task-spec"
 TASK_INDEX: Final = "volcano.sh/task-index"
 PARTITION: Final = "volcano.sh/partition-id"
