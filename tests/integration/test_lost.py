@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -169,6 +170,46 @@ async def test_a_lost_member(site: Site) -> None:
     record = recorded(site, "moves", 2)
     assert list(gangs_whole(record)) == []
     assert {(pod.cluster, pod.epoch) for pod in record.of("moves")} == {(away, 1), (other, 3)}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_a_member_that_returns_after_ten_minutes(site: Site) -> None:
+    """With the toleration that is the default."""
+    await site.submit(tolerant("minutes", 60, replicas=2, minAvailable=2))
+    away = await site.where("minutes")
+    other = next(each for each in MEMBERS if each != away)
+    await runs_in(site, "minutes", away)
+    agent = site.federation.process(f"agent-{away}")
+    await agent.stop(0)
+
+    async def lost() -> float | None:
+        since = ((await site.host.get(CLUSTERS, away)).get("status") or {}).get("lost")
+        return to_seconds(since["since"]) if since else None
+
+    try:
+        since = await until(lost, what="the host knows that the member is lost")
+        binding = await runs_in(site, "minutes", other, deadline=90)
+        assert to_seconds(condition(binding, "Running")["lastTransitionTime"]) <= since + 65.0
+
+        async def ten_minutes_over() -> bool:
+            assert await lost() == since
+            return time.time() >= since + 600
+
+        await until(ten_minutes_over, deadline=620, what="ten minutes are over")
+        assert [pod for pod in await site.pods(away) if pod["metadata"]["name"].startswith("minutes-")], "nothing stale"
+    finally:
+        await agent.start()
+
+    async def clean() -> bool:
+        stale = [pod for pod in await site.pods(away) if pod["metadata"]["name"].startswith("minutes-")]
+        return not stale and condition(await site.host.get(CLUSTERS, away), STALE_GONE).get("status") == "True"
+
+    await until(clean, deadline=30, what="what is stale is gone")
+    await runs_in(site, "minutes", other)
+    record = recorded(site, "minutes", 2)
+    assert list(gangs_whole(record)) == []
+    assert {(pod.cluster, pod.epoch) for pod in record.of("minutes")} == {(away, 1), (other, 3)}
 
 
 _EXCLUSIVE = {keys.ON_LOST: "exclusive", keys.LOST_TOLERATION: "1s"}
