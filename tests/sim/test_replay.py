@@ -19,6 +19,7 @@ from atoll.dispatcher.core.settings import CoreSettings
 from atoll.kube.recording import LogWriter
 from atoll.kube.settings import Recording
 from atoll.model.eventlog import Answer, LogError
+from atoll.model.lost import OnLost
 from atoll.sim import replay, simulation
 from atoll.sim.inputs import InputError
 from atoll.sim.jobs import GPU
@@ -38,7 +39,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [QueueView("q", {})],
             jobs,
             GPU,
-            simulation.Options(outages=outages, requeue=True),
+            simulation.Options(outages=outages, lost=OnLost.REQUEUE),
             recorder=recorder,
         )
     return path

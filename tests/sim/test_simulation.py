@@ -13,6 +13,7 @@ from atoll.agent.objects import Pod
 from atoll.dispatcher.core import QueueView
 from atoll.dispatcher.core.events import Strategy
 from atoll.model.gang import TopologyWish
+from atoll.model.lost import OnLost
 from atoll.model.objects import Meta
 from atoll.model.verdict import Reason
 from atoll.sim import metrics
@@ -158,7 +159,9 @@ def test_an_elastic_part_starts_with_what_there_is_and_grows() -> None:
 def test_work_in_a_lost_member_is_evicted_and_starts_over_elsewhere() -> None:
     jobs = [make_job("a", 0.0, 100.0, clusters=("east", "west"))]
     outage = Outage("east", 50.0, 500.0)
-    run = simulate([make_member("east"), make_member("west")], jobs, outages=(outage,), requeue=True, toleration=30.0)
+    run = simulate(
+        [make_member("east"), make_member("west")], jobs, outages=(outage,), lost=OnLost.REQUEUE, toleration=30.0
+    )
     record = by_name(run.journal)["a"]
     assert record.evictions == ["MemberLost"]
     assert record.members == ("west",)
@@ -166,10 +169,35 @@ def test_work_in_a_lost_member_is_evicted_and_starts_over_elsewhere() -> None:
     assert record.finished == pytest.approx(180.0 + START_UP, abs=0.5)
 
 
+@pytest.mark.parametrize(
+    ("begin", "end", "evictions", "finished"),
+    [
+        # The fence ends it at 110; 30 s for its pods and 10 s later it may run elsewhere.
+        pytest.param(50.0, 500.0, ["MemberLost"], 150.0 + 100.0 + START_UP, id="elsewhere after the fence"),
+        pytest.param(50.0, 100.0, [], 100.0 + START_UP, id="back before the fence"),
+        # It ended there while the host could not see it, and says so at the return.
+        pytest.param(50.0, 120.0, [], 120.0, id="back after the fence, which found nothing to end"),
+        pytest.param(20.0, 90.0, ["Evicted"], 90.0 + 100.0 + START_UP, id="back after the fence that ended it"),
+    ],
+)
+def test_exclusive_work_in_a_lost_member_is_never_elsewhere_before_the_fence(
+    begin: float, end: float, evictions: list[str], finished: float
+) -> None:
+    run = simulate(
+        [make_member("east"), make_member("west")],
+        [make_job("a", 0.0, 100.0 if end != 120.0 else 55.0, clusters=("east", "west"))],
+        outages=(Outage("east", begin, end),),
+        lost=OnLost.EXCLUSIVE,
+    )
+    record = by_name(run.journal)["a"]
+    assert record.evictions == evictions
+    assert record.finished == pytest.approx(finished, abs=1.0)
+
+
 def test_an_elastic_job_goes_on_without_its_part_in_a_lost_member() -> None:
     wide = make_job("a", 0.0, 100.0, pods=12, gpu=1, least=4, divided=True)
     run = simulate(
-        [make_member("east"), make_member("west")], [wide], outages=(Outage("east", 50.0, 500.0),), requeue=True
+        [make_member("east"), make_member("west")], [wide], outages=(Outage("east", 50.0, 500.0),), lost=OnLost.REQUEUE
     )
     record = by_name(run.journal)["a"]
     assert record.evictions == []
@@ -191,7 +219,11 @@ def test_a_drain_moves_one_job_after_the_other_and_a_cordon_none() -> None:
 @pytest.mark.parametrize("end", [60.0, 80.0], ids=["returns before it is given up", "returns as it is given up"])
 def test_work_lost_in_a_short_outage_starts_over_when_the_member_is_back(end: float) -> None:
     run = simulate(
-        [make_member()], [make_job("a", 0.0, 70.0)], outages=(Outage("m", 50.0, end),), requeue=True, toleration=30.0
+        [make_member()],
+        [make_job("a", 0.0, 70.0)],
+        outages=(Outage("m", 50.0, end),),
+        lost=OnLost.REQUEUE,
+        toleration=30.0,
     )
     record = by_name(run.journal)["a"]
     assert record.evictions == ["Evicted"]
@@ -203,7 +235,7 @@ def test_a_checkpoint_saves_work_from_a_lost_member() -> None:
     outage = Outage("east", 50.0, 500.0)
     members = [make_member("east"), make_member("west")]
     run = simulate(
-        members, [make_job("a", 0.0, 100.0)], outages=(outage,), requeue=True, toleration=0.0, checkpoint=20.0
+        members, [make_job("a", 0.0, 100.0)], outages=(outage,), lost=OnLost.REQUEUE, toleration=0.0, checkpoint=20.0
     )
     assert by_name(run.journal)["a"].finished == pytest.approx(50.0 + START_UP + 60.0, abs=0.1)
 
@@ -313,9 +345,9 @@ JOBS = st.lists(
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(jobs=JOBS, outage=st.none() | st.tuples(st.integers(0, 40), st.integers(1, 40)), requeue=st.booleans())
+@given(jobs=JOBS, outage=st.none() | st.tuples(st.integers(0, 40), st.integers(1, 40)), lost=st.sampled_from(OnLost))
 def test_nothing_is_lost_or_overbooked_whatever_comes(
-    jobs: list[tuple[int, int, int, int, bool]], outage: tuple[int, int] | None, requeue: bool
+    jobs: list[tuple[int, int, int, int, bool]], outage: tuple[int, int] | None, lost: OnLost
 ) -> None:
     made: list[Job] = [
         make_job(f"j{n}", float(submit), float(duration), pods=pods, gpu=gpu, divided=divided)
@@ -323,7 +355,7 @@ def test_nothing_is_lost_or_overbooked_whatever_comes(
     ]
     outages = () if outage is None else (Outage("m1", float(outage[0]), float(sum(outage))),)
     members = [make_member("m1", nodes=2), make_member("m2", nodes=3)]
-    run = simulate(members, made, outages=outages, requeue=requeue, delays=Delays(grace=0.5))
+    run = simulate(members, made, outages=outages, lost=lost, fence=5.0, delays=Delays(grace=0.5))
     # Both members hold any of these gangs when they are empty, alone or together.
     for record in run.journal.records.values():
         if record.size <= 24:

@@ -47,6 +47,7 @@ class Lost(StrEnum):
     """Values of `--lost`."""
 
     REQUEUE = "requeue"
+    EXCLUSIVE = "exclusive"
     CONTINUE = "continue"
 
 
@@ -90,11 +91,15 @@ def simulate(
     lost: Annotated[
         Lost,
         typer.Option(
-            help="Work in a lost member: goes on there (on-lost: wait), or its pods die and it returns to its queue."
+            help="Work in a lost member: goes on there (on-lost: wait), its pods die and it returns to its queue, or"
+            " it ends at --fence and returns after that."
         ),
     ] = Lost.CONTINUE,
     toleration: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that a member may be away before that, with --lost requeue.")
+        float, typer.Option(min=0.0, help="Seconds that a member may be away before that, without --lost continue.")
+    ] = 60.0,
+    fence: Annotated[
+        float, typer.Option(min=0.0, help="Seconds after which a member that is away ends work, with --lost exclusive.")
     ] = 60.0,
     checkpoint: Annotated[
         float | None,
@@ -109,6 +114,7 @@ def simulate(
     from atoll.dispatcher.core.log import LOG
     from atoll.kube.garbage import short_collections
     from atoll.kube.recording import LogWriter
+    from atoll.model.lost import OnLost
     from atoll.sim import metrics, plots, simulation
     from atoll.sim.inputs import InputError
 
@@ -119,6 +125,7 @@ def simulate(
             ("until", until),
             ("checkpoint", checkpoint),
             ("toleration", toleration),
+            ("fence", fence),
         ):
             if number is not None and not math.isfinite(number):
                 raise InputError(f"--{option} {number}: expected a number with an end")
@@ -138,7 +145,8 @@ def simulate(
             drains=drains,
             cordons=cordons,
             toleration=toleration,
-            requeue=lost is Lost.REQUEUE,
+            fence=fence,
+            lost=OnLost.WAIT if lost is Lost.CONTINUE else OnLost(lost),
             checkpoint=checkpoint,
             until=float("inf") if until is None else until,
             verify=verify,

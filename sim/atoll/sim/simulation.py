@@ -96,10 +96,12 @@ class Options:
     """Members that are drained, one workload after the other, from one time to another."""
     cordons: tuple[Outage, ...] = ()
     """Members that get nothing new from one time to another."""
-    requeue: bool = False
-    """Whether pods in a lost member die, and workloads return to their queues after the toleration; else both go on
-    there, as with on-lost: wait.
+    lost: OnLost = OnLost.WAIT
+    """What becomes of work in a lost member. `wait`: it goes on there. `requeue`: its pods die at once, and it returns
+    to its queue after the toleration. `exclusive`: its pods run until the fence, then it returns to its queue.
     """
+    fence: float = 60.0
+    """Seconds without the host after which a member's agent ends what is exclusive."""
     toleration: float = 60.0
     """Seconds that a member may be away before its workloads return to their queues."""
     checkpoint: float | None = None
@@ -182,6 +184,10 @@ class Simulation:
         self._specs = {spec.name: spec for spec in members}
         #: since when members are away; what administrators set, by the option that says so
         self._lost_since: dict[str, float | None] = dict.fromkeys(self.members)
+        #: lost members whose pods are gone
+        self._emptied: set[str] = set()
+        #: what ended in a member that the host can't see, and may yet be started elsewhere
+        self._unseen: list[tuple[str, _Run]] = []
         self._taints: dict[str, dict[str, dict[str, str]]] = {name: {} for name in self.members}
         self._jobs = list(jobs)
         self._next = 0
@@ -245,14 +251,14 @@ class Simulation:
         spec, since, taints = self._specs[name], self._lost_since[name], self._taints[name]
         drained = any(taint["key"] == keys.DRAINED for taint in taints.values())
         view = ClusterView(name, since is None and not drained, spec.labels, (*spec.taints, *taints.values()))
-        self.host.tell(ClusterSet(replace(view, lost_since=since)))
+        fence = None if since is None else self.options.fence
+        self.host.tell(ClusterSet(replace(view, lost_since=since, fenced_after=fence)))
 
     def _submit(self) -> None:
         job = self._jobs[self._next]
         self._next += 1
         uid = f"{self._next:07d}"
         self.journal.submitted(uid, job)
-        on_lost = OnLost.REQUEUE if self.options.requeue else OnLost.WAIT
         self.host.see(
             BindingView(
                 uid,
@@ -260,7 +266,7 @@ class Simulation:
                 job.name,
                 1,
                 0,
-                structs.replace(job.gang(START), on_lost=on_lost, lost_toleration=self.options.toleration),
+                structs.replace(job.gang(START), on_lost=self.options.lost, lost_toleration=self.options.toleration),
                 Decision(),
                 timestamps.rfc3339_seconds(self.timeline.now),
                 affinities=({"clusterNames": list(job.clusters)},) if job.clusters else ({},),
@@ -278,16 +284,27 @@ class Simulation:
         def begin() -> None:
             self._lines[name].cut = True
             self._set_ready(name, ready=False)
-            if self.options.requeue:
-                self.members[name].lose_all()
-                self.timeline.after(self.options.toleration, lambda: self._go_on_without(name))
+            if self.options.lost is OnLost.REQUEUE:
+                empty()
+            elif self.options.lost is OnLost.EXCLUSIVE and outage.end - outage.begin > self.options.fence:
+                self.timeline.after(self.options.fence, empty)
+
+        def empty() -> None:
+            self._emptied.add(name)
+            self.members[name].lose_all()
+            over = START + outage.begin + self.options.toleration
+            self.timeline.at(max(over, self.timeline.now), lambda: self._go_on_without(name))
 
         def end() -> None:
-            if self.options.requeue:
-                # Back before anybody gave it up: it says at once that its pods are gone.
+            if name in self._emptied:
+                self._emptied.discard(name)
+                # Back before it was given up: it says at once that its pods are gone.
                 self._give_up(name)
             self._lines[name].mend()
             self._set_ready(name, ready=True)
+            unseen, self._unseen = self._unseen, []
+            for uid, run in unseen:
+                self._finish(uid, run)
             self.members[name].wake()
 
         self.timeline.at(START + outage.begin, begin)
@@ -321,7 +338,7 @@ class Simulation:
             return
         for uid, run in list(self._runs.items()):
             view = self.host.views[uid]
-            if name not in run.members:
+            if name not in run.members or (uid, run) in self._unseen:
                 continue
             if run.leaving:
                 self._released(name, uid, run.left_by)
@@ -366,7 +383,7 @@ class Simulation:
             self._take_back(uid, run, command.decision.reason, epoch)
             for name in run.members if command.decision.reason is Reason.MEMBER_LOST else ():
                 since = self._lost_since[name]
-                if since is not None and since + self.options.toleration <= self.timeline.now:
+                if since is not None and name in self._emptied and since + self.options.toleration <= self.timeline.now:
                     self._released(name, uid, epoch)
 
     def _note_reservations(self) -> None:
@@ -516,7 +533,10 @@ class Simulation:
     def _finish(self, uid: str, run: _Run) -> None:
         if self._runs.get(uid) is not run or run.started is None:
             return
-        if any(self._lines[name].cut and self.options.requeue for name in run.members):
+        if any(name in self._emptied for name in run.members):
+            return
+        if self.options.lost is OnLost.EXCLUSIVE and any(self._lines[name].cut for name in run.members):
+            self._unseen.append((uid, run))
             return
         del self._runs[uid]
         self._done += 1
