@@ -15,7 +15,7 @@ from atoll.model.decision import Phase
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason
 from tests.chaos import plan
-from tests.chaos.plan import Submission
+from tests.chaos.plan import SERVICES, Submission
 from tests.chaos.record import Pod, Record, Seen, Span, by_binding, changes
 
 COMMIT_TIMEOUT_S = 30.0
@@ -133,11 +133,13 @@ def _partial(pods: Sequence[Pod], wish: Submission, end: float) -> Iterator[tupl
 
 def one_epoch_at_a_time(record: Record) -> Iterator[Violation]:
     """Pods of two epochs of one binding never exist together: invariant 3. Those of what moves without the word of its
-    member may, in two members.
+    member may, in two members, and those of services, which leave a drained member once they run elsewhere.
     """
     for uid, pods in by_binding(record).items():
         wish = record.plan.get(pods[0].workload)
-        if wish is not None and wish.moves:
+        # Pods of a Deployment are of its ReplicaSet.
+        service = pods[0].workload.rpartition("-")[0] in SERVICES
+        if service or (wish is not None and wish.moves):
             for cluster in sorted({pod.cluster for pod in pods}):
                 yield from _epochs(uid, [pod for pod in pods if pod.cluster == cluster])
         else:

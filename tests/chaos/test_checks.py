@@ -197,6 +197,15 @@ def test_what_moves_has_two_epochs_in_two_members_only(cluster: str, *, seen: bo
     assert ("one epoch at a time" in found) is seen
 
 
+@pytest.mark.parametrize(("cluster", "seen"), [("alpha", True), ("beta", False)])
+def test_a_service_leaves_a_member_while_it_runs_in_another(cluster: str, *, seen: bool) -> None:
+    history = History(GANG)
+    history.pod("service-1-cd5947946", 0, created=1, bound=1.2, gone=5)
+    history.pod("service-1-cd5947946", 0, epoch=2, cluster=cluster, created=2, bound=2.2, gone=6)
+    found = {violation.check for violation in checks.judge(history.record())}
+    assert ("one epoch at a time" in found) is seen
+
+
 def test_a_fault_stops_the_clock_of_a_partial_gang() -> None:
     history = honest()
     half(history)
