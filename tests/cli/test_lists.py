@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from atoll.cli import columns, lookup, moving, workloads
+from atoll.cli import columns, lookup, moving, scaling, workloads
 from atoll.cli.errors import CommandError
 from atoll.cli.options import Format, Shape, shape
 from atoll.cli.printing import name_of, show_objects
@@ -172,6 +172,52 @@ async def test_labels_are_the_servers_to_compare() -> None:
         ("/apis/apps/v1/namespaces/n/deployments", "team in (a,b)"),
         ("/apis/apps/v1/namespaces/n/statefulsets", "team in (a,b)"),
     ]
+
+
+# -- job scale -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("task", "replicas", "changes"),
+    [
+        pytest.param("worker", 6, {"1/replicas": 6, "1/minAvailable": 6, "": 7}, id="what needs all of its pods"),
+        pytest.param("extra", 6, {"2/replicas": 6, "2/minAvailable": 1, "": 3}, id="what needs fewer"),
+        pytest.param("extra", 0, {"2/replicas": 0, "2/minAvailable": 0, "": 2}, id="fewer than it needs"),
+    ],
+)
+async def test_a_task_is_scaled_with_what_is_needed_of_it(task: str, replicas: int, changes: dict[str, int]) -> None:
+    tasks = [
+        {"name": "master", "replicas": 1},
+        {"name": "worker", "replicas": 2, "minAvailable": 2},
+        {"name": "extra", "replicas": 4, "minAvailable": 1},
+    ]
+    found = workload(JOBS, spec={"tasks": tasks, "minAvailable": 3})
+    sent = []
+
+    async def answer(request: web.Request) -> web.Response:
+        sent.append(json.loads(await request.text()))
+        return web.json_response(found)
+
+    async with serving(answer) as host:
+        said = await scaling.scaled(host, JOBS, found, task, replicas)
+    [patch] = sent
+    assert patch[:2] == [
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
+        {"op": "test", "path": "/spec/tasks", "value": tasks},
+    ]
+    paths = {f"/spec/tasks/{at}" if at else "/spec/minAvailable": value for at, value in changes.items()}
+    assert {each["path"]: each["value"] for each in patch[2:]} == paths
+    assert f"task {task} has {replicas} pods" in said
+
+
+async def test_what_is_not_scaled_says_why() -> None:
+    async with serving(lambda _: pytest.fail("nothing is asked")) as host:
+        job = workload(JOBS, spec={"tasks": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2}]})
+        with pytest.raises(CommandError, match="--task: a, b"):
+            await scaling.scaled(host, JOBS, job, "", 3)
+        assert "b has 2 pods already" in await scaling.scaled(host, JOBS, job, "b", 2)
+        with pytest.raises(CommandError, match="kubectl scale"):
+            await scaling.scaled(host, BATCH_JOBS, workload(BATCH_JOBS), "", 3)
 
 
 # -- job move ------------------------------------------------------------------------------------------------------------

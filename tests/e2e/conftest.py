@@ -1,4 +1,7 @@
-"""One federation with real nodes for all of these tests: two in member `east`, one in `west`, and none that is simulated."""
+"""One federation with real nodes for all of these tests: two in member `east`, one in `west`, and none that is simulated.
+
+The agent of `west` runs in push mode.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from tests.integration.federation import Site
 _HERE = Path(__file__).parent
 _IMAGES = _HERE.parents[1] / "examples" / "images"
 CONFIG = FederationConfig(
-    members=[Member(name="east", real_nodes=2, allow_exec=True), Member(name="west", real_nodes=1)],
+    members=[
+        Member(name="east", real_nodes=2, allow_exec=True),
+        Member(name="west", real_nodes=1, allow_exec=True, push=True),
+    ],
     images=[_IMAGES / "mpi"],
 )
 

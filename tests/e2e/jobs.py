@@ -49,8 +49,14 @@ def job(name: str, *tasks: Json, **spec: Any) -> Json:
 
 async def containers(federation: AtollFederation, name: str) -> list[str]:
     """Ids of all containers that a real node's containerd knows, sandboxes included."""
-    pid = next(each.pid for each in federation.federation.processes.processes if each.spec.name == name)
-    assert pid is not None
-    argv = ["ctr", f"--address={node.containerd_socket(pid)}", "--namespace=k8s.io", "containers", "list", "--quiet"]
+    socket = node.containerd_socket(pid_of(federation, name))
+    argv = ["ctr", f"--address={socket}", "--namespace=k8s.io", "containers", "list", "--quiet"]
     run = await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True, check=True)
     return run.stdout.split()
+
+
+def pid_of(federation: AtollFederation, name: str) -> int:
+    """The process that a real node is."""
+    pid = next(each.pid for each in federation.federation.processes.processes if each.spec.name == name)
+    assert pid is not None
+    return pid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,23 @@ async def test_a_step_begins_once_the_pods_before_it_answer(site: Site) -> None:
     await site.phase("web-use", "Completed", deadline=PATIENCE)
     served = await site.phase("web-serve", "Running", deadline=PATIENCE)
     assert served["status"]["probes"] == [{"answered": 2}, {"answered": 2}]
+
+
+async def test_three_stages_of_one_job_run_one_after_the_other(site: Site) -> None:
+    # Each finds the address of the stage before it, and asks it.
+    serve = "echo {} > /tmp/said; exec httpd -f -p 8080 -h /tmp"
+    ask = "test $(wget -q -O- http://$VC_{}_HOSTS:8080/said) = {} && " + serve
+    last = "test $(wget -q -O- http://$VC_TRAIN_HOSTS:8080/said) = trained"
+    up: dict[str, Any] = {"readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1}}
+    stages = [
+        task("load", shell(serve.format("loaded"), **up)),
+        task("train", shell(ask.format("LOAD", "loaded", "trained"), **up), dependsOn={"name": ["load"]}),
+        task("report", shell(last), dependsOn={"name": ["load", "train"]}),
+    ]
+    stages[2]["policies"] = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    await site.submit(job("stages", *stages, plugins={"svc": []}, maxRetry=1))
+    done = await site.phase("stages", "Completed", deadline=PATIENCE)
+    assert done["status"]["taskStatusCount"]["report"]["phase"] == {"Succeeded": 1}
 
 
 @pytest.mark.long

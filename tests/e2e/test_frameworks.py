@@ -49,10 +49,9 @@ async def test_mpirun_computes_pi_on_four_workers_over_ssh(site: Site, spread: b
     if spread:
         workers = [each for each in await site.pods("east") if "-worker-" in each["metadata"]["name"]]
         assert {each["spec"]["nodeName"] for each in workers} == {"east-real0", "east-real1"}
-
-    said = await asyncio.to_thread(site.kubectl, "logs", "-f", "pi-master-0", "-n", site.namespace, cluster="east")
-    assert "pi is 3.141593 by pi-worker-0,pi-worker-1,pi-worker-2,pi-worker-3" in said
     await site.phase("pi", "Completed", deadline=PATIENCE)
+    said = await asyncio.to_thread(site.kubectl, "logs", "pi-master-0", "-n", site.namespace, cluster="east")
+    assert "pi is 3.141593 by pi-worker-0,pi-worker-1,pi-worker-2,pi-worker-3" in said
 
 
 TF = """

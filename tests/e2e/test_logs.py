@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.e2e.jobs import PATIENCE, job, shell, task
 from tests.integration.federation import Site, until
 
@@ -21,7 +23,9 @@ async def atollctl(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-async def test_the_output_of_a_job_is_read_on_the_host_followed_chosen_and_audited(site: Site) -> None:
+@pytest.mark.parametrize("member", ["east", "west"], ids=["a pull member", "a push member"])
+async def test_the_output_of_a_job_is_read_on_the_host_followed_chosen_and_audited(site: Site, member: str) -> None:
+    await site.only(member)
     script = "echo began $VC_TASK_INDEX; sleep 8; echo ends $VC_TASK_INDEX"
     await site.submit(job("talk", task("w", shell(script), replicas=2), plugins={"env": []}))
     await site.phase("talk", "Running", deadline=PATIENCE)
@@ -33,7 +37,6 @@ async def test_the_output_of_a_job_is_read_on_the_host_followed_chosen_and_audit
     asked = await atollctl(site, "job", "events", "talk", "-o", "json")
     assert asked.returncode == 0, asked.stderr
     told = json.loads(asked.stdout)
-    member = await site.where("talk")
     assert {(each["cluster"], each["regarding"]["name"]) for each in told["events"] if each["reason"] == "Started"} == {
         (member, "talk-w-0"),
         (member, "talk-w-1"),

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
 from tests.e2e.jobs import PATIENCE, job, shell, task
 from tests.integration.federation import Site, until
 
@@ -30,8 +32,12 @@ def environ(site: Site) -> dict[str, str]:
     return {**os.environ, "KUBECONFIG": str(site.federation.host.kubeconfig), "PYTHONPATH": search}
 
 
-async def test_a_command_runs_in_a_pod_with_its_input_output_and_exit_code(site: Site) -> None:
-    await submit(site, "east", replicas=2)
+BOTH = pytest.mark.parametrize("member", ["east", "west"], ids=["a pull member", "a push member"])
+
+
+@BOTH
+async def test_a_command_runs_in_a_pod_with_its_input_output_and_exit_code(site: Site, member: str) -> None:
+    await submit(site, member, replicas=2)
     several = await atollctl(site, "exec", "--", "hostname")
     assert several.returncode == 1
     assert "live-w-0, live-w-1" in several.stderr
@@ -48,8 +54,9 @@ async def test_a_command_runs_in_a_pod_with_its_input_output_and_exit_code(site:
     assert any("command=hostname" in each["requestURI"] for each in asked), "the audit log says what was run"
 
 
-async def test_a_port_of_a_pod_is_reached_from_the_host(site: Site) -> None:
-    await submit(site, "east", "while true; do echo hello | nc -l -p 7000; done")
+@BOTH
+async def test_a_port_of_a_pod_is_reached_from_the_host(site: Site, member: str) -> None:
+    await submit(site, member, "while true; do echo hello | nc -l -p 7000; done")
     argv = [sys.executable, "-m", "atoll.cli", "job", "port-forward", "live", "0:7000", "-n", site.namespace]
     process = await asyncio.create_subprocess_exec(
         *argv, env=environ(site), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -74,10 +81,3 @@ async def test_a_port_of_a_pod_is_reached_from_the_host(site: Site) -> None:
     finally:
         process.terminate()
         await process.wait()
-
-
-async def test_a_member_that_does_not_allow_it_says_so(site: Site) -> None:
-    await submit(site, "west")
-    said = await atollctl(site, "exec", "--", "hostname")
-    assert said.returncode == 1
-    assert "member west: its administrator does not allow exec: `atollctl join --allow-exec`" in said.stderr

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from atoll.kinds import BY_RESOURCE, kind_of
+from atoll.kinds import BY_RESOURCE, kind_of, makers
 from atoll.kube import errors
 from atoll.kube.served import served
 from atoll.kube.transport import ApiServer
@@ -19,7 +19,16 @@ from atoll.local.atoll_federation import AtollFederation
 from atoll.local.binaries import ensure
 from atoll.local.layout import Member, NodeGroup, Tier, Topology
 from atoll.model import keys
-from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, NAMESPACES, PODS, POLICIES, QUEUES, ApiResource
+from atoll.model.apiresource import (
+    BATCH_JOBS,
+    BINDINGS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    POLICIES,
+    QUEUES,
+    ApiResource,
+)
 from atoll.model.timestamps import to_seconds
 
 T = TypeVar("T")
@@ -123,7 +132,8 @@ class Site:
 
     async def no_jobs(self) -> None:
         """Delete the jobs of this test and wait until their pods are gone."""
-        for resource in await served(self.host, BY_RESOURCE):
+        # What would make them again goes first.
+        for resource in await served(self.host, [*makers.ROUTES, *BY_RESOURCE]):
             for each in await self.host.list(resource, self.namespace):
                 await self.host.delete(resource, each["metadata"]["name"], self.namespace)
         await until(self._empty, what=f"the pods of {self.namespace} are gone")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import orjson
 import pytest
 
 from atoll.model import gang, keys
-from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, PODS, WORKS
+from atoll.model.apiresource import BINDINGS, CAPACITIES, CONFIGMAPS, JOBS, PODS, POLICIES, WORKS
 from tests.integration.federation import Site, until
 from tests.integration.gangs import allow_division, gpus
 
@@ -18,7 +20,23 @@ pytestmark = pytest.mark.integration
 async def test_a_gang_that_no_member_holds_alone_starts_whole_over_two(site: Site) -> None:
     await allow_division(site, "alpha", "beta")
     # alpha has 8 nodes and beta 4, of 8 GPUs each: 24 pods of 4 GPUs are 96 GPUs, all there are.
-    await site.submit(gpus("wide", 24, 4, seconds=None))
+    wide = gpus("wide", 24, 4, seconds=None, plugins={"svc": []})
+
+    async def warned(found: bool) -> None:
+        async def look() -> bool:
+            create = ("create", "-n", site.namespace, "--dry-run=server", "-f", "-")
+            said = await asyncio.to_thread(site.warned, *create, stdin=json.dumps(wide))
+            return (
+                "spec.plugins.svc: needs pods that reach each other, and policy divided may divide" in said
+            ) is found
+
+        await until(look, what="admission says that a network is missing" if found else "a network is known")
+
+    await warned(True)
+    network = {keys.NETWORK: "{pod}.{cluster}.{service}.{namespace}.mesh.example"}
+    await site.host.merge_patch(POLICIES, "divided", {"metadata": {"annotations": network}}, site.namespace)
+    await warned(False)
+    await site.submit(wide)
     await site.phase("wide", "Running")
 
     async def whole() -> bool:
@@ -38,6 +56,12 @@ async def test_a_gang_that_no_member_holds_alone_starts_whole_over_two(site: Sit
         return bool(found and found["status"].get("running") == 24)
 
     await until(counted, what="the host counts 24 running pods")
+    hosts = [await site.members[name].get(CONFIGMAPS, "wide-svc", site.namespace) for name in ("alpha", "beta")]
+    [task] = wide["spec"]["tasks"]
+    listed = [each["data"][f"{task['name']}.host"].splitlines() for each in hosts]
+    assert listed[0] == listed[1]
+    names = [f"wide-{task['name']}-0.{member}.wide.{site.namespace}.mesh.example" for member in ("alpha", "beta")]
+    assert (len(listed[0]), listed[0][0], listed[0][16]) == (24, *names)
     patches = [
         {op["path"]: op.get("value") for op in event["requestObject"]}
         for event in site.audit()

@@ -125,21 +125,37 @@ async def test_an_exit_code_of_any_container_decides(site: Site) -> None:
     assert not done["status"].get("retryCount")
 
 
-async def test_restart_pod_replaces_that_pod_alone(site: Site) -> None:
-    policies = [{"event": "PodEvicted", "action": "RestartPod"}]
-    await site.submit(job("one", replicas=3, seconds=None, policies=policies))
+PARTITIONS: Json = {"partitionPolicy": {"totalPartitions": 2, "partitionSize": 2}}
+
+
+@pytest.mark.parametrize(
+    ("action", "task", "others"),
+    [
+        pytest.param("RestartPod", {}, set(), id="the pod alone"),
+        pytest.param("RestartPartition", PARTITIONS, {"one-worker-0"}, id="its partition"),
+    ],
+)
+async def test_a_restart_of_part_of_a_job_replaces_that_part_alone(
+    site: Site, action: str, task: Json, others: set[str]
+) -> None:
+    one = job("one", replicas=4, seconds=None, policies=[{"event": "PodEvicted", "action": action}])
+    one["spec"]["tasks"][0] |= task
+    await site.submit(one)
     await site.phase("one", "Running")
     member = await site.where("one")
     before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in await site.pods(member)}
     site.kubectl("delete", "pod", "one-worker-1", "-n", site.namespace, "--grace-period=0", "--force", cluster=member)
-    own = await member_job(site, "one", lambda status: status.get("retryCount") == 1 and status.get("running") == 3)
+    own = await member_job(site, "one", lambda status: status.get("retryCount") == 1 and status.get("running") == 4)
 
     async def replaced() -> set[str]:
         after = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in await site.pods(member)}
         return {name for name, uid in after.items() if before[name] != uid}
 
-    # Its status may still count the pod that has just gone.
-    assert await until(replaced, what="a pod is another one") == {"one-worker-1"}
+    # Its status may still count the pods that have just gone.
+    async def settled() -> bool:
+        return await replaced() == {"one-worker-1", *others}
+
+    await until(settled, what="other pods are there in the place of that part")
     assert own["status"]["version"] == 0
     assert "Restarting" in [each["status"] for each in own["status"]["conditions"]]
 

@@ -24,7 +24,9 @@ EAST = {
     "kubernetes": {"feature_gates": {"DynamicResourceAllocation": True}},
     "topology": {"tiers": [{"name": "rack", "size": 2}, {"name": "root", "size": 2}]},
 }
-CONFIG = FederationConfig.model_validate({"members": [EAST, {"name": "west", "real_nodes": 1, "placer": "volcano"}]})
+CONFIG = FederationConfig.model_validate(
+    {"members": [EAST, {"name": "west", "real_nodes": 1, "placer": "volcano", "push": True}]}
+)
 
 
 def words(script: str, *begin: str) -> list[list[str]]:
@@ -70,7 +72,7 @@ def test_members_join_with_what_their_layout_says() -> None:
         "east", "--placer=atoll", "--nodes=!node-role.kubernetes.io/control-plane", "--allow-exec", "--label=gpu=h100",
         "--member-kubeconfig=east.kubeconfig",
     }  # fmt: skip
-    assert "--placer=volcano" in west
+    assert {"--placer=volcano", "--beside-host"} <= set(west)
     assert not [each for each in west if each.startswith(("--nodes", "--label", "--allow"))]
 
 

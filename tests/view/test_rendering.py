@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from atoll.model import ages, gang, keys
@@ -127,6 +128,16 @@ def test_where_nothing_is_to_be_done_that_is_said_and_why() -> None:
         ).splitlines()
         assert any(line.startswith("  to do     nothing: ") for line in lines)
         assert not any("would help: nothing" in line for line in lines)
+
+
+def test_the_run_time_that_a_workload_states_is_shown() -> None:
+    found = binding()
+    notes = found["metadata"]["annotations"]
+    wish = msgspec.structs.replace(gang.decode(notes[keys.GANG]), running_estimate=6 * 3600.0)
+    notes[keys.GANG] = gang.encode(wish)
+    data = explanation.explain(explanation.Facts(job(), found), NOW)
+    assert data["gang"]["runningEstimate"] == "6h"
+    assert "  estimate  runs for 6h" in explanation.text(data).splitlines()
 
 
 def test_a_queue_is_explained_with_the_limits_that_the_dispatcher_knows() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli import job_events, job_logs, job_pods, job_sessions, moving, operations
+from atoll.cli import job_events, job_logs, job_pods, job_sessions, moving, operations, scaling
 from atoll.cli.errors import CommandError
 from atoll.cli.lookup import find, listed, not_ready, ours, selectors, served_kinds
 from atoll.cli.options import NoHeaders, Output, Selector, SortBy, Watch, settings, shape
@@ -67,6 +67,7 @@ app.command(epilog="Example: atollctl job abort train")(operations.abort)
 app.command(epilog="Example: atollctl job resume train")(operations.resume)
 app.command(epilog="Example: atollctl job restart train")(operations.restart)
 app.command(epilog="Example: atollctl job move train --queue nightly")(moving.move)
+app.command(epilog="Example: atollctl job scale train --task worker --replicas 6")(scaling.scale)
 app.command(epilog="Example: atollctl job delete train -n research; atollctl job delete -l sweep=7")(operations.delete)
 
 

@@ -172,6 +172,7 @@ class Atoll:
                 member_at=await install.endpoint(member.kubeconfig),
                 out=self.credentials,
                 accept=_ENABLED,
+                beside_host=layout.push,
                 allow_exec=layout.allow_exec,
                 facts=install.MemberFacts(labels=layout.labels),
                 placing=install.PlacingWish(
@@ -196,11 +197,14 @@ class Atoll:
                     *self._flags.get(process, ()),
                 ]
                 specs.append(_spec(name, f"atoll.{process}", flags, self._address, ports.pop()))
+        layouts = {each.name: each for each in self._federation.config.members}
         for member in self._members:
             for number in range(1, self._replicas.get("agent", 1) + 1):
                 name = f"atoll-agent-{member}" if number == 1 else f"atoll-agent-{member}-{number}"
-                host, own = (self._through(name, path) for path in install.agent_kubeconfigs(self.credentials, member))
-                flags = [f"--cluster={member}", f"--kubeconfig={host}", f"--member-kubeconfig={own}"]
+                host, own = install.agent_kubeconfigs(self.credentials, member)
+                flags = [f"--cluster={member}", f"--kubeconfig={self._through(name, host)}"]
+                beside = layouts[member].push
+                flags.append("--member-secret" if beside else f"--member-kubeconfig={self._through(name, own)}")
                 flags += [*self._flags.get("agent", ()), *self._flags.get(f"agent-{member}", ())]
                 specs.append(_spec(name, "atoll.agent", flags, self._address, ports.pop()))
         return specs

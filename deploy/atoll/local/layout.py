@@ -106,6 +106,10 @@ class Member(_Strict):
         default=False,
         description="Whether users of the host may exec into their pods there (`join --allow-exec`).",
     )
+    push: bool = Field(
+        default=False,
+        description="Whether its agent runs beside the host (push mode) and finds the member by a Secret there.",
+    )
     strict_kubelets: bool = Field(
         default=False,
         description="Whether its kubelets reject pods that their node has no room for; costs a write per pod.",

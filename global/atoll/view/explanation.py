@@ -118,6 +118,8 @@ def _gang(view: Seen) -> Json:
         "tasks": [{"name": task.name, "replicas": task.replicas} for task in gang.tasks],
         "request": _quantities(gang.total()),
     }
+    if gang.running_estimate is not None:
+        result["runningEstimate"] = duration(gang.running_estimate)
     wish = gang.network_topology
     if wish is not None:
         limit = wish.highest_tier_name if wish.highest_tier_allowed is None else wish.highest_tier_allowed
@@ -579,6 +581,8 @@ def text(data: Json) -> str:
         ]
         if amounts := _amounts(gang["request"]):
             lines.append(f"  request   {amounts}")
+        if estimate := gang.get("runningEstimate"):
+            lines.append(f"  estimate  runs for {estimate}")
         if wish := gang.get("topology"):
             lines.append(f"  topology  {_topology(wish)}")
     lines += ["", "Way"]

@@ -174,7 +174,8 @@ def _up(name: str, config: FederationConfig, machine: Machine, files: Mapping[st
     for member, port in zip(config.members, health[len(_PROCESSES) :], strict=False):
         file = f"$PWD/credentials/atoll-agent-{member.name}"
         own = [f"--cluster={member.name}", f"--kubeconfig={file}.host.kubeconfig"]
-        own += [f"--member-kubeconfig={file}.member.kubeconfig", f"--health-port={port}"]
+        own.append("--member-secret" if member.push else f"--member-kubeconfig={file}.member.kubeconfig")
+        own.append(f"--health-port={port}")
         lines.append(_start(f"atoll-agent-{member.name}", machine.python, "atoll.agent", own))
     wait = ["wait", "--for=condition=Ready", "clusters.cluster.karmada.io", "--all", "--timeout=180s"]
     lines.append(_line("kubectl", "--kubeconfig=host.kubeconfig", *wait))
@@ -187,6 +188,7 @@ def _join(member: Member) -> list[str]:
     words += [f"--nodes={_WORKERS}"] if member.placer == "atoll" else []
     words += [f"--member-queue={member.member_queue}"] if member.member_queue else []
     words += ["--allow-exec"] if member.allow_exec else []
+    words += ["--beside-host"] if member.push else []
     return words + [f"--label={key}={value}" for key, value in member.labels.items()]
 
 
