@@ -60,10 +60,15 @@ def update(ctx: typer.Context, name: Name, **_: Any) -> None:
         after = await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
         if wishes.get("member") or wishes.get("clusters") or wishes.get("default_policy"):
             await _warn(host, after)
-        return bool(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
+        return _wishes(after) != _wishes(before)
 
     changed = call(settings(ctx), work)
     print(f"queue.{_GROUP}/{name} {'updated' if changed else 'unchanged'}")
+
+
+def _wishes(queue: Json) -> list[Any]:
+    """What users say in a queue; its status changes meanwhile."""
+    return [queue.get("spec"), *(queue["metadata"].get(field) for field in ("labels", "annotations"))]
 
 
 def edit(ctx: typer.Context, name: Name) -> None:
