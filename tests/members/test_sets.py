@@ -17,7 +17,12 @@ from tests.members.manifests import apply
 from tests.members.modules import TIMEOUT_S
 
 MEMBER = "sets"
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(TIMEOUT_S), pytest.mark.members(MEMBER)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long,
+    pytest.mark.timeout(TIMEOUT_S),
+    pytest.mark.members(MEMBER),
+]
 JOB_SETS, LEADER_WORKER_SETS = job_set.KIND.resource, leader_worker_set.KIND.resource
 
 
