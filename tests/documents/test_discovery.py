@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncIterator
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import pytest_asyncio
@@ -29,7 +31,7 @@ async def topology(site: Site, *args: str, code: int = 0) -> str:
     return ran.out + ran.said
 
 
-async def test_the_labels_of_the_text_become_hyper_nodes_that_the_member_uses(there: Site) -> None:
+async def test_the_labels_of_the_text_become_hyper_nodes_that_the_member_uses(there: Site, tmp_path: Path) -> None:
     assert "no HyperNodes" in await topology(there, "tree")
     for line in (HERE / "003-labels.sh").read_text().splitlines():
         there.kubectl(*shlex.split(line)[1:], cluster=MEMBER)
@@ -45,6 +47,10 @@ async def test_the_labels_of_the_text_become_hyper_nodes_that_the_member_uses(th
     drawn = await topology(there, "tree", "-r", "cpu")
     assert drawn.startswith("s0  tier 3, 8 nodes, 32 of 32 cpu free\n├─ s0-s1  tier 2, 4 nodes, 16 of 16 cpu free\n")
     assert "│  └─ s0-s1-rack-2  tier 1, 2 nodes, 8 of 8 cpu free: te3, te4\n" in drawn
+    picture = tmp_path / "tree.svg"
+    assert "7 domains" in await topology(there, "tree", "-r", "cpu", "--svg", str(picture))
+    texts = [each.text for each in ElementTree.fromstring(picture.read_text()).iter() if each.text]
+    assert "s0-s1-rack-2: tier 1, 2 nodes, 8 of 8 free (cpu)" in texts
     assert "7 domains in 3 tiers, 8 nodes: nothing is wrong" in await topology(there, "check")
 
     # Racks that somebody wrote say the same by names of nodes.

@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from atoll.kube import errors
 from atoll.local.ports import free_ports
 from atoll.model.apiresource import BINDINGS, HYPER_NODES, JOBS, NODES, PODS, VALIDATING_WEBHOOKS
 from atoll.model.conditions import condition
 from atoll.model.timestamps import rfc3339_seconds
+from atoll.topology.ufm import PORTS
 from tests.integration.federation import Site, job, until
 from tests.topology.builders import hyper_node
 
@@ -76,10 +79,12 @@ async def operated(site: Site, tmp_path: Path) -> AsyncIterator[Site]:
     await member.create(HYPER_NODES, _object("tp-root", 2, below=" ".join(RACKS)))
     flags = ("--slot=cpu=2", f"--recovery-seconds={RECOVERY}", "--counts-seconds=0.2", "--health-port=0")
     admission = f"--admission-port={free_ports(1)[0]}"
+    (tmp_path / "sources.yaml").write_text("[]")
+    discovery = (f"--discovery-sources={tmp_path / 'sources.yaml'}", "--discovery-seconds=1")
     kubeconfig = _account(site, tmp_path)
     with (tmp_path / "operator.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "atoll.topology", f"--kubeconfig={kubeconfig}", admission, *flags),
+            *(sys.executable, "-m", "atoll.topology", f"--kubeconfig={kubeconfig}", admission, *discovery, *flags),
             stdout=log,
             stderr=log,
         )
@@ -252,3 +257,74 @@ async def test_a_wrong_hyper_node_is_told_so_and_costs_no_other(operated: Site) 
         for name in ("tp-first", "tp-wrong"):
             await member.delete(HYPER_NODES, name)
         await member.delete(NODES, "tp9")
+
+
+async def test_trees_follow_labels_and_a_ufm_and_stay_when_that_says_nothing(operated: Site, tmp_path: Path) -> None:
+    """1. Both are found. 2. UFM refuses, a node changes racks. 3. No node is in a rack."""
+    member = operated.members[MEMBER]
+    links = {"tp1": "leaf1", "tp2": "leaf1", "tp3": "leaf2", "tp4": "leaf2"}
+    ports = [
+        *({"system_name": n, "peer_node_name": leaf, "description": "Computer Port"} for n, leaf in links.items()),
+        *(
+            {"system_name": leaf, "peer_node_name": "spine", "description": "Switch Port"}
+            for leaf in ("leaf1", "leaf2")
+        ),
+    ]
+    status = [200]
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response(ports, status=status[0])
+
+    async def members(tree: str) -> dict[str, list[str]]:
+        """HyperNode of the lowest tier -> its nodes, by name or label."""
+        found = await member.list(HYPER_NODES, label_selector=f"atoll.sh/topology-tree={tree}")
+        assert {each["metadata"]["labels"]["volcano.sh/network-topology-source"] for each in found} <= {
+            "atoll-topology"
+        }
+        return {
+            each["metadata"]["name"]: sorted(
+                str(selector.get("exactMatch", selector.get("labelMatch"))) for selector in (m["selector"] for m in each["spec"]["members"])
+            )
+            for each in found
+            if each["spec"]["tier"] == 1
+        }  # fmt: skip
+
+    async def racks(*names: str) -> bool:
+        return sorted(await members("tpd")) == sorted(names)
+
+    async def count(tree: str) -> int:
+        return len(await members(tree))
+
+    app = web.Application()
+    app.router.add_get(PORTS, answer)
+    try:
+        async with TestServer(app) as server:
+            sources = [
+                {"labels": ["tp-rack"], "tree": "tpd"},
+                {"ufm": {"url": str(server.make_url(""))}, "tree": "tpf"},
+            ]
+            (tmp_path / "sources.yaml").write_text(yaml.safe_dump(sources))
+            await until(lambda: racks("tpd-tp-r1", "tpd-tp-r2"), what="racks are found")
+            await until(lambda: count("tpf"), what="leaves are found")
+            leaves = await members("tpf")
+            assert sorted(map(len, leaves.values())) == [2, 2]
+            status[0] = 401
+            for node in RACKS["tp-r2"]:
+                await member.merge_patch(NODES, node, {"metadata": {"labels": {"tp-rack": "tp-r3"}}})
+            await until(lambda: racks("tpd-tp-r1", "tpd-tp-r3"), what="a rack has another name")
+            assert await members("tpf") == leaves
+            for node in sum(RACKS.values(), ()):
+                await member.merge_patch(NODES, node, {"metadata": {"labels": {"tp-rack": None}}})
+            log = tmp_path / "operator.log"
+
+            async def said() -> bool:
+                return "nothing is found any more" in log.read_text()
+
+            await until(said, what="it is said that nothing is found")
+            assert await racks("tpd-tp-r1", "tpd-tp-r3")
+            assert "HTTP 401" in log.read_text()
+    finally:
+        (tmp_path / "sources.yaml").write_text("[]")
+        for tree in ("tpd", "tpf"):
+            for each in await member.list(HYPER_NODES, label_selector=f"atoll.sh/topology-tree={tree}"):
+                await member.delete(HYPER_NODES, each["metadata"]["name"])

@@ -6,8 +6,8 @@ These commands speak to a member, or to any cluster with HyperNodes: --kubeconfi
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,30 +19,42 @@ from atoll.cli.printing import show_data
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
-    from atoll.model.topology import Tree
-    from atoll.topology.discovery.domains import Found
     from atoll.topology.discovery.plan import Changes
 
 Json = dict[str, Any]
 
 app = typer.Typer(no_args_is_help=True, help="HyperNodes of a member: tree, problems, discovery.")
 
-_TREE = re.compile(r"[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?")
 SOURCE = "atollctl"
 """The source that `discover` writes on HyperNodes."""
+NO_HYPER_NODES = "no HyperNodes: atollctl topology discover finds them, docs/topology.md says how to write them"
 
 Resource = Annotated[str, typer.Option("--resource", "-r", help="Resource of which to show free and all.")]
 File = Annotated[Path | None, typer.Option("--filename", "-f", help="HyperNodes in a file instead of the cluster's.")]
 
 
-@app.command(epilog="Example: atollctl topology tree --kubeconfig east.yaml -r nvidia.com/gpu")
-def tree(ctx: typer.Context, resource: Resource = "nvidia.com/gpu", output: DataOutput = None) -> None:
+@app.command(
+    epilog="Example: atollctl topology tree --kubeconfig east.yaml -r nvidia.com/gpu; "
+    "atollctl topology tree --svg racks.svg"
+)
+def tree(
+    ctx: typer.Context,
+    resource: Resource = "nvidia.com/gpu",
+    svg: Annotated[Path | None, typer.Option(help="Write a picture of it to this file instead.")] = None,
+    output: DataOutput = None,
+) -> None:
     """Show the tree of HyperNodes with the nodes in each and what is free of a resource."""
     from atoll.cli.connection import call
+
+    if svg is not None and output is not None:
+        raise CommandError("--svg and --output do not go together", USAGE)
 
     hyper_nodes, nodes, pods = call(settings(ctx), _with_pods)
     if output is not None:
         show_data({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": hyper_nodes}, output)
+        return
+    if svg is not None:
+        _picture(svg, hyper_nodes, nodes, pods, resource)
         return
     for line in _drawn(hyper_nodes, nodes, pods, resource):
         print(line)
@@ -92,7 +104,9 @@ def diff(ctx: typer.Context, filename: Annotated[Path, typer.Option("--filename"
     epilog="Example: atollctl topology discover --labels example.com/block,example.com/rack; "
     "atollctl topology discover --labels volcano.sh/rack --split - --apply; "
     "atollctl topology discover --ibnetdiscover links.txt; "
-    "atollctl topology discover --labels example.com/feed --tree power"
+    "atollctl topology discover --labels example.com/feed --tree power; "
+    "atollctl topology discover --ufm https://ufm.example.com --ufm-user reader --ufm-password-file ufm.txt; "
+    "atollctl topology discover --sources sources.yaml"
 )
 def discover(
     ctx: typer.Context,
@@ -102,6 +116,11 @@ def discover(
     kueue: Annotated[str, typer.Option(help="Name of a Topology of Kueue whose levels to take.")] = "",
     ibnetdiscover: Annotated[Path | None, typer.Option(help="File with the output of ibnetdiscover.")] = None,
     ufm_ports: Annotated[Path | None, typer.Option(help="File with UFM's /ufmRest/resources/ports.")] = None,
+    ufm: Annotated[str, typer.Option(help="URL of a UFM to ask for its ports.")] = "",
+    ufm_user: Annotated[str, typer.Option(help="Who asks it.")] = "",
+    ufm_password_file: Annotated[Path | None, typer.Option(help="File with the password.")] = None,
+    ufm_ca_file: Annotated[Path | None, typer.Option(help="File with the certificates of who signs for it.")] = None,
+    sources: Annotated[Path | None, typer.Option(help="File with a list of sources, as atoll-topology reads.")] = None,
     tree: Annotated[str, typer.Option(help="Name of the tree that it is, where nodes are in several.")] = "",
     apply: Annotated[bool, typer.Option("--apply", help="Write it; without it nothing is changed.")] = False,
     output: DataOutput = None,
@@ -111,114 +130,75 @@ def discover(
     HyperNodes of other authors or trees are never changed; those that were found before and are not any more go.
     """
     from atoll.cli.connection import call
-    from atoll.topology.discovery.domains import hyper_nodes
+    from atoll.topology import sources as reading
     from atoll.topology.discovery.plan import changes
+    from atoll.topology.ufm import Ufm
 
-    given = [bool(each) for each in (labels, preset, kueue, ibnetdiscover, ufm_ports)]
+    given = [bool(each) for each in (labels, preset, kueue, ibnetdiscover, ufm_ports, ufm, sources)]
     if sum(given) != 1:
-        raise CommandError("give one of --labels, --preset, --kueue, --ibnetdiscover and --ufm-ports", USAGE)
-    if tree and not _TREE.fullmatch(tree):
-        raise CommandError(f"--tree {tree!r}: use at most 20 small letters, digits and -", USAGE)
-    if split and (not labels or "," in labels):
-        raise CommandError("--split goes with one label: --labels KEY --split -", USAGE)
+        options = "--labels, --preset, --kueue, --ibnetdiscover, --ufm-ports, --ufm and --sources"
+        raise CommandError(f"give one of {options}", USAGE)
+    if sources is not None and (split or tree):
+        raise CommandError("--split and --tree are said in the file of --sources", USAGE)
+    try:
+        if sources is not None:
+            wished = reading.parsed(sources.read_text("utf-8"))
+        else:
+            asked = Ufm(ufm, ufm_user, _path(ufm_password_file), _path(ufm_ca_file)) if ufm else None
+            keys = tuple(each.strip() for each in labels.split(",") if each.strip())
+            files = (_path(ibnetdiscover), _path(ufm_ports))
+            wished = [reading.Source(keys, split, preset, kueue, *files, asked, tree)]
+    except (OSError, ValueError, reading.SourceError) as error:
+        raise CommandError(str(error), USAGE) from error
 
-    async def work(cluster: ApiServer) -> tuple[list[Json], Changes, Mapping[str, Mapping[str, str]]]:
+    async def work(cluster: ApiServer) -> tuple[list[Json], list[Changes], list[Json]]:
         present, nodes = await _with_nodes(cluster)
-        known = _labels(nodes)
-        levels = await _levels(cluster, kueue) if kueue else _named_levels(labels, preset)
-        found = _found(known, levels, split, ibnetdiscover, ufm_ports)
-        wanted = hyper_nodes(found, SOURCE, tree)
-        todo = changes(present, wanted, SOURCE, tree)
+        try:
+            found = await reading.wanted(wished, cluster, _labels(nodes), SOURCE)
+        except reading.SourceError as error:
+            raise CommandError(str(error)) from error
+        todo = [changes(present, wanted, SOURCE, name) for name, wanted in found.items()]
         if apply:
-            await _write(cluster, todo)
-        return wanted, todo, known
+            for each in todo:
+                await reading.write(cluster, each, SOURCE)
+        return list(chain.from_iterable(found.values())), todo, nodes
 
-    wanted, todo, known = call(settings(ctx), work)
+    wanted, todo, nodes = call(settings(ctx), work)
     if output is not None:
         show_data({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": wanted}, output)
         return
     if not wanted:
-        raise CommandError(_nothing(labels, preset, kueue))
-    for line in _drawn(wanted, [{"metadata": {"name": name, "labels": has}} for name, has in known.items()], [], ""):
+        raise CommandError(_nothing(labels or preset or kueue))
+    for line in _drawn(wanted, nodes, [], ""):
         print(line)
     print()
     for line in _summary(todo, done=apply):
         print(line)
 
 
-def _nothing(labels: str, preset: str, kueue: str) -> str:
-    if labels or preset or kueue:
+def _path(file: Path | None) -> str:
+    return "" if file is None else str(file)
+
+
+def _nothing(labels: str) -> str:
+    if labels:
         return "no node has all of these labels: kubectl get nodes --show-labels"
-    return "no host in the file is a node of this cluster: kubectl get nodes"
+    return "no host that was found is a node of this cluster: kubectl get nodes"
 
 
-def _named_levels(labels: str, preset: str) -> list[str]:
-    from atoll.topology.discovery.labels import PRESETS
-
-    if preset:
-        if preset not in PRESETS:
-            raise CommandError(f"no preset {preset!r}; there are {', '.join(sorted(PRESETS))}", USAGE)
-        return list(PRESETS[preset])
-    return [each.strip() for each in labels.split(",") if each.strip()]
-
-
-async def _levels(cluster: ApiServer, name: str) -> list[str]:
-    from atoll.model.apiresource import KUEUE_TOPOLOGIES
-
-    topology = await cluster.get(KUEUE_TOPOLOGIES, name)
-    return [str(level["nodeLabel"]) for level in topology["spec"].get("levels") or ()]
-
-
-def _found(
-    nodes: Mapping[str, Mapping[str, str]],
-    levels: Sequence[str],
-    split: str,
-    ibnetdiscover: Path | None,
-    ufm_ports: Path | None,
-) -> list[Found]:
-    from atoll.topology.discovery import fabric
-    from atoll.topology.discovery import labels as by_labels
-
-    if ibnetdiscover is not None or ufm_ports is not None:
-        try:
-            if ibnetdiscover is not None:
-                links = fabric.of_ibnetdiscover(ibnetdiscover.read_text())
-            else:
-                import json
-
-                assert ufm_ports is not None, "one of the two is given"
-                links = fabric.of_ufm(json.loads(ufm_ports.read_text()))
-        except (OSError, ValueError, AttributeError, TypeError) as error:
-            raise CommandError(f"{ibnetdiscover or ufm_ports}: {error}") from error
-        return fabric.domains(links, nodes)
-    return by_labels.by_path(nodes, levels[0], split) if split else by_labels.by_levels(nodes, levels)
-
-
-async def _write(cluster: ApiServer, todo: Changes) -> None:
-    from atoll.model.apiresource import HYPER_NODES
-
-    for obj in todo.create:
-        await cluster.create(HYPER_NODES, obj, field_manager=SOURCE)
-    for old, new in todo.update:
-        patch = {"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}, "spec": new["spec"]}
-        await cluster.merge_patch(HYPER_NODES, new["metadata"]["name"], patch, field_manager=SOURCE)
-    for obj in todo.delete:
-        await cluster.delete(HYPER_NODES, obj["metadata"]["name"])
-
-
-def _summary(todo: Changes, *, done: bool) -> Iterator[str]:
+def _summary(todo: Sequence[Changes], *, done: bool) -> Iterator[str]:
     """What was done, or would be."""
     would = "" if done else "would be "
     for verb, objects in (
-        ("created", todo.create),
-        ("changed", [new for _, new in todo.update]),
-        ("deleted", todo.delete),
+        ("created", [obj for each in todo for obj in each.create]),
+        ("changed", [new for each in todo for _, new in each.update]),
+        ("deleted", [obj for each in todo for obj in each.delete]),
     ):
         for obj in objects:
             yield f"hypernode/{obj['metadata']['name']} {would}{verb}"
-    for name in todo.foreign:
+    for name in [name for each in todo for name in each.foreign]:
         yield f"hypernode/{name} belongs to another program and stays as it is: rename or delete that one"
-    if not todo:
+    if not any(todo):
         yield "nothing to change"
     elif not done:
         yield "nothing was changed: add --apply"
@@ -264,48 +244,42 @@ def _read(filename: Path) -> list[Json]:
 
 
 def _drawn(hyper_nodes: Sequence[Json], nodes: Sequence[Json], pods: Sequence[Json], resource: str) -> Iterator[str]:
-    """The tree, a line for each domain; nodes and free amounts are those of all below."""
+    """The trees, a line for each domain, and what is wrong."""
+    from atoll.cli.topology_drawing import branches, lines
     from atoll.model.topology import build
 
     built = build(hyper_nodes, _labels(nodes))
     if not any(grown.tree.domains for grown in built.trees.values()):
-        yield "no HyperNodes: atollctl topology discover finds them, docs/topology.md says how to write them"
+        yield NO_HYPER_NODES
         return
     room = _room(nodes, pods, resource) if resource else {}
     for name, grown in built.trees.items():
         if name:
             yield f"tree {name}:"
-        yield from _lines(grown.tree, grown.lowest, room, resource)
+        yield from lines(branches(grown, room), resource)
     for name, problem in sorted(built.problems.items()):
         yield f"! {name}: {problem}"
 
 
-def _lines(tree: Tree, lowest: Mapping[str, int], room: Mapping[str, tuple[int, int]], resource: str) -> Iterator[str]:
-    from atoll.model.topology import NO_DOMAIN
+def _picture(
+    file: Path, hyper_nodes: Sequence[Json], nodes: Sequence[Json], pods: Sequence[Json], resource: str
+) -> None:
+    """Write the trees as a picture."""
+    from atoll.cli.topology_drawing import branches, svg
+    from atoll.model.topology import build
 
-    inside: list[list[str]] = [[] for _ in tree.domains]
-    for node, nearest in sorted(lowest.items()):
-        for above in tree.ancestors(nearest):
-            inside[above].append(node)
-    children: dict[int, list[int]] = {}
-    for index, domain in enumerate(tree.domains):
-        children.setdefault(domain.parent, []).append(index)
-
-    def draw(index: int, lead: str, branch: str) -> Iterator[str]:
-        domain = tree.domains[index]
-        free, total = (sum(room[node][part] for node in inside[index] if node in room) for part in (0, 1))
-        amount = f", {free} of {total} {resource} free" if total else ""
-        tier = f"tier {domain.tier}" + (f" ({domain.tier_name})" if domain.tier_name else "")
-        count = len(inside[index])
-        names = f": {', '.join(inside[index])}" if index not in children and count else ""
-        yield f"{lead}{branch}{domain.name}  {tier}, {count} node{'' if count == 1 else 's'}{amount}{names}"
-        below = sorted(children.get(index, ()), key=lambda each: tree.domains[each].name)
-        deeper = lead + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        for number, each in enumerate(below):
-            yield from draw(each, deeper, "└─ " if number == len(below) - 1 else "├─ ")
-
-    for root in sorted(children.get(NO_DOMAIN, ()), key=lambda each: tree.domains[each].name):
-        yield from draw(root, "", "")
+    built = build(hyper_nodes, _labels(nodes))
+    room = _room(nodes, pods, resource) if resource else {}
+    trees = {name: branches(grown, room) for name, grown in built.trees.items() if grown.tree.domains}
+    if not trees:
+        raise CommandError(NO_HYPER_NODES)
+    try:
+        file.write_text(svg(trees, resource), "utf-8")
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from error
+    print(f"{file}: {sum(len(grown.tree.domains) for grown in built.trees.values())} domains")
+    for name, problem in sorted(built.problems.items()):
+        print(f"! {name}: {problem}")
 
 
 def _room(nodes: Sequence[Json], pods: Sequence[Json], resource: str) -> dict[str, tuple[int, int]]:

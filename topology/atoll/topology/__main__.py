@@ -10,6 +10,7 @@ from atoll.kube.process import Process
 from atoll.kube.settings import load
 from atoll.kube.transport import ApiServer
 from atoll.topology.operator import Admission, Operator, Rules, run_kopf
+from atoll.topology.periodic import Periodic
 from atoll.topology.settings import TopologySettings, slot_of
 
 
@@ -24,6 +25,16 @@ async def setup(running: Process, settings: TopologySettings) -> None:
     operator = Operator(api, rules, running.metrics)
     running.ready_when(lambda: operator.ready)
     running.add_task("status", operator.run())
+    if settings.discovery.sources:
+        periodic = Periodic(
+            api,
+            Path(settings.discovery.sources),
+            every=settings.discovery.every,
+            seen=operator.watched.nodes.synced,
+            nodes=operator.watched.labels,
+            metrics=running.metrics,
+        )
+        running.add_task("discovery", periodic.run())
     about = settings.admission
     admission = Admission(about.address, about.port, about.service) if about.port else None
     running.add_task("kopf", run_kopf(operator, running.stopping, kubeconfig, admission))

@@ -46,6 +46,26 @@ class AdmissionSettings(Section, frozen=True):
             raise ValueError(f"service (--admission-service): {self.service!r} is not NAMESPACE/NAME")
 
 
+class DiscoverySettings(Section, frozen=True):
+    """Discovery that goes on."""
+
+    sources: Annotated[
+        str,
+        words(
+            "A YAML file with a list of sources, read at each round (docs/topology.md); empty: nothing is discovered.",
+            flag="--discovery-sources",
+        ),
+    ] = ""
+    every: Annotated[
+        float,
+        seconds(
+            "Between two rounds. Racks change seldom, and each round lists the HyperNodes.",
+            least=1.0,
+            flag="--discovery-seconds",
+        ),
+    ] = 60.0
+
+
 class TopologySettings(ProcessSettings, frozen=True):
     """All of `atoll-topology`; its kubeconfig is for the cluster that it looks after."""
 
@@ -79,6 +99,7 @@ class TopologySettings(ProcessSettings, frozen=True):
         seconds("Least time between two writes of one status when only counts differ.", flag="--counts-seconds"),
     ] = 5.0
     admission: AdmissionSettings = AdmissionSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
 
     def __post_init__(self) -> None:
         slot_of(self.slot)
