@@ -157,6 +157,18 @@ def test_pods_that_must_be_together_go_where_all_of_them_fit() -> None:
     assert "affinity" in miss.sentence()
 
 
+def test_zones_that_only_the_volumes_of_a_pod_rule_out_count_for_its_spreading() -> None:
+    """kube-scheduler looks at the pod's own affinity there, which says nothing of its volumes."""
+    zones = member(["x", "y", "z"], (0, NOTHING, "a"), (1, NOTHING, "a"))
+    [task] = asking(spread(ZONE)).tasks
+    reach = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["x", "y"]}]}]
+    with_volume = msgspec.structs.replace(task, node_terms=reach, own_terms=[])
+    assert zones.company is not None
+    room = zones.company.room(with_volume)
+    assert room is not None
+    assert [bool(each) for each in room.tolist()] == [False, False, True], "z has none, so x may not get two"
+
+
 def test_a_gang_is_spread_as_it_says() -> None:
     zones: list[str | None] = ["x", "x", "x", "y", "z"]
     placed = pods_on(place(member(zones, free=9), asking(spread(ZONE), 8)))

@@ -19,9 +19,11 @@ from atoll.agent.placements import Placements
 from atoll.agent.placing import Surroundings
 from atoll.agent.podgroups import PodGroups
 from atoll.agent.publisher import Publisher
+from atoll.agent.scheduler.configuration import Configuration
 from atoll.agent.scheduler.core import Command, Event
 from atoll.agent.scheduler.core.log import MemberBegin
 from atoll.agent.scheduler.loop import Scheduler
+from atoll.agent.scheduler.measured import Meter
 from atoll.agent.scheduler.reservations import Reservations
 from atoll.agent.settings import AgentSettings
 from atoll.kube import errors
@@ -77,6 +79,10 @@ class MemberAgent:
             promise=self.publisher.promise,
             log=log,
             settings=settings,
+        )
+        self.configuration = Configuration(member, self.recorder, self.scheduler.configure)
+        self._meter = Meter(
+            member, lambda: self.scheduler.use_matters, self.scheduler.configure, settings=settings.usage
         )
         self._summary = MemberCapacity(cluster, self.scheduler.room)
         self.placements = Placements(self.cache, self.scheduler, self.publisher, settings=settings.placements)
@@ -162,7 +168,10 @@ class MemberAgent:
             await self.surroundings.wait()
             tasks.create_task(self.cache.run(), name="cache")
             tasks.create_task(self.recorder.run(), name="events")
+            tasks.create_task(self.configuration.run(), name="configuration")
             await self.cache.wait()
+            await self.configuration.wait()
+            tasks.create_task(self._meter.run(), name="use of nodes")
             # Generations that are promised before the counter is known could be too small.
             await self.publisher.resume()
             tasks.create_task(self.publisher.run(), name="capacity")

@@ -117,6 +117,12 @@ class SchedulerSettings(Section, frozen=True):
     ] = 0.5
 
 
+class UsageSettings(Section, frozen=True):
+    """The use of nodes, where scorings ask for it (see docs/scoring.md)."""
+
+    every: Annotated[float, seconds("Between two looks at the metrics API of the member.", above=0)] = 15.0
+
+
 class VolumeSettings(Section, frozen=True):
     """Volumes that are made for pods."""
 
@@ -193,6 +199,7 @@ class AgentSettings(ProcessSettings, frozen=True):
     podgroups: PodGroupSettings = PodGroupSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     core: MemberCoreSettings = MemberCoreSettings()
+    usage: UsageSettings = UsageSettings()
     volumes: VolumeSettings = VolumeSettings()
     notices: NoticeSettings = NoticeSettings()
     placements: PlacementSettings = PlacementSettings()

@@ -96,6 +96,14 @@ _OPTIONS: dict[str, Any] = {
             " above where none is set).",
         ),
     ],
+    "node_scoring": Annotated[
+        str | None,
+        typer.Option(
+            "--node-scoring",
+            help="Which nodes its workloads prefer, such as spread or 'binpack=5,balanced;nvidia.com/gpu=10'; '' for"
+            " what the queue above or the member says.",
+        ),
+    ],
     "default_policy": Annotated[
         str | None,
         typer.Option(

@@ -22,7 +22,15 @@ _DURATIONS = {
     "evict_timeout": keys.EVICT_TIMEOUT,
     "fair_half_life": keys.FAIR_HALF_LIFE,
 }
-_IN_ANNOTATIONS = (*_SELECTORS, *_DURATIONS, "default_policy", "flavor", "reclaim_unpreemptable", "order")
+_IN_ANNOTATIONS = (
+    *_SELECTORS,
+    *_DURATIONS,
+    "default_policy",
+    "flavor",
+    "reclaim_unpreemptable",
+    "order",
+    "node_scoring",
+)
 _POLICY = re.compile(r"([-a-z0-9.]+/)?[-a-z0-9.]+")
 _KEY = r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _TERMS = (
@@ -126,6 +134,8 @@ def _annotations(options: Mapping[str, Any]) -> dict[str, str | None]:
                 USAGE,
             )
         found[keys.DEFAULT_POLICY] = text or None
+    if (text := options.get("node_scoring")) is not None:
+        found[keys.NODE_SCORING] = _node_scoring(text) if text else None
     if (order := options.get("order")) is not None:
         found[keys.ORDER] = str(order)
     if (firm := options.get("reclaim_unpreemptable")) is not None:
@@ -133,6 +143,16 @@ def _annotations(options: Mapping[str, Any]) -> dict[str, str | None]:
     if items := options.get("flavor"):
         found[keys.FLAVORS] = None if items == [""] else flavors(items)
     return found
+
+
+def _node_scoring(text: str) -> str:
+    from atoll.model import scoring
+
+    try:
+        scoring.parse(text)
+    except scoring.ScoringError as error:
+        raise CommandError(f"--node-scoring {error}", USAGE) from error
+    return text
 
 
 def flavors(items: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from atoll.kinds.metadata import default_queue
 from atoll.kube.crds import crds, wake
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
+from atoll.model import keys, scoring
 from atoll.model.apiresource import (
     BINDINGS,
     CLUSTER_OVERRIDES,
@@ -210,6 +210,13 @@ class Caches:
         """Seconds that the pods of a dispatch may take to end: fixed by its first Work; None where that is silent."""
         works = self.current_works(binding)
         return works[0].grace if works else most_grace(queue, self.said_of_queue)
+
+    def scoring(self, binding: objects.BindingObject, obj: Full, queue: str) -> str:
+        """Which nodes pods of a dispatch prefer: fixed by its first Work; empty where nothing is said."""
+        works = self.current_works(binding)
+        if works:
+            return works[0].metadata.annotations.get(keys.NODE_SCORING, "")
+        return scoring.of_workload(obj.metadata.annotations, queue, self.said_of_queue)
 
     def said_of_queue(self, name: str) -> tuple[Mapping[str, str], str] | None:
         """(annotations, parent) of a queue."""

@@ -334,6 +334,8 @@ class Works:
             return {}
         kind, obj = found
         identity = {keys.BINDING_UID: binding.metadata.uid, keys.EPOCH: binding.epoch}
+        if preferred := self._caches.scoring(binding, obj, gang.queue):
+            identity[keys.NODE_SCORING] = preferred
         carried, grace = self._caches.carried(binding, kind, obj), self._caches.grace(binding, gang.queue)
         if question is not None:
             counts = {
@@ -365,6 +367,7 @@ class Works:
         manifest = kind.rewrite(obj.body, part)
         annotations = manifest["metadata"]["annotations"]
         annotations.update(part.identity)
+        preferred = part.identity.get(keys.NODE_SCORING, "")
         if preserved := binding.decision.preserved:
             manifest["metadata"].setdefault("labels", {}).update(preserved)
         if part.parts > 1:
@@ -399,7 +402,7 @@ class Works:
                     **_expecting(binding, part.cluster),
                     **record,
                     **({keys.CONFLICT_RESOLUTION: "overwrite"} if overwrites else {}),
-                    keys.GANG: encode(part.gang(gang)),
+                    keys.GANG: encode(msgspec.structs.replace(part.gang(gang), scoring=preferred)),
                     keys.BINDING_NAME: binding.metadata.name,
                     keys.BINDING_NAMESPACE: binding.metadata.namespace,
                 },

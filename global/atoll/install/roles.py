@@ -39,6 +39,7 @@ from atoll.model.apiresource import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NETWORK_POLICIES,
+    NODE_METRICS,
     NODES,
     OVERRIDES,
     POD_GROUPS,
@@ -390,6 +391,8 @@ AGENT_IN_MEMBER: Final = (
         (
             *_election("agent").rules,
             _on(SERVICE_ACCOUNTS, "create", sub="token", names=(_AGENT_LEASE,), rare=_RENEWED),
+            # How its scheduler is configured.
+            _on(CONFIGMAPS, "list", "watch", names=("atoll-scheduler",)),
         ),
     ),
     Grant(
@@ -407,6 +410,7 @@ AGENT_IN_MEMBER: Final = (
             # What it does not break when it evicts.
             _on(BUDGETS, "list", "watch"),
             _on(NODES, "list", "watch"),
+            _on(NODE_METRICS, "list", rare="only once a scoring asks for the use of nodes"),
             # Which nodes the volumes of pods can be reached from.
             *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES)),
             _on(CLAIMS, "patch", rare="only claims whose class waits for their first pod's node"),

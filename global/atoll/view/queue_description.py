@@ -28,6 +28,7 @@ _SHOWN_AS = {
     "reclaimUnpreemptable": (keys.RECLAIM_UNPREEMPTABLE, "reclaim firm"),
     "readyTimeout": (keys.READY_TIMEOUT, "ready within"),
     "evictTimeout": (keys.EVICT_TIMEOUT, "gone within"),
+    "nodeScoring": (keys.NODE_SCORING, "nodes by"),
     "defaultPolicy": (keys.DEFAULT_POLICY, "policy"),
     "order": (keys.ORDER, "order"),
     "fairHalfLife": (keys.FAIR_HALF_LIFE, "half-life"),

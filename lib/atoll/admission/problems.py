@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from atoll.api import effects
-from atoll.model import duration, keys, lost, quantity
+from atoll.model import duration, keys, lost, quantity, scoring
 from atoll.model.divided import is_most
 
 Json = dict[str, Any]
@@ -175,6 +175,11 @@ def unread_durations(obj: Json) -> list[Problem]:
     if (text := annotations.get(keys.DIVIDED)) and not is_most(str(text)):
         said = f"has no effect: {text!r} is no number of members; use 1 or more, or any"
         problems.append(Problem(f"metadata.annotations[{keys.DIVIDED}]", said))
+    if text := annotations.get(keys.NODE_SCORING):
+        try:
+            scoring.parse(str(text))
+        except scoring.ScoringError as error:
+            problems.append(Problem(f"metadata.annotations[{keys.NODE_SCORING}]", f"has no effect: it {error}"))
     if text := annotations.get(keys.ON_LOST):
         try:
             lost.read(str(text))

@@ -17,6 +17,7 @@ from atoll.fit.peers import Peers
 from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model.gang import Gang, Task
 from atoll.model.pod_rules import PodRules, Selection
+from atoll.model.scoring import Scoring
 
 Bools = NDArray[np.bool_]
 
@@ -97,11 +98,17 @@ class Company:
         found = topology_spread.level(task, self) if task.rules is not None else None
         return found.take(self._where) if found is not None else None
 
-    def score(self, task: Task, among: Bools) -> Ints | None:
-        """int64[N]: how much a pod of the task prefers each node, of bool[N] `among`; None where all are alike."""
+    def score(self, task: Task, among: Bools, scoring: Scoring | None = None) -> Ints | None:
+        """int64[N]: how much a pod of the task prefers each node, of bool[N] `among`; None where all are alike.
+
+        Args:
+            task: whose pod it is.
+            among: the nodes in question.
+            scoring: has the weights; None for the usual ones.
+        """
         of_all = np.zeros(len(self.peers), np.bool_)
         of_all[self._where] = among
-        found = scores.sum_up(task, self, of_all)
+        found = scores.sum_up(task, self, of_all, scoring)
         return found.take(self._where) if found is not None else None
 
     def stocked(self, task: Task) -> Ints | None:
@@ -144,7 +151,8 @@ class Company:
 
     def eligible(self, task: Task, *, by_affinity: bool, by_taints: bool) -> Bools:
         """bool[M]: nodes that the task's selectors, and its tolerations, allow."""
-        selecting = repr((task.node_selector, task.node_terms)) if by_affinity else ""
+        terms = task.node_terms if task.own_terms is None else task.own_terms
+        selecting = repr((task.node_selector, terms)) if by_affinity else ""
         key = (selecting, repr(task.tolerations) if by_taints else "")
         known = self.peers.eligible
         found = known.get(key)
@@ -155,7 +163,7 @@ class Company:
                 1,
                 {},
                 task.node_selector if by_affinity else {},
-                task.node_terms if by_affinity else [],
+                terms if by_affinity else [],
                 task.tolerations,
             )
             verdicts = [

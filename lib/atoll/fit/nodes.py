@@ -15,12 +15,15 @@ from atoll.fit.company import Company
 from atoll.fit.constraints import Exact, Profile
 from atoll.fit.constraints import resources as resource_amounts
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
+from atoll.fit.scores import Amounts
 from atoll.model import selectors
 from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.scoring import Scoring, parse
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
 
 _MOST = int(UNBOUNDED)
+_ALL = slice(None)
 _FEW = 8
 """Changes of nodes that are as quick one by one."""
 
@@ -96,12 +99,9 @@ class Nodes:
             others: name of each further tree -> it, and per node the index of its lowest domain there.
         """
         resources = tuple(sorted({name for vector in free for name in vector}))
-        matrix: Ints = np.zeros((len(resources), len(names)), np.int64)
-        row = {name: index for index, name in enumerate(resources)}
-        for column, vector in enumerate(free):
-            for name, amount in vector.items():
-                matrix[row[name], column] = amount
-        self._build(tree, np.array(lowest, np.int64), names, profiles, np.array(profile, np.int64), resources, matrix)
+        none: Ints = np.zeros((len(resources), len(names)), np.int64)
+        self._build(tree, np.array(lowest, np.int64), names, profiles, np.array(profile, np.int64), resources, none)
+        self.free = self.matrix(free)
         for name, (each, where) in (others or {}).items():
             self.add_tree(name, each, np.array(where, np.int64))
 
@@ -140,6 +140,12 @@ class Nodes:
         self.exact: tuple[Exact, ...] = ()
         #: the pods that are there, where rules between pods are looked at; not shared by copies
         self.company: Company | None = None
+        #: int64[R, N] what the nodes offer; None where that is not known, and no scoring is looked at
+        self.capacity: Ints | None = None
+        #: see `Amounts`
+        self.measured: Ints | None = None
+        #: of the member, for gangs that have none of their own
+        self.scoring = Scoring()
         self._row = {name: row for row, name in enumerate(resources)}
         #: whether some profile has a taint with PreferNoSchedule; None while that is not known
         self._tainted: bool | None = None
@@ -256,6 +262,14 @@ class Nodes:
         np.maximum(twin.free, 0, out=twin.free)
         return twin
 
+    def matrix(self, vectors: Sequence[Vector]) -> Ints:
+        """int64[R, N] of one vector per node; a resource that one does not name is zero there."""
+        found: Ints = np.zeros((len(self.resources), len(self)), np.int64)
+        for column, vector in enumerate(vectors):
+            for name, amount in vector.items():
+                found[self._row[name], column] = amount
+        return found
+
     def set_free(self, column: int, vector: Vector) -> bool:
         """Set what is free on one node; False when it names a resource that has no row, and the arrays must be
         rebuilt.
@@ -326,6 +340,18 @@ class Nodes:
     def in_turn(self, gang: Gang) -> bool:
         """Whether pods of the gang are put on nodes one by one."""
         return self.company is not None and self.company.matters_to(gang)
+
+    def scoring_of(self, gang: Gang) -> Scoring | None:
+        """By which nodes are preferred for a gang; None where its pods go to the tightest gap."""
+        if self.capacity is None or not (gang.scoring or self.scoring.terms):
+            return None
+        return self.scoring.but(parse(gang.scoring)) if gang.scoring else self.scoring
+
+    def amounts(self, columns: Ints | slice = _ALL) -> Amounts:
+        """What a scoring looks at, of all nodes or these."""
+        assert self.capacity is not None, "else no scoring is looked at"
+        measured = self.measured[:, columns] if self.measured is not None else None
+        return Amounts(self._row, self.free[:, columns], self.capacity[:, columns], measured)
 
     def column(self, requests: Mapping[str, int]) -> Ints:
         """int64[R]: the requests in row order; resources without a row are left out."""

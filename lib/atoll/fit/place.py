@@ -6,7 +6,8 @@
 2. Tier by tier from the nearest; in a tier the domain with the least room that is enough, so that large empty ones
    stay whole.
 3. Inside a domain the same rule downwards: the smallest part that holds what is left, else the largest part and go
-   on, which uses few parts.
+   on, which uses few parts. Where the workload, its queue or the member has a scoring, the best nodes by that instead.
+4. What has a scoring and no topology wish chooses among all nodes, if it is one pod or the scoring disperses pods.
 
 A gang of several tasks is tried task by task, the greediest first, on what the earlier ones left; one whose pods are
 in groups with wishes of their own group by group (`groups`).
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from atoll.fit.groups import in_whole_groups, put_in_groups
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
+from atoll.fit.scored import fill_by_score
 from atoll.fit.stepwise import put_in_turn
 from atoll.model import quantity
 from atoll.model.gang import Gang, Task
@@ -162,17 +164,20 @@ def _find(
     counted = _counted(nodes, gang, room)
     if counted is not room:
         held = [_held(nodes, each) for each in counted]
-    elif len(full) == 1 and full[0] == 1 and floor[0] == 1 and not nodes.in_turn(gang):
+    elif full == floor == [1] and not nodes.in_turn(gang) and nodes.scoring_of(gang) is None:
         return _place_one(nodes, gang, held[0].tolist(), room[0].take, _stocked(nodes, gang.tasks[0]))
     turns = nodes.in_turn(gang) and not gang.grouped
-    if turns and sum(full) == 1:
+    scoring = nodes.scoring_of(gang)
+    if scoring is not None and not scoring.packs and gang.network_topology is None:
+        levels = [_EVERYWHERE]
+    if (turns or scoring is not None) and sum(full) == 1:
         # One pod is near itself wherever it is: it may choose among all nodes.
-        return _try_in_turn(nodes, gang, room, full, full, _reach(nodes, levels))
+        return _try(nodes, gang, room, full, full, _reach(nodes, levels))
     for want in (full, floor) if full != floor else (full,):
         for domains in levels:
             fitting = _by_tightness(nodes, domains, counted, held, want)
             for domain in _preferred_first(nodes, gang, fitting, room) if turns else fitting:
-                placement = _try(nodes, gang, room, want, full, int(domain))
+                placement = _try(nodes, gang, room, want, full, _members(nodes, int(domain)), int(domain))
                 if placement is not None:
                     return placement
     return None
@@ -227,7 +232,7 @@ def fill(nodes: Nodes, gang: Gang) -> Placement:
     """Where a gang fits, and how much of it: as many of its pods as there is room for, wherever that is."""
     full = gang.full()
     room = _room(nodes, gang)
-    placement = _try(nodes, gang, room, [0] * len(full), full, ALL)
+    placement = _try(nodes, gang, room, [0] * len(full), full, _members(nodes, ALL))
     assert placement is not None, "nothing is wanted at least, so something is always placed"
     return placement
 
@@ -294,10 +299,15 @@ def _by_tightness(nodes: Nodes, domains: Ints, room: Sequence[Ints], held: Seque
 
 
 def _try(
-    nodes: Nodes, gang: Gang, room: Sequence[Ints], want: Sequence[int], full: Sequence[int], domain: int
+    nodes: Nodes,
+    gang: Gang,
+    room: Sequence[Ints],
+    want: Sequence[int],
+    full: Sequence[int],
+    inside: NDArray[np.bool_],
+    domain: int = ALL,
 ) -> Placement | None:
-    """Place `want` inside the domain, then as many more as there is room for there."""
-    inside = _members(nodes, domain)
+    """Place `want` on nodes of bool[N], those of a domain, then as many more as there is room for there."""
     if gang.grouped:
         allowed = [each > 0 for each in room]
         found = put_in_groups(nodes, gang, want, full, inside & np.logical_or.reduce(allowed), _room, _find_group)
@@ -309,6 +319,7 @@ def _try(
     free = nodes
     placement = Placement(counts=[0] * len(gang.tasks))
     order = _greediest_first(nodes, gang.tasks, want)
+    scoring = nodes.scoring_of(gang)
     single = len(order) == 1
     if not single:
         free = nodes.copy()
@@ -328,7 +339,11 @@ def _try(
             if held < missing and target is want:
                 return None
             taken = min(missing, held)
-            chosen, counts = _fill(nodes, here, taken, domain, _stocked(nodes, gang.tasks[index]))
+            stocked = _stocked(nodes, gang.tasks[index])
+            if scoring is None:
+                chosen, counts = _fill(nodes, here, taken, domain, stocked)
+            else:
+                chosen, counts = fill_by_score(free, gang.tasks[index], here, taken, scoring, stocked)
             placement.pods += zip(repeat(index), chosen.tolist(), counts.tolist())
             placement.counts[index] += taken
             if free is not nodes:
@@ -380,7 +395,7 @@ def _preferred_first(nodes: Nodes, gang: Gang, domains: Ints, room: Sequence[Int
     total = np.zeros(len(domains))
     inside = nodes.domain[_level(nodes, domains)]
     for task, here in zip(gang.tasks, room, strict=True):
-        if (score := nodes.company.score(task, here > 0)) is not None:
+        if (score := nodes.company.score(task, here > 0, nodes.scoring)) is not None:
             sums, counts = (np.zeros(len(nodes.tree.domains) + 1) for _ in range(2))
             np.add.at(sums, inside, np.where(here > 0, score, 0))
             np.add.at(counts, inside, here > 0)

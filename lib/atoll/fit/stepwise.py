@@ -3,7 +3,7 @@
 1. Tasks in their order, those that must be near others when these are there; each pod where it may be now.
 2. Of these nodes those that keep the most ways open: a domain that holds all pods that must be together, the emptiest
    domain where they are spread.
-3. Then where it prefers to be; then the tightest gap.
+3. Then where it, or a scoring, prefers it to be; then the tightest gap.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
+from atoll.fit.scores import UNIT, of_nodes
 from atoll.model.gang import Gang, Task
+from atoll.model.scoring import Scoring
 
 
 def put_in_turn(
@@ -38,7 +40,7 @@ def put_in_turn(
         inside: bool[N].
         order: of the tasks.
     """
-    free = nodes.copy()
+    free, scoring = nodes.copy(), nodes.scoring_of(gang)
     counts = [0] * len(gang.tasks)
     pods: dict[tuple[int, int], int] = {}
     for target in (want, full) if list(want) != list(full) else (want,):
@@ -50,7 +52,7 @@ def put_in_turn(
                     here = np.where(inside & (room[index] > 0), free.room_left(gang.tasks[index]), 0)
                     if not here.any():
                         break
-                    node, count = _choose(free, gang.tasks[index], here, target[index] - counts[index])
+                    node, count = _choose(free, gang.tasks[index], here, target[index] - counts[index], scoring)
                     free.free[:, node] -= free.column(gang.tasks[index].requests) * count
                     free.count_pieces(gang.tasks[index], node, count)
                     pods[index, node] = pods.get((index, node), 0) + count
@@ -62,7 +64,7 @@ def put_in_turn(
     return Placement([(index, node, count) for (index, node), count in pods.items()], counts)
 
 
-def _choose(nodes: Nodes, task: Task, here: Ints, missing: int) -> tuple[int, int]:
+def _choose(nodes: Nodes, task: Task, here: Ints, missing: int, scoring: Scoring | None) -> tuple[int, int]:
     """(node, how many pods go there)."""
     company = nodes.company
     if company is not None:
@@ -70,10 +72,14 @@ def _choose(nodes: Nodes, task: Task, here: Ints, missing: int) -> tuple[int, in
             here = _in_one(here, group, missing)
         if (level := company.level(task)) is not None:
             here = np.where(level == level[here > 0].min(), here, 0)
-    if company is not None and (score := company.score(task, here > 0)) is not None:
+    score = company.score(task, here > 0, nodes.scoring) if company is not None else None
+    if scoring is not None:
+        by_node = of_nodes(task.requests, nodes.amounts(), scoring)
+        score = by_node if score is None else by_node + UNIT * score
+    if score is not None:
         here = np.where(score == score[here > 0].max(), here, 0)
     node = int(np.where(here > 0, here, UNBOUNDED).argmin())
-    alone = task.rules is not None and task.rules.says
+    alone = (task.rules is not None and task.rules.says) or (scoring is not None and not scoring.packs)
     return node, 1 if alone else min(missing, int(here[node]))
 
 

@@ -50,6 +50,7 @@ CLAIMS: Final = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolum
 VOLUMES: Final = ApiResource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 CSI_NODES: Final = ApiResource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 BUDGETS: Final = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+NODE_METRICS: Final = ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
 STORAGE_CLASSES: Final = ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 LEASES: Final = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 LIMIT_RANGES: Final = ApiResource("", "v1", "limitranges", "LimitRange")

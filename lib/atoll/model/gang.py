@@ -92,6 +92,10 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The groups of its pods; None where they have no wish beside the gang's."""
     domain: str = ""
     """Name of the domain that its pods must be in, for those that join pods that run; empty for any."""
+    own_terms: list[dict[str, Any]] | None = None
+    """`node_terms` without what the pod's volumes add to them, where they add something: pods that are to be spread are
+    counted over the nodes of these.
+    """
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -139,6 +143,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Each of its members runs all of it, as its policy says (`Duplicated`)."""
     network: str = ""
     """How its pods name those in other members, as its policy says (`atoll.model.network`); empty where they can't."""
+    scoring: str = ""
+    """Which nodes are preferred (`atoll.model.scoring`); empty for what its member says."""
 
     @property
     def replicas(self) -> int:

@@ -32,11 +32,11 @@ def most_grace(name: str, find: Callable[[str], tuple[Mapping[str, str], str] | 
 
 def nearest(name: str, find: Callable[[str], tuple[Mapping[str, str], str] | None], key: str) -> float | None:
     """Seconds that an annotation of a queue says, or of the nearest one above it that has it; None where none has."""
-    said = (duration.parse_or_none(notes.get(key)) for notes in _upwards(name, find))
+    said = (duration.parse_or_none(notes.get(key)) for notes in upwards(name, find))
     return next((seconds for seconds in said if seconds is not None), None)
 
 
-def _upwards(name: str, find: Callable[[str], tuple[Mapping[str, str], str] | None]) -> Iterator[Mapping[str, str]]:
+def upwards(name: str, find: Callable[[str], tuple[Mapping[str, str], str] | None]) -> Iterator[Mapping[str, str]]:
     """The annotations of a queue, of the one above it, and so on to the root."""
     seen = {keys.ROOT_QUEUE, ""}
     while name not in seen and (found := find(name)) is not None:

@@ -25,7 +25,7 @@ from atoll.admission.problems import (
     sequence,
 )
 from atoll.kube import strategies
-from atoll.model import duration, fairness, flavors, keys, quantity, selectors, vector
+from atoll.model import duration, fairness, flavors, keys, quantity, scoring, selectors, vector
 from atoll.model import queues as tree
 from atoll.model.objects import Slim
 from atoll.model.strategies import SCORE, SPLIT
@@ -437,6 +437,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     keys.READY_TIMEOUT: duration.parse,
     keys.EVICT_TIMEOUT: duration.parse,
     keys.LOST_TOLERATION: duration.parse,
+    keys.NODE_SCORING: scoring.parse,
 }
 
 

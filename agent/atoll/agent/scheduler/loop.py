@@ -145,6 +145,15 @@ class Scheduler:
         elif new is None and old is not None:
             self._handle(told.NamespaceGone(old.metadata.name))
 
+    def configure(self, event: told.Configured | told.Measured) -> None:
+        """Prefer other nodes from now on."""
+        self._handle(event)
+
+    @property
+    def use_matters(self) -> bool:
+        """Whether nodes are preferred by how much of them is in use."""
+        return self.room.use_matters or "usage" in self.room.scoring.terms
+
     def use_nodes(self, selector: str) -> None:
         """Place on nodes with these labels and no others from now on."""
         self._handle(told.NodesUsed(selector))

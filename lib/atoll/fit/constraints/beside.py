@@ -34,4 +34,4 @@ class Beside(Protocol):
         """int64[M]: the sum of these over the domain of each node; 0 where it is in none."""
 
     def eligible(self, task: Task, *, by_affinity: bool, by_taints: bool) -> NDArray[np.bool_]:
-        """bool[M]: nodes that the task's selectors, and its tolerations, allow."""
+        """bool[M]: nodes that the task's own selectors, and its tolerations, allow, wherever its volumes are."""

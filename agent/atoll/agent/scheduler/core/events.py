@@ -11,6 +11,7 @@ from atoll.agent.scheduler.core.holds import Plan
 from atoll.agent.volumes import Claim, CsiNode, StorageClass, Volume
 from atoll.model.decision import Gone, Spots
 from atoll.model.gang import Gang
+from atoll.model.scoring import Scoring
 
 
 class Whose(StrEnum):
@@ -43,6 +44,22 @@ class NodesUsed(Struct, frozen=True, gc=False):
 
     selector: str
     """Of labels, as kubectl takes it; empty for all."""
+
+
+class Configured(Struct, frozen=True, gc=False):
+    """The scheduler's configuration is another one from now on."""
+
+    scoring: Scoring = Scoring()
+    """By which nodes are preferred where workloads say nothing."""
+    preempts: bool = True
+    """Whether work in the member may be evicted for work of a higher priority there, as far as settings let it."""
+
+
+class Measured(Struct, frozen=True, gc=False):
+    """So much of nodes is in use, as was just measured; of others that is not known."""
+
+    uses: dict[str, tuple[int, int]]
+    """Node -> (milli-CPU, bytes of memory)."""
 
 
 class HyperNodeSet(Struct, frozen=True, gc=False):
@@ -220,6 +237,8 @@ Event = (
     NodeSet
     | NodeGone
     | NodesUsed
+    | Configured
+    | Measured
     | HyperNodeSet
     | HyperNodeGone
     | PodSet

@@ -157,6 +157,13 @@ def wish_of(group: PodGroup | None) -> TopologyWish | None:
     return msgspec.convert(group.spec.network_topology, TopologyWish)
 
 
+def scoring_of(view: Standing) -> str:
+    """What its PodGroup, or else its pods, say of which nodes are preferred; empty for nothing."""
+    holders = [view.group.metadata] if view.group is not None else []
+    said = (each.annotations.get(keys.NODE_SCORING) for each in (*holders, *(pod.metadata for pod in view.waiting)))
+    return next((text for text in said if text), "")
+
+
 def rules_of(pods: Iterable[Pod], read: set[str] | None) -> list[PodRules | None]:
     """What each of these pods says of others, and what others' rules read of it.
 
@@ -188,6 +195,7 @@ def task_of(pod: Pod, rules: PodRules | None) -> Task:
         preferences=pod.preferences,
         attach=pod.attach,
         images=pod.images,
+        own_terms=pod.own_terms,
     )
 
 
@@ -233,6 +241,7 @@ def gang_of(
                 of_pods[id(pod)],
                 pod.preferences,
                 pod.attach,
+                pod.own_terms,
             )
             alike.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
         if sub_group is None or view.group is None:
@@ -282,10 +291,12 @@ def gang_of(
                 images=first.images,
                 partition=partition,
                 domain=domain,
+                own_terms=first.own_terms,
             )
         )
     floor = max(1, view.missing, sum(task.min_available for task in tasks))
-    gang = Gang("", tasks, min(floor, len(view.waiting)), network_topology=wish_of(view.group))
+    least, wish = min(floor, len(view.waiting)), wish_of(view.group)
+    gang = Gang("", tasks, least, network_topology=wish, scoring=scoring_of(view))
     return gang, list(groups.values())
 
 

@@ -21,6 +21,7 @@ from atoll.agent.scheduler.core.events import (
     BudgetSet,
     ClaimGone,
     ClaimSet,
+    Configured,
     CsiNodeGone,
     CsiNodeSet,
     Event,
@@ -28,6 +29,7 @@ from atoll.agent.scheduler.core.events import (
     HoldAsked,
     HyperNodeGone,
     HyperNodeSet,
+    Measured,
     NamespaceGone,
     NamespaceSet,
     NodeGone,
@@ -88,6 +90,8 @@ class MemberCore:
         #: nodes that are kept for gangs while their victims leave
         self.nominations = Nominations(self.room)
         self._budgets: dict[str, Budget] = {}
+        #: whether the member's configuration lets others be evicted for gangs
+        self._preempts = True
         #: UIDs of victims that did not leave in time: nothing is to be had from them
         self._stuck: set[str] = set()
         #: searches for victims in this pass
@@ -136,6 +140,13 @@ class MemberCore:
                 self._group_changed(key, None)
             case NodeSet() | NodeGone() | NodesUsed() | HyperNodeSet() | HyperNodeGone():
                 self._nodes_changed(event)
+            case Configured(scoring, preempts):
+                self.room.scoring_changed(scoring)
+                if preempts != self._preempts:
+                    self._preempts = preempts
+                    self._look_again_for_victims()
+            case Measured(uses):
+                self.room.measured(uses)
             case ClaimSet() | ClaimGone() | VolumeSet() | VolumeGone() | StorageClassSet() | StorageClassGone():
                 self._look_at_claims(self.mounts.changed(event))
             case CsiNodeSet(csi_node):
@@ -237,11 +248,14 @@ class MemberCore:
             self._budgets[key] = budget
         alike = before is not None and budget is not None and before.spec == budget.spec
         if not (alike and before is not None and budget is not None and before.status == budget.status):
-            # More may be evicted now, of what other gangs wait for.
-            self._parked.hopeless.clear()
-            for gang, wait in self.waits.items():
-                if wait.shape is not None:
-                    self._mark(gang)
+            self._look_again_for_victims()
+
+    def _look_again_for_victims(self) -> None:
+        """More may be evicted now, of what gangs wait for."""
+        self._parked.hopeless.clear()
+        for gang, wait in self.waits.items():
+            if wait.shape is not None:
+                self._mark(gang)
 
     def _look_at_claims(self, claims: Iterable[str]) -> None:
         """What pods wait for that mount one of these may be another thing now."""
@@ -376,7 +390,7 @@ class MemberCore:
                 self._stuck.update(nomination.victims.values())
             self._forget_nomination(key, commands)
         settings = self._settings.preemption
-        allowed = settings.enabled and view.missing and not any(pod.held for pod in view.waiting)
+        allowed = settings.enabled and self._preempts and view.missing and not any(pod.held for pod in view.waiting)
         if wait.shape is None or not allowed:
             return wait
         if not all(pod.preempts for pod in view.waiting):

@@ -15,14 +15,22 @@ import msgspec
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core import sub_groups
 from atoll.agent.scheduler.core.expected import Expected
-from atoll.agent.scheduler.core.gangs import Standing, gang_of, labels_selected, rules_of, task_of, wish_of
+from atoll.agent.scheduler.core.gangs import (
+    Standing,
+    gang_of,
+    labels_selected,
+    rules_of,
+    scoring_of,
+    task_of,
+    wish_of,
+)
 from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.nominations import Nominations
 from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.fit.constraints import Attachments
 from atoll.model import gang as gangs
-from atoll.model import selectors, vector
+from atoll.model import keys, scoring, selectors, vector
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.needs import HONOURED
 from atoll.model.reports import readable
@@ -146,6 +154,11 @@ def _decide(
     if insisted := sorted({need for pod in view.waiting if not pod.held for need in pod.needs if need not in HONOURED}):
         text = f"Atoll's placer does not look at what its pods insist on: {', '.join(insisted)}"
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
+    if text := scoring_of(view):
+        try:
+            room.use_matters |= "usage" in scoring.parse(text).terms
+        except scoring.ScoringError as error:
+            return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, f"annotation {keys.NODE_SCORING} {error}"))
     # What was kept before the pods were there may be out of their volumes' reach.
     kept = holds.claim(view)
     nodes = room.nodes()

@@ -8,9 +8,10 @@ scheduler is to bind to a node: by our plan, or because that scheduler makes roo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import structlog
 
 from atoll.agent.objects import HyperNode, Node, Pod
@@ -18,10 +19,12 @@ from atoll.fit import Nodes, Profile
 from atoll.fit.company import Company
 from atoll.fit.constraints import Attachments, Exact, HostPorts
 from atoll.fit.peers import Peers, Site
+from atoll.fit.placement import Ints
 from atoll.model import keys, numbers, ports, quantity, topology, vector
 from atoll.model.decision import Gone
 from atoll.model.gang import Task
 from atoll.model.ports import HostPort
+from atoll.model.scoring import Scoring
 from atoll.model.topology import NO_DOMAIN, Built, Grown, Tree
 from atoll.model.vector import MOST_ON_NODE, Vector
 
@@ -91,6 +94,12 @@ class Room:
         self.topology_problems: dict[str, str] = {}
         #: node -> driver -> volumes that it can attach; of nodes with limits
         self._limits: dict[str, dict[str, int]] = {}
+        #: which nodes are preferred, for gangs that say nothing themselves
+        self.scoring = Scoring()
+        #: whether some gang that was planned prefers nodes by their use
+        self.use_matters = False
+        #: node -> (cpu, memory) in use when it was measured and free then, together
+        self._measured: dict[str, tuple[int, int]] = {}
         #: gives (node, driver, handle) of the volumes of pods on nodes, but for pods of some keys
         self.attached: Callable[[Collection[str]], Iterable[tuple[str, str, str]]] = lambda _: ()
         #: whether room was freed or made since it was reset
@@ -332,6 +341,28 @@ class Room:
             self._limits[node] = limits
         self._arrays = None
         self._changed(grew=True)
+
+    def scoring_changed(self, scoring: Scoring) -> None:
+        """Other nodes are preferred from now on; what waits is not looked at again for that."""
+        self.scoring = scoring
+        if self._arrays is not None:
+            self._arrays.scoring = scoring
+
+    def measured(self, uses: Mapping[str, tuple[int, int]]) -> None:
+        """So much cpu and memory of each of these nodes is in use now; of others that is not known any more."""
+        self._measured = {
+            name: (cpu + max(0, free.get("cpu", 0)), memory + max(0, free.get("memory", 0)))
+            for name, (cpu, memory) in uses.items()
+            if name in self._nodes
+            for free in (self.free(name),)
+        }
+        if self._arrays is not None:
+            self._arrays.measured = self._measured_at(self._arrays.names)
+
+    def _measured_at(self, names: Sequence[str]) -> Ints | None:
+        if not self._measured:
+            return None
+        return np.array([self._measured.get(name, (-1, -1)) for name in names], np.int64).reshape(-1, 2).T
 
     def limited(self, driver: str) -> bool:
         """Whether some node has a limit of its volumes."""
@@ -584,6 +615,8 @@ class Room:
         self._host_ports = HostPorts(taken)
         made.exact = (self._host_ports,)
         made.company = Company(self.peers, names)
+        made.capacity = made.matrix([self._allocatable[name] for name in names])
+        made.scoring, made.measured = self.scoring, self._measured_at(names)
         return made
 
 
