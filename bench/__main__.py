@@ -16,6 +16,7 @@ from bench import (
     endtoend,
     kueue_shapes,
     neighbours,
+    openb,
     place,
     preempt,
     reclaim,
@@ -27,6 +28,7 @@ from bench import (
 from bench.report import RESULTS, Report, console, parser_of, progress
 
 BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], Report]]] = {
+    openb.NAME: (openb.DESCRIPTION, openb.options, openb.measure),
     place.NAME: (place.DESCRIPTION, place.options, place.measure),
     split.NAME: (split.DESCRIPTION, split.options, split.measure),
     core.NAME: (core.DESCRIPTION, core.options, core.measure),

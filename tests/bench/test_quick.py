@@ -22,6 +22,7 @@ THROUGHPUTS = {
     "kueue-shapes": {"admitted_per_s"},
     "preempt": set(),
     "reclaim": set(),
+    "openb": {"allocated"},
     "split": set(),
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
     "webhook": {"creates_per_s"},
@@ -78,6 +79,11 @@ def metric(found: dict[tuple[str, str], float], name: str) -> float:
 @pytest.mark.integration
 async def test_place_has_the_schema(tmp_path):
     await run("place", tmp_path)
+
+
+async def test_shared_gpus_are_filled_by_each_scoring(tmp_path):
+    found = await run("openb", tmp_path)
+    assert all(95 < found[case, "allocated"] <= 100 for case in ("fragmentation", "tightest gap"))
 
 
 @pytest.mark.integration

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from atoll.model import images, keys, needs, placer, pod_rules, ports, quantity, selectors, vector
+from atoll.model import cards, images, keys, needs, placer, pod_rules, ports, quantity, selectors, vector
 from atoll.model.conditions import condition
 from atoll.model.objects import Meta, Slim
 from atoll.model.pod_rules import PodRules
@@ -240,6 +240,12 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     def task(self) -> str:
         """Role in its gang; empty where it has none."""
         return self.metadata.annotations.get(keys.TASK_SPEC) or self.metadata.labels.get(keys.TASK_SPEC, "")
+
+    @property
+    def cards(self) -> tuple[int, ...]:
+        """The GPUs of its node that it has a share of; empty where that is not said."""
+        text = self.metadata.annotations.get(keys.GPU_CARDS)
+        return cards.parse(text) if text else ()
 
     @property
     def named_binding(self) -> str:

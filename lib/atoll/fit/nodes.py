@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from atoll.fit.company import Company
-from atoll.fit.constraints import Exact, Profile
+from atoll.fit.constraints import Cards, Exact, Profile
 from atoll.fit.constraints import resources as resource_amounts
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
-from atoll.fit.scores import Amounts
+from atoll.fit.scores import Amounts, OfCards, Typical
 from atoll.model import selectors
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.scoring import Scoring, parse
@@ -144,6 +144,8 @@ class Nodes:
         self.capacity: Ints | None = None
         #: see `Amounts`
         self.measured: Ints | None = None
+        #: what pods of the member ask for; None where no scoring may look at that
+        self.typical: Typical | None = None
         #: of the member, for gangs that have none of their own
         self.scoring = Scoring()
         self._row = {name: row for row, name in enumerate(resources)}
@@ -351,7 +353,15 @@ class Nodes:
         """What a scoring looks at, of all nodes or these."""
         assert self.capacity is not None, "else no scoring is looked at"
         measured = self.measured[:, columns] if self.measured is not None else None
-        return Amounts(self._row, self.free[:, columns], self.capacity[:, columns], measured)
+        return Amounts(self._row, self.free[:, columns], self.capacity[:, columns], measured, self._cards(columns))
+
+    def _cards(self, columns: Ints | slice) -> OfCards | None:
+        found = next((each for each in self.exact if isinstance(each, Cards)), None)
+        if found is None or self.typical is None:
+            return None
+        self.typical.weigh(self.profiles)
+        of_all = OfCards(self.typical, found.free, self.profile)
+        return of_all.at(columns)
 
     def column(self, requests: Mapping[str, int]) -> Ints:
         """int64[R]: the requests in row order; resources without a row are left out."""

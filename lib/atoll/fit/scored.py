@@ -44,7 +44,7 @@ def fill_by_score(
         placed[node] = placed.get(node, 0) + pods
         count -= pods
         left[node] -= pods
-        amounts.free[:, node] -= request * pods
+        amounts.put(node, request, task.requests, pods)
         value[node] = _LAST
         if left[node]:
             value[node] = of_nodes(task.requests, amounts.one(node), scoring)[0] + extra[node]

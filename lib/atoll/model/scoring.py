@@ -15,7 +15,7 @@ import msgspec
 from atoll.model import keys
 from atoll.model.queues import upwards
 
-TERMS: Final = ("binpack", "spread", "most", "least", "balanced", "usage")
+TERMS: Final = ("binpack", "spread", "most", "least", "balanced", "usage", "fragmentation")
 """What a scoring may be made of; each has its formula in `atoll.fit.scores`."""
 PREFERENCES: Final = {
     "nodeAffinity": 2,
@@ -77,9 +77,9 @@ def parse(text: str) -> Scoring:
         raise ScoringError(f"names no term; there are {', '.join(TERMS)}")
     if unknown := sorted(set(terms) - set(TERMS)):
         raise ScoringError(f"has {unknown[0]!r}, which is no term; there are {', '.join(TERMS)}")
-    resources, looking = _weights(counted), terms.keys() - {"usage"}
+    resources, looking = _weights(counted), terms.keys() - {"usage", "fragmentation"}
     if resources and not looking:
-        raise ScoringError("names resources, which usage does not look at")
+        raise ScoringError("names resources, which neither usage nor fragmentation looks at")
     return Scoring(terms, dict.fromkeys(sorted(looking), resources) if resources else {})
 
 

@@ -94,11 +94,14 @@ class Binder:
 
     async def _create(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
+        which = ",".join(map(str, self._room.cards.of(meta.key)))
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
             # The UID makes the server refuse a pod of the same name that was made meanwhile.
-            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+            # The server copies annotations of a binding to its pod.
+            | ({"annotations": {keys.GPU_CARDS: which}} if which else {}),
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         await self._api.create_in(PODS, meta.name, meta.namespace, "binding", body)

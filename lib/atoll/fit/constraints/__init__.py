@@ -8,8 +8,9 @@ resource don't say enough: it says how many pods of a task a node holds, and is 
 from __future__ import annotations
 
 from atoll.fit.constraints.attachments import Attachments
+from atoll.fit.constraints.cards import Cards
 from atoll.fit.constraints.exact import Exact
 from atoll.fit.constraints.host_ports import HostPorts
 from atoll.fit.constraints.profile import Profile
 
-__all__ = ["Attachments", "Exact", "HostPorts", "Profile"]
+__all__ = ["Attachments", "Cards", "Exact", "HostPorts", "Profile"]

@@ -30,7 +30,8 @@ from atoll.fit.scores import (
     topology_spread,
     usage,
 )
-from atoll.fit.scores.amounts import WHOLE, Amounts
+from atoll.fit.scores.amounts import WHOLE, Amounts, OfCards
+from atoll.fit.scores.fragmentation import Typical
 from atoll.model.gang import Task
 from atoll.model.scoring import Scoring
 
@@ -59,9 +60,18 @@ def of_nodes(requests: Mapping[str, int], amounts: Amounts, scoring: Scoring) ->
     for term, weight in scoring.terms.items():
         if term == "usage":
             found += weight * usage.score(requests, amounts, scoring.thresholds)
-        elif term in _TERMS:
+        elif term == "fragmentation":
+            found += weight * _of_cards(requests, amounts)
+        else:
             found += weight * _TERMS[term](requests, amounts, scoring.resources.get(term, {}))
     return found
+
+
+def _of_cards(requests: Mapping[str, int], amounts: Amounts) -> Ints:
+    if amounts.cards is None or "cpu" not in amounts.row:
+        return np.full(amounts.width, WHOLE // 2)
+    there = amounts.cards
+    return there.typical.scores(requests, amounts.free[amounts.row["cpu"]], there.free, there.profile)[0]
 
 
 def sum_up(task: Task, beside: Beside, among: NDArray[np.bool_], scoring: Scoring | None = None) -> Ints | None:
@@ -84,4 +94,4 @@ def sum_up(task: Task, beside: Beside, among: NDArray[np.bool_], scoring: Scorin
     return found
 
 
-__all__ = ["UNIT", "Amounts", "of_nodes", "sum_up"]
+__all__ = ["UNIT", "Amounts", "OfCards", "Typical", "of_nodes", "sum_up"]

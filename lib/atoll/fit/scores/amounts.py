@@ -9,10 +9,36 @@ from typing import Final
 import numpy as np
 
 from atoll.fit.placement import Ints
+from atoll.fit.scores.fragmentation import Typical
+from atoll.model import cards
 
 WHOLE: Final = 10_000
 """The most that a term gives, and what 100 % is: hundredths of a percent, so that large nodes are not all alike."""
 _NEVER_COUNTED = frozenset({"pods"})
+
+
+@dataclass(frozen=True, slots=True)
+class OfCards:
+    """The GPUs of K nodes of which pods take shares."""
+
+    typical: Typical
+    free: Ints
+    """int64[K, C]."""
+    profile: Ints
+    """int64[K]."""
+
+    def at(self, columns: Ints | slice) -> OfCards:
+        """Of these of the nodes."""
+        return OfCards(self.typical, self.free[columns], self.profile[columns])
+
+    def put(self, node: int, requests: Mapping[str, int], cpu: int) -> None:
+        """A pod is put on one of the nodes, of which so much cpu is free then."""
+        amount, _ = cards.asked(requests)
+        if amount:
+            taken = self.typical.chosen(
+                requests, cpu + requests.get("cpu", 0), self.free[node], int(self.profile[node])
+            )
+            self.free[node, list(taken)] -= amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +54,9 @@ class Amounts:
     difference to what is free now is the use now; -1 where that is not known. None where nothing is measured.
     """
 
+    cards: OfCards | None = None
+    """None where no pod takes shares of GPUs, or it is not known what pods typically ask for."""
+
     @property
     def width(self) -> int:
         """K."""
@@ -37,7 +66,15 @@ class Amounts:
         """Of one of the nodes."""
         at = slice(node, node + 1)
         measured = self.measured[:, at] if self.measured is not None else None
-        return Amounts(self.row, self.free[:, at], self.capacity[:, at], measured)
+        cards = self.cards.at(at) if self.cards is not None else None
+        return Amounts(self.row, self.free[:, at], self.capacity[:, at], measured, cards)
+
+    def put(self, node: int, column: Ints, requests: Mapping[str, int], pods: int) -> None:
+        """So many pods of these requests, int64[R] as a column, are put on one of the nodes; its arrays are changed."""
+        self.free[:, node] -= column * pods
+        if self.cards is not None:
+            for _ in range(pods):
+                self.cards.put(node, requests, int(self.free[self.row["cpu"], node]) if "cpu" in self.row else 0)
 
     @staticmethod
     def asked(requests: Mapping[str, int], weights: Mapping[str, int]) -> dict[str, int]:

@@ -125,6 +125,8 @@ def plan(
         if isinstance(outcome, Plan):
             nominations.drop(view.key, handed_over=True)
             for pod, node in outcome.nodes:
+                if room.cards:
+                    room.typical.see(task_of(pod, None))
                 room.assume(pod, node)
             expected.placed(view, outcome.nodes)
         yield outcome

@@ -15,12 +15,15 @@ import numpy as np
 import structlog
 
 from atoll.agent.objects import HyperNode, Node, Pod
+from atoll.agent.scheduler.core.card_book import CardBook, Choose
 from atoll.fit import Nodes, Profile
 from atoll.fit.company import Company
-from atoll.fit.constraints import Attachments, Exact, HostPorts
+from atoll.fit.constraints import Attachments, Cards, Exact, HostPorts
 from atoll.fit.peers import Peers, Site
 from atoll.fit.placement import Ints
+from atoll.fit.scores import Typical
 from atoll.model import keys, numbers, ports, quantity, topology, vector
+from atoll.model.cards import SHARE, asked, chosen
 from atoll.model.decision import Gone
 from atoll.model.gang import Task
 from atoll.model.ports import HostPort
@@ -86,6 +89,8 @@ class Room:
         self._column: dict[str, int] = {}
         #: of the arrays
         self._host_ports = HostPorts()
+        #: of the arrays, likewise
+        self._cards = Cards(np.zeros((0, 0), np.int64))
         #: nodes whose column is out of date; meaningless while there are no arrays
         self._stale: set[str] = set()
         #: label keys that some pod selects by, though they differ on every node
@@ -94,6 +99,10 @@ class Room:
         self.topology_problems: dict[str, str] = {}
         #: node -> driver -> volumes that it can attach; of nodes with limits
         self._limits: dict[str, dict[str, int]] = {}
+        #: shares of GPUs
+        self.cards = CardBook()
+        #: what pods typically ask for, learnt of those that were placed; for the scoring `fragmentation`
+        self.typical = Typical()
         #: which nodes are preferred, for gangs that say nothing themselves
         self.scoring = Scoring()
         #: whether some gang that was planned prefers nodes by their use
@@ -143,10 +152,12 @@ class Room:
         if new is None:
             self._nodes.pop(name, None)
             self._allocatable.pop(name, None)
+            self.cards.offers(name, None)
         else:
             self._nodes[name] = new
             offers = quantity.capacity(new.status.allocatable)
             self._allocatable[name] = {resource: min(amount, MOST_ON_NODE) for resource, amount in offers.items()}
+            self.cards.offers(name, self._allocatable[name])
         self.disturbed.add(name)
         self._arrays = self._topology = None
         self._changed(grew=True)
@@ -220,6 +231,7 @@ class Room:
 
     def reserve(self, node: str, task: Task, count: int) -> None:
         """Take room for pods that do not exist yet."""
+        self.cards.reserve(node, task.requests, count, self._chooser(task.requests))
         vector.add(self._used.setdefault(node, {}), task.requests, count)
         self._count_ports(node, task.ports, count)
         if task.rules is not None:
@@ -239,6 +251,7 @@ class Room:
         vector.add(used, task.requests, -count)
         if not used:
             del self._used[node]
+        self.cards.reserve(node, task.requests, -count, self._chooser(task.requests))
         self._count_ports(node, task.ports, -count)
         if task.rules is not None:
             self.peers.add((node, task.rules), node, task.rules, -count)
@@ -292,6 +305,8 @@ class Room:
             pod.terminating,
         )
         self._put_peer(pod, node)
+        if SHARE in pod.requests:
+            self.cards.put(key, node, pod.requests, pod.cards, self._chooser(pod.requests))
         vector.add(self._used.setdefault(node, {}), pod.requests)
         self._count_ports(node, pod.ports, 1)
         if charge.binding_uid and counts:
@@ -306,6 +321,7 @@ class Room:
         vector.add(self._used[charge.node], charge.requests, -1)
         self._count_ports(charge.node, charge.ports, -1)
         self.peers.drop(key)
+        self.cards.drop(key)
         if not self._used[charge.node]:
             del self._used[charge.node]
         if charge.binding_uid and charge.counts:
@@ -317,6 +333,18 @@ class Room:
                 del self.placed[charge.binding_uid]
             self.touched.add(charge.binding_uid)
         self._changed(grew=True, node=charge.node)
+
+    def _chooser(self, requests: Vector) -> Choose:
+        """How the cards of a pod are chosen: by fragmentation where that is the member's scoring, else the fullest."""
+
+        def choose(node: str, free: Sequence[int]) -> tuple[int, ...]:
+            column = self._column.get(node)
+            if self._arrays is not None and column is not None and "fragmentation" in self.scoring.terms:
+                cpu, profile = self.free(node).get("cpu", 0), int(self._arrays.profile[column])
+                return self.typical.chosen(requests, cpu, np.array(free, np.int64), profile)
+            return chosen(free, *asked(requests))
+
+        return choose
 
     def _put_peer(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
@@ -512,6 +540,9 @@ class Room:
                 column = self._column.get(name)
                 if column is not None:
                     self._host_ports.set(column, self._ports.get(name, ()))
+                    if self.cards:
+                        free = self.cards.free(name)
+                        self._cards.free[column, : len(free)] = free
                 if column is not None and not self._arrays.set_free(column, self.free(name)):
                     self._arrays = None
                     break
@@ -521,7 +552,7 @@ class Room:
             self._stale.clear()
         if self._limits:
             # What pods have attached changes with their claims.
-            self._arrays.exact = (self._host_ports, *self._attachments())
+            self._arrays.exact = (self._host_ports, *self._of_cards(), *self._attachments())
         return self._arrays
 
     def nodes_without(self, gone: Gone) -> Nodes:
@@ -559,9 +590,21 @@ class Room:
             if charge.ports:
                 left[charge.node].subtract(charge.ports)
         taken = {self._column[name]: +each for name, each in left.items() if name in self._column}
-        nodes.exact = (HostPorts(taken), *self._attachments(away))
+        nodes.exact = (HostPorts(taken), *self._of_cards(away), *self._attachments(away))
         nodes.company = Company(self.peers.without(set(away)), nodes.names)
         return nodes
+
+    def _of_cards(self, away: Collection[str] = ()) -> tuple[Exact, ...]:
+        """The cards of all nodes, as if the pods of these keys were gone; none where nodes have no such cards."""
+        if not self.cards:
+            return ()
+        found = self._cards.copy() if away else self._cards
+        for key in away:
+            charge = self._charges.get(key)
+            if charge is not None and charge.node in self._column:
+                amount, _ = asked(charge.requests)
+                found.free[self._column[charge.node], list(self.cards.of(key))] += amount
+        return (found,)
 
     def column_of(self, node: str) -> int | None:
         """Of a node in `nodes`; None where it does not count."""
@@ -613,7 +656,9 @@ class Room:
         )
         taken = {self._column[name]: each for name, each in self._ports.items() if name in self._column}
         self._host_ports = HostPorts(taken)
-        made.exact = (self._host_ports,)
+        self._cards = Cards(self.cards.matrix(names))
+        made.exact = (self._host_ports, *self._of_cards())
+        made.typical = self.typical if self.cards else None
         made.company = Company(self.peers, names)
         made.capacity = made.matrix([self._allocatable[name] for name in names])
         made.scoring, made.measured = self.scoring, self._measured_at(names)

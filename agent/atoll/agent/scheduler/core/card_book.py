@@ -1,0 +1,99 @@
+"""Which card of which node each pod has a share of.
+
+A pod that Atoll's placer binds gets the cards as annotation `atoll.sh/gpu-cards` with its binding, for the device
+plug-in and for the next agent; of others that ask for shares they are guessed, as the same rule would have chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from atoll.fit.placement import Ints
+from atoll.model import cards
+
+Choose = Callable[[str, Sequence[int]], tuple[int, ...]]
+"""(node, free thousandths of each of its cards) -> the cards that are taken; empty where they don't fit."""
+_Taken = tuple[str, int, tuple[int, ...]]
+"""(node, thousandths of each card, cards)."""
+
+
+@dataclass
+class CardBook:
+    """Of all nodes that have such cards."""
+
+    #: node -> cards
+    _numbers: dict[str, int] = field(default_factory=dict)
+    #: node -> thousandths that are taken of each card; of nodes of which some are
+    _taken: dict[str, list[int]] = field(default_factory=dict)
+    #: pod key -> what it has
+    _of_pods: dict[str, _Taken] = field(default_factory=dict)
+    #: (node, thousandths of each card, cards) -> what is reserved for such pods, the last one last
+    _reserved: dict[tuple[str, int, int], list[_Taken]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers)
+
+    def offers(self, node: str, offered: Mapping[str, int] | None) -> None:
+        """A node offers this; None for one that is gone."""
+        if offered is not None and (number := cards.number(offered)):
+            self._numbers[node] = number
+        else:
+            self._numbers.pop(node, None)
+
+    def free(self, node: str) -> list[int]:
+        """Thousandths of each card."""
+        taken = self._taken.get(node, [])
+        return [
+            max(0, cards.CARD - (taken[card] if card < len(taken) else 0)) for card in range(self._numbers.get(node, 0))
+        ]
+
+    def matrix(self, nodes: Sequence[str]) -> Ints:
+        """int64[N, C], 0 where a node has no such card."""
+        width = max(self._numbers.values(), default=0)
+        found: Ints = np.zeros((len(nodes), width), np.int64)
+        for row, node in enumerate(nodes):
+            if number := self._numbers.get(node, 0):
+                found[row, :number] = self.free(node)
+        return found
+
+    def put(self, key: str, node: str, requests: Mapping[str, int], told: tuple[int, ...], choose: Choose) -> None:
+        """A pod is on a node, on the cards that were told, or on those that are chosen."""
+        amount, count = cards.asked(requests)
+        if not amount:
+            return
+        found = told if len(told) == count else choose(node, self.free(node))
+        self._of_pods[key] = node, amount, found
+        self._take(node, found, amount)
+
+    def drop(self, key: str) -> None:
+        """The pod has gone."""
+        if (found := self._of_pods.pop(key, None)) is not None:
+            self._take(found[0], found[2], -found[1])
+
+    def of(self, key: str) -> tuple[int, ...]:
+        """The cards of a pod; empty for none."""
+        found = self._of_pods.get(key)
+        return found[2] if found is not None else ()
+
+    def reserve(self, node: str, requests: Mapping[str, int], count: int, choose: Choose) -> None:
+        """Take cards for so many pods that do not exist yet; a negative number gives them back."""
+        amount, number = cards.asked(requests)
+        if not amount:
+            return
+        kept = self._reserved.setdefault((node, amount, number), [])
+        for _ in range(count):
+            kept.append((node, amount, choose(node, self.free(node))))
+            self._take(node, kept[-1][2], amount)
+        for _ in range(-count):
+            self._take(node, kept.pop()[2], -amount)
+
+    def _take(self, node: str, which: Sequence[int], amount: int) -> None:
+        taken = self._taken.setdefault(node, [])
+        taken += [0] * (max(which, default=-1) + 1 - len(taken))
+        for card in which:
+            taken[card] += amount
+        if not any(taken):
+            del self._taken[node]
