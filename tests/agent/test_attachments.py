@@ -114,6 +114,33 @@ def test_a_volume_that_two_pods_of_a_node_have_is_attached_once() -> None:
     assert bound(settle(core)) == {"p": "n"}
 
 
+def test_a_volume_that_the_node_has_for_another_pod_needs_no_room() -> None:
+    """1. The node has attached all that it can: a pod of one of these volumes is bound there. 2. One that needs another
+    volume as well waits.
+    """
+    core = core_of()
+    limit(core, "n", 2)
+    for name in ("a", "b", "c"):
+        claim(core, name, f"h-{name}")
+    mounting(core, "there", "a", "b", node="n")
+    mounting(core, "same", "a", "b")
+    mounting(core, "more", "a", "c")
+    assert bound(settle(core)) == {"same": "n"}
+    core.handle(PodGone("default/there"))
+    core.handle(PodGone("default/same"))
+    assert bound(settle(core)) == {"more": "n"}
+
+
+def test_pods_of_a_gang_that_share_a_volume_attach_it_once_to_each_node() -> None:
+    core = core_of()
+    limit(core, "n", 1)
+    claim(core, "data", "h")
+    core.handle(PodGroupSet(make_group("g", 3)))
+    for number in range(3):
+        mounting(core, f"p{number}", "data", group="g", index=number)
+    assert len(bound(settle(core))) == 3
+
+
 def test_other_drivers_have_no_limit_and_one_that_goes_binds_what_waits() -> None:
     core = core_of()
     limit(core, "n", 0)
@@ -133,7 +160,7 @@ def test_a_node_holds_a_pod_as_long_as_all_of_its_volumes_can_be_attached(
     left: dict[int, int], each: int, taken: list[int]
 ) -> None:
     """Against counting one by one; a copy stays as it was."""
-    made = Attachments(lambda: {node: {DISK: count} for node, count in left.items()})
+    made = Attachments(lambda: ({node: {DISK: count} for node, count in left.items()}, {}))
     task = Task("t", 1, 1, {}, attach={DISK: each})
     before = made.copy()
     for node in taken:

@@ -206,6 +206,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Whether it names a binding that it does not belong to (`atoll.agent.owners`)."""
     attach: dict[str, int] = {}
     """Driver -> volumes of its claims, where some node has a limit of them; known once it is looked at."""
+    shared: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Driver -> handles of those of them that other pods use as well; likewise."""
     preempts: bool = True
     """Whether others may be evicted for it (`preemptionPolicy`)."""
     images: tuple[str, ...] = ()

@@ -92,6 +92,8 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The groups of its pods; None where they have no wish beside the gang's."""
     domain: str = ""
     """Name of the domain that its pods must be in, for those that join pods that run; empty for any."""
+    shared: dict[str, list[str]] = {}
+    """Driver -> handles of those of `attach` that other pods use as well, sorted: a node attaches each once."""
     own_terms: list[dict[str, Any]] | None = None
     """`node_terms` without what the pod's volumes add to them, where they add something: pods that are to be spread are
     counted over the nodes of these.

@@ -158,6 +158,7 @@ class Notices:
             repr(pod.tolerations),
             tuple(pod.ports),
             tuple(pod.attach.items()),
+            repr(pod.shared),
             pod.rules,
             # What others say of it is of its labels.
             tuple(pod.metadata.labels.items()) if self._room.peers.keep_others_away else (),

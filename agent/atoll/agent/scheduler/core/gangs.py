@@ -194,6 +194,7 @@ def task_of(pod: Pod, rules: PodRules | None) -> Task:
         rules=rules,
         preferences=pod.preferences,
         attach=pod.attach,
+        shared=pod.shared,
         images=pod.images,
         own_terms=pod.own_terms,
     )
@@ -241,6 +242,7 @@ def gang_of(
                 of_pods[id(pod)],
                 pod.preferences,
                 pod.attach,
+                pod.shared,
                 pod.own_terms,
             )
             alike.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
@@ -288,6 +290,7 @@ def gang_of(
                 rules=of_pods[id(first)],
                 preferences=first.preferences,
                 attach=first.attach,
+                shared=first.shared,
                 images=first.images,
                 partition=partition,
                 domain=domain,

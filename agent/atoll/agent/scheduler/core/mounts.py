@@ -116,7 +116,7 @@ class Mounts:
                 fitting = pod
             more: dict[str, Any] = {}
             if attach := self._attach(pod):
-                more["attach"] = attach
+                more |= {"attach": attach, "shared": self._shared(pod)}
             if near := self._near(pod):
                 more["preferences"] = [*pod.preferences, near]
             pods.append(msgspec.structs.replace(fitting, **more) if more else fitting)
@@ -142,6 +142,16 @@ class Mounts:
         """Driver -> volumes of the pod, where some node has a limit of them."""
         volumes = (self.storage.attached(key) for key in claims_of(pod))
         return dict(Counter(each[0] for each in volumes if each is not None and self._room.limited(each[0])))
+
+    def _shared(self, pod: Pod) -> dict[str, list[str]]:
+        """Driver -> handles of volumes that other pods use as well, where some node has a limit of them."""
+        found: dict[str, list[str]] = {}
+        for key in claims_of(pod):
+            if len(self._users.get(key, ())) > (pod.metadata.key in self._users.get(key, ())):
+                volume = self.storage.attached(key)
+                if volume is not None and self._room.limited(volume[0]):
+                    found.setdefault(volume[0], []).append(volume[1])
+        return {driver: sorted(handles) for driver, handles in found.items()}
 
     def _attached(self, but: Collection[str]) -> Iterator[tuple[str, str, str]]:
         """(node, driver, handle) of the volumes of pods on nodes, or about to be, but for pods of these keys."""

@@ -400,7 +400,7 @@ class Room:
         if not self._limits:
             return ()
 
-        def left() -> dict[int, dict[str, int]]:
+        def left() -> tuple[dict[int, dict[str, int]], dict[int, set[tuple[str, str]]]]:
             there: dict[str, set[tuple[str, str]]] = {}
             for node, driver, handle in self.attached(away):
                 there.setdefault(node, set()).add((driver, handle))
@@ -409,7 +409,7 @@ class Room:
                 if node in self._column:
                     used = Counter(driver for driver, _ in there.get(node, ()))
                     found[self._column[node]] = {driver: most - used[driver] for driver, most in limits.items()}
-            return found
+            return found, {self._column[node]: each for node, each in there.items() if node in self._column}
 
         return (Attachments(left),)
 
