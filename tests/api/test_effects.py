@@ -72,10 +72,10 @@ def test_every_other_field_is_read_somewhere(kind: str) -> None:
     ("kind", "spec", "found"),
     [
         pytest.param(
-            "Job",
-            {"tasks": [{"name": "a"}, {"topologyPolicy": "none"}, {"topologyPolicy": "restricted"}]},
-            ["spec.tasks[2].topologyPolicy"],
-            id="of some tasks",
+            "Queue",
+            {"extendClusters": [{"name": "a"}, {"weight": 1}, {"weight": 2}]},
+            ["spec.extendClusters[2].weight"],
+            id="of some clusters",
         ),
         pytest.param("PropagationPolicy", {"preemption": "Never", "conflictResolution": "Abort"}, [], id="defaults"),
         pytest.param(

@@ -15,7 +15,6 @@ FILES = sorted(each.name for each in HERE.glob("*.yaml"))
 WARNED = {
     "elastic.yaml": ["template.spec.priorityClass: is no field", "class 'high-priority' does not exist on the host"],
     "topology.yaml": [],
-    "numa.yaml": ["spec.tasks[0].topologyPolicy: has no effect"],
     "devices.yaml": ["spec.tasks[0].template.spec.resourceClaims: Atoll's own placer does not look at it"],
 }
 """What is told of those that are taken with a warning."""

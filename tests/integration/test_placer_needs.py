@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, CLUSTERS, PODS
+from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, CRDS, NODES, NUMA_TOPOLOGIES, PODS
 from tests.integration.federation import Site, job, until
+from tests.integration.foreign_crds import bring
 
 pytestmark = pytest.mark.integration
 
@@ -132,3 +133,58 @@ async def test_pods_with_a_host_port_run_on_a_node_each_and_wait_with_that_reaso
 
     await until(refused, what="a member refuses")
     assert not [pod for name in site.members for pod in await site.pods(name) if "many" in pod["metadata"]["name"]]
+
+
+async def test_a_pod_that_kubelets_align_goes_where_one_numa_node_has_its_cpus(site: Site) -> None:
+    """Every node has two free CPUs: one has them in one NUMA node, the others in two. The member is asked."""
+    member = site.members["alpha"]
+    await bring([member], [NUMA_TOPOLOGIES])
+    names = sorted(node["metadata"]["name"] for node in await member.list(NODES))
+    for name in names:
+        body = {
+            "apiVersion": NUMA_TOPOLOGIES.api_version,
+            "kind": NUMA_TOPOLOGIES.kind,
+            "metadata": {"name": name},
+            "spec": {
+                "policies": {"CPUManagerPolicy": "static", "TopologyManagerPolicy": "single-numa-node"},
+                "numares": {"cpu": {"allocatable": "0-1" if name == names[-1] else "0,2", "capacity": 4}},
+                "cpuDetail": {str(cpu): {"numa": cpu // 2, "socket": 0, "core": cpu} for cpu in range(4)},
+            },
+        }
+        await member.create(NUMA_TOPOLOGIES, body)
+
+    async def told() -> bool:
+        return any(each["spec"].get("aligns") for each in await site.host.list(CAPACITIES, "karmada-es-alpha"))
+
+    try:
+        await until(told, what="the host knows that the member's kubelets align")
+        await site.only("alpha")
+        for name in ("aligned", "again"):
+            made = job(name, cpu="2", seconds=None)
+            task = made["spec"]["tasks"][0]
+            task["topologyPolicy"] = "single-numa-node"
+            amounts = {"cpu": "2", "memory": "64Mi"}
+            task["template"]["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+            await site.submit(made)
+            if name == "aligned":
+                assert await site.where("aligned") == "alpha"
+
+        async def placed() -> list[str]:
+            return [pod["spec"]["nodeName"] for pod in await site.pods("alpha") if pod["spec"].get("nodeName")]
+
+        assert await until(placed, what="it has a node") == [names[-1]]
+
+        async def refused() -> bool:
+            binding = await site.find(BINDINGS, "again-job")
+            text = ((binding or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION, "")
+            return "alpha holds 0 of the 1 pod" in text
+
+        await until(refused, what="the member refuses another one")
+        assert len(await site.pods("alpha")) == 1
+    finally:
+        await member.delete(CRDS, f"{NUMA_TOPOLOGIES.plural}.{NUMA_TOPOLOGIES.group}")
+
+        async def gone() -> bool:
+            return not any(each["spec"].get("aligns") for each in await site.host.list(CAPACITIES, "karmada-es-alpha"))
+
+        await until(gone, what="nothing is aligned any more")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+from atoll.agent.numa import NumaTopology, decode_numa
 from atoll.agent.objects import (
     Budget,
     HyperNode,
@@ -41,6 +42,7 @@ from atoll.model.apiresource import (
     JOBS,
     NAMESPACES,
     NODES,
+    NUMA_TOPOLOGIES,
     POD_GROUPS,
     PODS,
     REPLICA_SETS,
@@ -67,6 +69,7 @@ class MemberCache:
         self.volumes: Reflector[Volume] = Reflector(api, VOLUMES, decode_volume)
         self.storage_classes: Reflector[StorageClass] = Reflector(api, STORAGE_CLASSES, decode_class)
         self.csi_nodes: Reflector[CsiNode] = Reflector(api, CSI_NODES, decode_csi_node)
+        self.numa: Reflector[NumaTopology] = Reflector(api, NUMA_TOPOLOGIES, decode_numa, optional=True, withheld=True)
         self.budgets: Reflector[Budget] = Reflector(api, BUDGETS, decode_budget)
         self.namespaces: Reflector[Slim] = Reflector(api, NAMESPACES, decode_meta)
         #: kinds that Works deliver, cached whole
@@ -76,7 +79,7 @@ class MemberCache:
             if kind.in_member is not None
         }
         self.crds = crds(api)
-        wake(self.crds, self.workloads.values())
+        wake(self.crds, (*self.workloads.values(), self.numa))
         self.jobs = self.workloads[JOBS]
         self.pods.add_index("claim", lambda pod: [f"{pod.metadata.namespace}/{claim.name}" for claim in pod.claims])
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
@@ -92,7 +95,7 @@ class MemberCache:
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         storage = (self.claims, self.volumes, self.storage_classes, self.csi_nodes)
         shared = (self.crds, self.replica_sets, self.pods, self.nodes, self.pod_groups, self.hyper_nodes, self.budgets)
-        return (self.namespaces, *shared, *storage, *self.workloads.values())
+        return (self.namespaces, self.numa, *shared, *storage, *self.workloads.values())
 
     @property
     def synced(self) -> bool:

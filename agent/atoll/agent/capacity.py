@@ -18,13 +18,14 @@ class MemberCapacity:
         self._cluster, self._room = cluster, room
         self._summary: Summary | None = None
         #: of the room when `_summary` was made
-        self._layout = -1
+        self._layout, self._aligns = -1, False
 
     def specs(self) -> dict[str, Json]:
         """As the room is now, by object name, without `generation`; don't change them."""
         room = self._room
-        if self._summary is None or self._layout != room.layout:
-            self._summary, self._layout = self._begin(), room.layout
+        if self._summary is None or (self._layout, self._aligns) != (room.layout, room.aligns):
+            self._layout, self._aligns = room.layout, room.aligns
+            self._summary = self._begin()
         else:
             for name in room.refilled:
                 if room.usable(name):
@@ -54,4 +55,4 @@ class MemberCapacity:
             for node in nodes
         ]
         trees = {name: grown.tree for name, grown in others.items()}
-        return Summary(self._cluster, rooms, tree, room.topology_problems, trees)
+        return Summary(self._cluster, rooms, tree, room.topology_problems, trees, aligns=self._aligns)

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from atoll.model import cards, images, keys, needs, placer, pod_rules, ports, quantity, selectors, vector
+from atoll.model import cards, images, keys, needs, numa, placer, pod_rules, ports, quantity, selectors, vector
 from atoll.model.conditions import condition
+from atoll.model.numa import CPU, Policy
 from atoll.model.objects import Meta, Slim
 from atoll.model.pod_rules import PodRules
 from atoll.model.ports import HostPort
@@ -212,6 +213,14 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Whether others may be evicted for it (`preemptionPolicy`)."""
     images: tuple[str, ...] = ()
     """Of its containers, one for each, as nodes name them."""
+    aligned: list[dict[str, int]] = []
+    """As `Task.aligned`."""
+
+    @property
+    def numa(self) -> str:
+        """The policy of the topology manager that its node must have; empty for any, as for pods without own CPUs."""
+        said = self.metadata.annotations.get(keys.NUMA_POLICY, "")
+        return said if said != Policy.NONE and any(CPU in each for each in self.aligned) else ""
 
     @property
     def finished(self) -> bool:
@@ -317,6 +326,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         disrupted=_holds(pod.status, "DisruptionTarget"),
         ready=_holds(pod.status, "Ready"),
         ip=pod.status.ip or "",
+        aligned=numa.aligned(plain),
     )
 
 

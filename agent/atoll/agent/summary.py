@@ -177,6 +177,8 @@ class Summary:
         tree: Tree,
         problems: Mapping[str, str] | None = None,
         others: Mapping[str, Tree] | None = None,
+        *,
+        aligns: bool = False,
     ) -> None:
         """Sort the nodes by what does not change while they stay as they are.
 
@@ -186,6 +188,7 @@ class Summary:
             tree: the domains.
             problems: HyperNode -> what of it is left out of the tree, and why.
             others: the further trees, by name.
+            aligns: whether some of the nodes reject pods that they can't align to their NUMA nodes.
         """
         nodes = list(nodes)
         others = others or {}
@@ -193,6 +196,8 @@ class Summary:
         hidden = left_out(nodes)
         #: what every object of the member says
         self._said: Json = {"leftOut": sorted(hidden)} if hidden else {}
+        if aligns:
+            self._said["aligns"] = True
         if problems:
             self._said["problems"] = [
                 {"hyperNode": name, "message": problems[name][:_LONGEST_PROBLEM]}

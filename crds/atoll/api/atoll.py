@@ -136,6 +136,9 @@ class ClusterCapacitySpec(ApiModel):
     asked_tiers: Annotated[list[str], Field(max_length=MAX_LEFT_OUT), ATOMIC] = Field(default_factory=list)
     """Names of tiers of further trees that are not described, for there would be too many classes; whatever is to be
     in a domain of one is asked of the member before it goes there. The same in all objects of the member."""
+    aligns: bool | None = None
+    """Whether kubelets of the member reject pods that they can't align to NUMA nodes: pods that may be aligned are
+    asked of the member before they go there. The same in all objects of the member."""
     problems: Annotated[list[TopologyProblem], Field(max_length=MAX_PROBLEMS), ATOMIC] = Field(default_factory=list)
     """HyperNodes that are wrong; the same in all objects of the member."""
 

@@ -62,7 +62,6 @@ _POLICY: Final = (
 )
 
 WITHOUT_EFFECT: Final[Mapping[str, tuple[Idle, ...]]] = {
-    "Job": (Idle("spec.tasks[].topologyPolicy", "the NUMA nodes of a node are not looked at", unless=("none",)),),
     "Queue": (
         Idle("spec.affinity", "node groups are not looked at"),
         Idle("spec.type", "it says nothing to the dispatcher"),

@@ -372,6 +372,7 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
         tuple((each.hyper_node[:_LONGEST], each.message[:_LONGEST]) for each in spec.problems[:MAX_PROBLEMS]),
         tuple((each.name, _as_view(each.domains)) for each in sorted(spec.trees, key=lambda each: each.name)),
         tuple(sorted(spec.asked_tiers)),
+        spec.aligns,
     )
 
 

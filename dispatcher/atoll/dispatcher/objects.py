@@ -303,6 +303,7 @@ class CapacitySpec(Part, frozen=True, rename="camel"):
     left_out: list[str] = []
     trees: list[CapacityTree] = []
     asked_tiers: list[str] = []
+    aligns: bool = False
     problems: list[CapacityProblem] = []
 
 

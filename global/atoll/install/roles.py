@@ -41,6 +41,7 @@ from atoll.model.apiresource import (
     NETWORK_POLICIES,
     NODE_METRICS,
     NODES,
+    NUMA_TOPOLOGIES,
     OVERRIDES,
     POD_GROUPS,
     PODS,
@@ -413,6 +414,8 @@ AGENT_IN_MEMBER: Final = (
             _on(NODE_METRICS, "list", rare="only once a scoring asks for the use of nodes"),
             # Which nodes the volumes of pods can be reached from.
             *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES)),
+            # Which CPUs are in which NUMA node, where something writes it.
+            _on(NUMA_TOPOLOGIES, "list", "watch"),
             _on(CLAIMS, "patch", rare="only claims whose class waits for their first pod's node"),
             # Kinds that other systems bring, which may come and go; their controllers make what makes the pods.
             _on(CRDS, "list", "watch"),

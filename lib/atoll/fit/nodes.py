@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from atoll.fit.company import Company
-from atoll.fit.constraints import Cards, Exact, Profile
+from atoll.fit.constraints import Cards, Exact, Numa, Profile
 from atoll.fit.constraints import resources as resource_amounts
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.fit.scores import Amounts, OfCards, Typical
@@ -312,6 +312,13 @@ class Nodes:
     def room_for(self, task: Task) -> Ints:
         """int64[N]: how many pods of the task each node still holds, by every constraint."""
         return np.where(self.accepting(task), self.room_left(task), 0)
+
+    def narrow(self, task: Task) -> Ints | None:
+        """int64[N]: how many pods of the task get as few NUMA nodes as they ever could; None where all do."""
+        for each in self.exact:
+            if isinstance(each, Numa):
+                return each.narrow(task, len(self))
+        return None
 
     def room_left(self, task: Task) -> Ints:
         """As `room_for`, for nodes that are known to accept it."""

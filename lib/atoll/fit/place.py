@@ -23,6 +23,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.fit.constraints import Numa
 from atoll.fit.groups import in_whole_groups, put_in_groups
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
@@ -54,6 +55,8 @@ class Miss:
     """What is short; empty where it is not one resource."""
     needed: int = 0
     """Units of it that the pods still miss."""
+    by_numa: bool = False
+    """Whether there would be room, but for the NUMA nodes of nodes."""
     by_rules: bool = False
     """Whether there would be room, but for what its pods and others say of pods beside them."""
 
@@ -65,6 +68,11 @@ class Miss:
             return "it has no topology domain (HyperNode) of a tier that the gang allows"
         if self.by_rules:
             return "pod affinity, anti-affinity or topology spread, of its pods or of others, leave no nodes for them"
+        if self.by_numa:
+            return (
+                "nodes would have room, but can't align the CPUs and devices of its pods to NUMA nodes as the policies"
+                " of their kubelets, or of its pods, demand"
+            )
         if self.requested == 1:
             text = f"domain {self.domain} has no room for its pod" if self.domain else "there is no room for its pod"
         else:
@@ -184,13 +192,16 @@ def _find(
 
 
 def _find_liked(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Placement | None:
-    """All replicas on nodes without a taint that they should rather avoid; None where no node has one, or they don't
-    fit there. Pods that go one by one weigh that with what else they prefer.
+    """All replicas on nodes without a taint that they should rather avoid, and on the fewest NUMA nodes; None where
+    that makes no difference, or they don't fit so. Pods that go one by one weigh that with what else they prefer.
     """
     disliked = [nodes.disliked(task) for task in gang.tasks]
-    if nodes.in_turn(gang) or not any(each is not None and each.any() for each in disliked):
+    narrow = [nodes.narrow(task) for task in gang.tasks]
+    tainted = any(each is not None and each.any() for each in disliked)
+    if nodes.in_turn(gang) or not (tainted or any(each is not None for each in narrow)):
         return None
     liked = [here if each is None else np.where(each, 0, here) for each, here in zip(disliked, room, strict=True)]
+    liked = [here if each is None else np.minimum(each, here) for each, here in zip(narrow, liked, strict=True)]
     return _find(nodes, gang, gang.full(), liked, [_held(nodes, each) for each in liked])
 
 
@@ -505,6 +516,11 @@ def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequenc
     reason = Reason.NO_DOMAIN_FITS if near else Reason.INSUFFICIENT_RESOURCES
     if held < 0:
         return Miss(reason, wanted, 0)
+    if any(task.aligned or task.numa for task in gang.tasks) and any(isinstance(each, Numa) for each in nodes.exact):
+        heedless = nodes.copy()
+        heedless.exact = tuple(each for each in heedless.exact if not isinstance(each, Numa))
+        if place(heedless, gang, explain=False) is not None:
+            return Miss(reason, wanted, max(0, min(held, wanted - 1)), by_numa=True)
     if nodes.in_turn(gang):
         heedless = nodes.copy()
         heedless.company = None

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from atoll.kinds import nearness
-from atoll.model import duration, keys, pod_rules, ports, selectors
+from atoll.model import duration, keys, numa, pod_rules, ports, selectors
 from atoll.model.flavors import Assigned, pinned, required
 from atoll.model.gang import Gang, Task, TopologyWish, scopes_of
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer
@@ -207,6 +207,7 @@ def task_of(
     labels: Mapping[str, str] | None = None,
     namespace: str = "",
     later: bool = False,
+    numa_policy: str = "",
 ) -> Task:
     """A task of a gang.
 
@@ -219,7 +220,9 @@ def task_of(
         labels: of its pods.
         namespace: theirs.
         later: whether they are made once other tasks have started.
+        numa_policy: the policy of the topology manager that their nodes must have; empty, or `none`, for any.
     """
+    guaranteed = numa.is_guaranteed(pod)
     return Task(
         name=name,
         replicas=replicas,
@@ -232,6 +235,9 @@ def task_of(
         ports=ports.of(pod),
         rules=pod_rules.of(pod, labels or {}, namespace),
         preferences=pod_rules.node_preferences(pod),
+        # Of others devices alone count, which most nodes don't align: their member looks at them when it has the pods.
+        aligned=numa.aligned(pod) if guaranteed else [],
+        numa=numa_policy if guaranteed and numa_policy != numa.Policy.NONE else "",
         later=later,
         grace=grace if isinstance(grace := pod.get("terminationGracePeriodSeconds"), int) and grace >= 0 else 30,
     )

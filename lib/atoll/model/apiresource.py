@@ -48,6 +48,9 @@ CONFIGMAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS: Final = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
 CLAIMS: Final = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES: Final = ApiResource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+NUMA_TOPOLOGIES: Final = ApiResource(
+    "nodeinfo.volcano.sh", "v1alpha1", "numatopologies", "Numatopology", namespaced=False
+)
 CSI_NODES: Final = ApiResource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 BUDGETS: Final = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 NODE_METRICS: Final = ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)

@@ -84,6 +84,10 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Driver -> volumes that its node attaches for a pod, where nodes have a limit of them; above 0."""
     images: tuple[str, ...] = ()
     """Of its containers, where nodes differ in which of them they have; only what a member's own agent knows."""
+    aligned: list[dict[str, int]] = []
+    """Per container of a pod what the kubelet may align to NUMA nodes (`atoll.model.numa`); empty for nothing."""
+    numa: str = ""
+    """The policy of the topology manager that its node must have; empty for any."""
     later: bool = False
     """Its pods are made once other tasks have started."""
     grace: int = 30

@@ -79,3 +79,21 @@ def test_where_every_member_tells_the_label_no_member_is_asked() -> None:
     s = scene(room=(make_cluster("m"), leaving_out("m", labels={HOST: "n7"})))
     [command] = s.submit(make_binding("a").tasks(1, node_selector={HOST: "n7"})).run()
     assert command.decision.phase is Phase.DISPATCHED
+
+
+@pytest.mark.parametrize(
+    ("aligns", "wish", "phase"),
+    [
+        pytest.param(True, {"aligned": [{"cpu": 2}]}, Phase.RESERVING, id="own CPUs"),
+        pytest.param(False, {"aligned": [{"cpu": 2}]}, Phase.DISPATCHED, id="where nothing is aligned"),
+        pytest.param(False, {"numa": "restricted"}, Phase.RESERVING, id="a policy"),
+        pytest.param(True, {}, Phase.DISPATCHED, id="shares of CPUs"),
+    ],
+)
+def test_a_member_is_asked_whether_it_can_align_pods_to_numa_nodes(
+    aligns: bool, wish: dict[str, Any], phase: Phase
+) -> None:
+    capacity = CapacitySet(dataclasses.replace(make_capacity("m", [4, 4]).capacity, aligns=aligns))
+    s = scene(room=(make_cluster("m"), capacity))
+    [command] = s.submit(make_binding("a").tasks(1, **wish)).run()
+    assert command.decision.phase is phase

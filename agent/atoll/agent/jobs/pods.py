@@ -250,6 +250,8 @@ def pod(job: Mapping[str, Any], position: int, index: int) -> Json:
         RETRY_COUNT: str(status.get("retryCount") or 0),
         _TEMPLATE_UID: f"{meta['name']}-{name}",
     }
+    if task.get("topologyPolicy"):
+        annotations[keys.NUMA_POLICY] = task["topologyPolicy"]
     body = copy.deepcopy(template.get("spec") or {})
     body.setdefault("schedulerName", spec.get("schedulerName") or keys.SCHEDULER_NAME)
     if spec.get("priorityClassName"):

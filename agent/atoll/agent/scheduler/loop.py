@@ -114,6 +114,7 @@ class Scheduler:
         cache.volumes.on_change(self._forward(told.VolumeSet, told.VolumeGone))
         cache.storage_classes.on_change(self._forward(told.StorageClassSet, told.StorageClassGone))
         cache.csi_nodes.on_change(self._forward(told.CsiNodeSet, told.CsiNodeGone))
+        cache.numa.on_change(self._forward(told.NumaSet, told.NumaGone))
         cache.namespaces.on_change(self._namespace_changed)
         cache.pods.on_change(self._pod_changed)
         cache.pod_groups.on_change(self._group_changed)

@@ -206,6 +206,8 @@ class CapacityView:
     """(name of a further tree, its domains around these nodes); a domain may be in several views of the member."""
     asked_tiers: tuple[str, ...] = ()
     """Names of tiers of further trees that are not described."""
+    aligns: bool = False
+    """Whether its kubelets reject pods that they can't align to NUMA nodes."""
 
 
 @dataclass(frozen=True, slots=True)

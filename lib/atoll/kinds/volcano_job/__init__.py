@@ -468,6 +468,7 @@ def _task(number: int, task: Mapping[str, Any], priority_class: str, job: Mappin
         labels={**said, keys.JOB_NAME: job.get("name", ""), keys.TASK_SPEC: task_name(task, number)},
         namespace=job.get("namespace", ""),
         later=bool(task_dependencies(task)),
+        numa_policy=task.get("topologyPolicy") or "",
     )
     partition = _partition(task)
     return msgspec.structs.replace(made, partition=partition) if partition is not None else made

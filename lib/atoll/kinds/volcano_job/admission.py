@@ -31,7 +31,7 @@ from atoll.api import batch
 from atoll.kinds.metadata import default_queue
 from atoll.kinds.volcano_job import KIND, plugins
 from atoll.kinds.volcano_job.tasks import task_dependencies, task_minimum, task_partitions, task_replicas
-from atoll.model import keys
+from atoll.model import keys, numa
 from atoll.model.gang import MOST_PODS
 
 EVENTS: Final = get_args(batch.Event)
@@ -174,8 +174,20 @@ def warnings(job: Json) -> list[Problem]:
         path = f"spec.tasks[{index}].policies"
         found += _policy_warnings(mapping(task).get("policies"), path, of_task=True)
     for index, task in enumerate(sequence(mapping(job.get("spec")).get("tasks"))):
+        policy, pod = mapping(task).get("topologyPolicy"), mapping(mapping(mapping(task).get("template")).get("spec"))
+        if policy and policy != "none" and not _is_guaranteed(pod):
+            text = "has no effect: CPUs and memory of its containers have no limits that their requests are equal to"
+            found.append(Problem(f"spec.tasks[{index}].topologyPolicy", text))
         found += pods.template_warnings(mapping(task).get("template"), f"spec.tasks[{index}].template")
     return found
+
+
+def _is_guaranteed(pod: Json) -> bool:
+    try:
+        return numa.is_guaranteed(pod)
+    except (ValueError, TypeError, AttributeError):
+        # What is wrong with it is told of where the rest of the template is checked.
+        return False
 
 
 def _too_much(spec: Json) -> list[Problem]:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from atoll.agent.numa import NumaTopology
 from atoll.agent.objects import Budget, HyperNode, Node, Pod, PodGroup
 from atoll.agent.scheduler.core.holds import Plan
 from atoll.agent.volumes import Claim, CsiNode, StorageClass, Volume
@@ -137,6 +138,18 @@ class CsiNodeGone(Struct, frozen=True, gc=False):
     name: str
 
 
+class NumaSet(Struct, frozen=True, gc=False):
+    """The NUMA nodes of a node were told, or are others."""
+
+    numa: NumaTopology
+
+
+class NumaGone(Struct, frozen=True, gc=False):
+    """The NUMA nodes of a node are not known any more."""
+
+    name: str
+
+
 class BudgetSet(Struct, frozen=True, gc=False):
     """A PodDisruptionBudget came or changed."""
 
@@ -253,6 +266,8 @@ Event = (
     | StorageClassGone
     | CsiNodeSet
     | CsiNodeGone
+    | NumaSet
+    | NumaGone
     | BudgetSet
     | BudgetGone
     | NamespaceSet

@@ -197,6 +197,8 @@ def task_of(pod: Pod, rules: PodRules | None) -> Task:
         shared=pod.shared,
         images=pod.images,
         own_terms=pod.own_terms,
+        aligned=pod.aligned,
+        numa=pod.numa,
     )
 
 
@@ -244,6 +246,8 @@ def gang_of(
                 pod.attach,
                 pod.shared,
                 pod.own_terms,
+                pod.aligned,
+                pod.numa,
             )
             alike.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
         if sub_group is None or view.group is None:
@@ -292,6 +296,8 @@ def gang_of(
                 attach=first.attach,
                 shared=first.shared,
                 images=first.images,
+                aligned=first.aligned,
+                numa=first.numa,
                 partition=partition,
                 domain=domain,
                 own_terms=first.own_terms,

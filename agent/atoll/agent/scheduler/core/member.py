@@ -36,6 +36,8 @@ from atoll.agent.scheduler.core.events import (
     NodeSet,
     NodesUsed,
     NotBound,
+    NumaGone,
+    NumaSet,
     Pass,
     PodGone,
     PodGroupGone,
@@ -154,6 +156,12 @@ class MemberCore:
                 self.due = self.due or self.room.grew
             case CsiNodeGone(name):
                 self.room.limits_changed(name, {})
+                self.due = self.due or self.room.grew
+            case NumaSet(numa):
+                self.room.numa_changed(numa.metadata.name, numa)
+                self.due = self.due or self.room.grew
+            case NumaGone(name):
+                self.room.numa_changed(name, None)
                 self.due = self.due or self.room.grew
             case BudgetSet(budget):
                 self._budget_changed(budget.metadata.key, budget)

@@ -28,7 +28,7 @@ from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.nominations import Nominations
 from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
-from atoll.fit.constraints import Attachments
+from atoll.fit.constraints import Attachments, Numa
 from atoll.model import gang as gangs
 from atoll.model import keys, scoring, selectors, vector
 from atoll.model.gang import Gang, Task, TopologyWish
@@ -210,7 +210,7 @@ def _bear(room: Room, kept: Sequence[tuple[Pod, str]]) -> bool:
     what these can attach.
     """
     rules = rules_of((pod for pod, _ in kept), room.peers.read_keys() if room.peers.keep_others_away else None)
-    if not any(rules) and not any(pod.attach for pod, _ in kept):
+    if not any(rules) and not any(pod.attach or (room.aligns and pod.aligned) for pod, _ in kept):
         return True
     nodes = room.nodes().copy()
     columns = {name: column for column, name in enumerate(nodes.names)}
@@ -229,7 +229,7 @@ def _bear(room: Room, kept: Sequence[tuple[Pod, str]]) -> bool:
 
 
 def _attaches(nodes: Nodes, task: Task, column: int) -> bool:
-    rooms = (each.room(task, len(nodes)) for each in nodes.exact if isinstance(each, Attachments))
+    rooms = (each.room(task, len(nodes)) for each in nodes.exact if isinstance(each, Attachments | Numa))
     return all(room is None or room[column] > 0 for room in rooms)
 
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import structlog
 
+from atoll.agent.numa import NumaTopology
 from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.agent.scheduler.core.card_book import CardBook, Choose
 from atoll.fit import Nodes, Profile
 from atoll.fit.company import Company
-from atoll.fit.constraints import Attachments, Cards, Exact, HostPorts
+from atoll.fit.constraints import Attachments, Cards, Exact, HostPorts, Numa
 from atoll.fit.peers import Peers, Site
 from atoll.fit.placement import Ints
 from atoll.fit.scores import Typical
@@ -26,6 +27,7 @@ from atoll.model import keys, numbers, ports, quantity, topology, vector
 from atoll.model.cards import SHARE, asked, chosen
 from atoll.model.decision import Gone
 from atoll.model.gang import Task
+from atoll.model.numa import Asks, Cells, asks_of
 from atoll.model.ports import HostPort
 from atoll.model.scoring import Scoring
 from atoll.model.topology import NO_DOMAIN, Built, Grown, Tree
@@ -49,6 +51,8 @@ class _Charge:
     labels: Mapping[str, str]
     leaving: bool
     """Whether the pod was deleted."""
+    asks: Asks
+    """What its containers have of NUMA nodes."""
 
 
 class Room:
@@ -109,6 +113,12 @@ class Room:
         self.use_matters = False
         #: node -> (cpu, memory) in use when it was measured and free then, together
         self._measured: dict[str, tuple[int, int]] = {}
+        #: node -> its NUMA nodes as they were told
+        self._numa: dict[str, NumaTopology] = {}
+        #: node -> how many pods have what of NUMA nodes there, by charges and reservations; without zeros
+        self._pinned: dict[str, Counter[Asks]] = {}
+        #: node -> what is free in its NUMA nodes, as far as it was asked for since it changed
+        self._cells: dict[str, Cells] = {}
         #: gives (node, driver, handle) of the volumes of pods on nodes, but for pods of some keys
         self.attached: Callable[[Collection[str]], Iterable[tuple[str, str, str]]] = lambda _: ()
         #: whether room was freed or made since it was reset
@@ -234,6 +244,7 @@ class Room:
         self.cards.reserve(node, task.requests, count, self._chooser(task.requests))
         vector.add(self._used.setdefault(node, {}), task.requests, count)
         self._count_ports(node, task.ports, count)
+        self._pin(node, asks_of(task.aligned), count)
         if task.rules is not None:
             self.peers.add((node, task.rules), node, task.rules, count)
         self._changed(grew=False, node=node)
@@ -253,6 +264,7 @@ class Room:
             del self._used[node]
         self.cards.reserve(node, task.requests, -count, self._chooser(task.requests))
         self._count_ports(node, task.ports, -count)
+        self._pin(node, asks_of(task.aligned), -count)
         if task.rules is not None:
             self.peers.add((node, task.rules), node, task.rules, -count)
         self._changed(grew=not handed_over, node=node)
@@ -303,7 +315,9 @@ class Room:
             counts,
             pod.metadata.labels,
             pod.terminating,
+            asks_of(pod.aligned),
         )
+        self._pin(node, charge.asks, 1)
         self._put_peer(pod, node)
         if SHARE in pod.requests:
             self.cards.put(key, node, pod.requests, pod.cards, self._chooser(pod.requests))
@@ -320,6 +334,7 @@ class Room:
             self.assumed.discard(key)
         vector.add(self._used[charge.node], charge.requests, -1)
         self._count_ports(charge.node, charge.ports, -1)
+        self._pin(charge.node, charge.asks, -1)
         self.peers.drop(key)
         self.cards.drop(key)
         if not self._used[charge.node]:
@@ -392,6 +407,59 @@ class Room:
             return None
         return np.array([self._measured.get(name, (-1, -1)) for name in names], np.int64).reshape(-1, 2).T
 
+    def numa_changed(self, node: str, told: NumaTopology | None) -> None:
+        """These are the NUMA nodes of a node; None where they are not known."""
+        if self._numa.get(node) == told:
+            return
+        self._numa.pop(node, None)
+        if told is not None:
+            self._numa[node] = told
+        if not self._numa:
+            self._arrays = None
+        self._cells.pop(node, None)
+        self.disturbed.add(node)
+        self._changed(grew=True, node=node)
+
+    @property
+    def aligns(self) -> bool:
+        """Whether some node rejects pods that it can't align to its NUMA nodes."""
+        return any(told.cells.policy.strict and self.usable(node) for node, told in self._numa.items())
+
+    def _pin(self, node: str, asks: Asks, times: int) -> None:
+        if asks:
+            pinned = self._pinned.setdefault(node, Counter())
+            pinned[asks] += times
+            if not pinned[asks]:
+                del pinned[asks]
+            if not pinned:
+                del self._pinned[node]
+
+    def _numa_nodes(self, away: Collection[str] = ()) -> tuple[Exact, ...]:
+        if not self._numa:
+            return ()
+        gone: dict[str, list[_Charge]] = {}
+        for key in away:
+            charge = self._charges.get(key)
+            if charge is not None and charge.asks and charge.node in self._numa:
+                gone.setdefault(charge.node, []).append(charge)
+
+        def known() -> dict[int, Cells]:
+            found = {}
+            for node, told in self._numa.items():
+                column = self._column.get(node)
+                if column is None:
+                    continue
+                if node in gone:
+                    pinned = self._pinned.get(node, Counter()) - Counter(each.asks for each in gone[node])
+                    found[column] = told.now(pinned, [(each.uid, each.asks) for each in gone[node]])
+                    continue
+                if node not in self._cells:
+                    self._cells[node] = told.now(self._pinned.get(node, Counter()))
+                found[column] = self._cells[node]
+            return found
+
+        return (Numa(known),)
+
     def limited(self, driver: str) -> bool:
         """Whether some node has a limit of its volumes."""
         return any(driver in each for each in self._limits.values())
@@ -429,6 +497,7 @@ class Room:
         self.version += 1
         self.grew = self.grew or grew
         if node:
+            self._cells.pop(node, None)
             self._stale.add(node)
             self.refilled.add(node)
         else:
@@ -550,9 +619,9 @@ class Room:
         if self._arrays is None:
             self._arrays = self._build()
             self._stale.clear()
-        if self._limits:
-            # What pods have attached changes with their claims.
-            self._arrays.exact = (self._host_ports, *self._of_cards(), *self._attachments())
+        if self._limits or self._numa:
+            # What pods have attached changes with their claims; what they have of NUMA nodes with other pods.
+            self._arrays.exact = (self._host_ports, *self._of_cards(), *self._attachments(), *self._numa_nodes())
         return self._arrays
 
     def nodes_without(self, gone: Gone) -> Nodes:
@@ -590,7 +659,12 @@ class Room:
             if charge.ports:
                 left[charge.node].subtract(charge.ports)
         taken = {self._column[name]: +each for name, each in left.items() if name in self._column}
-        nodes.exact = (HostPorts(taken), *self._of_cards(away), *self._attachments(away))
+        nodes.exact = (
+            HostPorts(taken),
+            *self._of_cards(away),
+            *self._attachments(away),
+            *self._numa_nodes(away),
+        )
         nodes.company = Company(self.peers.without(set(away)), nodes.names)
         return nodes
 

@@ -183,6 +183,11 @@ class Member:
         """Whether there is any domain that a gang of this wish may be in, or it needs none here."""
         return self.nodes.seen_by(wish).tree.levels(wish) != []
 
+    @property
+    def aligns(self) -> bool:
+        """Whether its kubelets reject pods that they can't align to NUMA nodes."""
+        return any(root.aligns for root in self.roots.values())
+
     def asks_for_tier(self, wish: TopologyWish | None) -> bool:
         """Whether a wish is about a tree that its figures don't tell of."""
         return self.nodes.tree.is_elsewhere(wish) and self.nodes.seen_by(wish) is self.nodes

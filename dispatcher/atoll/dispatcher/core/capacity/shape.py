@@ -67,6 +67,8 @@ class Shape:
             return True
         if any(member.asks_for_tier(wish) for wish in self.wishes):
             return True
+        if any(task.numa or (task.aligned and member.aligns) for task in self.gang.tasks):
+            return True
         return bool(self.selects) and not self.selects.isdisjoint(member.unknown)
 
     @property
