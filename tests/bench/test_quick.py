@@ -23,6 +23,7 @@ THROUGHPUTS = {
     "preempt": set(),
     "reclaim": set(),
     "openb": {"allocated"},
+    "quality": set(),
     "split": set(),
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
     "webhook": {"creates_per_s"},
@@ -84,6 +85,15 @@ async def test_place_has_the_schema(tmp_path):
 async def test_shared_gpus_are_filled_by_each_scoring(tmp_path):
     found = await run("openb", tmp_path)
     assert all(95 < found[case, "allocated"] <= 100 for case in ("fragmentation", "tightest gap"))
+
+
+async def test_gangs_of_one_task_get_the_best_tier_and_others_are_nearer_than_by_the_rules_of_others(tmp_path):
+    found = await run("quality", tmp_path)
+    for case in ("hard, tier 2, 1 task", "soft, 1 task"):
+        assert found[f"{case}: atoll", "not_placed"] == found[f"{case}: atoll", "tiers_too_high"] == 0
+    for case in ("hard, tier 2, 2 tasks", "soft, 2 tasks"):
+        for rule in ("best fit", "gradient"):
+            assert found[f"{case}: atoll", "tiers_too_high"] < found[f"{case}: {rule}", "tiers_too_high"]
 
 
 @pytest.mark.integration
