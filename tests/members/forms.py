@@ -12,6 +12,7 @@ import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import yaml
@@ -24,6 +25,7 @@ from atoll.model.apiresource import BATCH_JOBS, BINDINGS
 from tests.integration.federation import Json, Site, batch_job, job, until
 from tests.members import kueue_member, sets_member, volcano_member
 from tests.members.manifests import apply
+from tests.members.modules import programs
 
 CPUS = 8
 """Of each node, beside 32Gi."""
@@ -44,6 +46,8 @@ class Form:
     """Its CRDs, where it comes with its own."""
     install: Callable[[Federation, Member], Awaitable[None]] | None = None
     """What is there before it joins."""
+    project: ModuleType | None = None
+    """Where that has programs of its own: it names them."""
 
 
 async def _add_policy(federation: Federation, member: Member) -> None:
@@ -109,12 +113,15 @@ def safe(workload: Json) -> Json:
 FORMS = {
     "plain": Form("kube-scheduler, as most clusters are"),
     "own": Form("nodes that are Atoll's alone", {"placer": "atoll"}),
-    "volcano": Form("Volcano as it is installed", crds=volcano_member.crds, install=volcano_member.install),
+    "volcano": Form(
+        "Volcano as it is installed", crds=volcano_member.crds, install=volcano_member.install, project=volcano_member
+    ),
     "kueue": Form(
         "Kueue as it is installed",
         {"placer": "kueue", "member_queue": kueue_member.QUEUE},
         crds=lambda: [*_usual_crds(), *kueue_member.crds()],
         install=kueue_member.install,
+        project=kueue_member,
     ),
     "sets": Form(
         "JobSet's and LeaderWorkerSet's controllers",
@@ -153,7 +160,11 @@ async def federation_of(*forms: str, directory: Path, layouts: Mapping[str, Mapp
         directory: everything goes below it.
         layouts: form -> further fields of that member's layout.
         options: of `AtollFederation`.
+
+    Skips the test before anything is started where programs that a form needs were not built.
     """
+    for project in filter(None, (FORMS[form].project for form in forms)):
+        await asyncio.to_thread(programs, project.PROJECT, project.TOOLS)
     members = [member_of(form, directory, **(layouts or {}).get(form, {})) for form in forms]
     own_crds = {form: crds() for form in forms if (crds := FORMS[form].crds) is not None}
 
