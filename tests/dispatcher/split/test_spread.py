@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.dispatcher.split.karmada import Candidate, Unsupported
+from atoll.dispatcher.split import spread
+from atoll.dispatcher.split.karmada import Candidate, Unsupported, Wanted, assign
 from atoll.dispatcher.split.spread import Region, choose, constraints_of, grouped
 
 
@@ -85,3 +86,34 @@ def test_clusters_are_spread_by_one_thing_at_a_time() -> None:
     both = [{"spreadByField": "region"}, {"spreadByLabel": "rack"}, {"spreadByField": "cluster"}]
     with pytest.raises(Unsupported, match="by region and by rack"):
         grouped([], {"spreadConstraints": both})
+
+
+@pytest.mark.parametrize(
+    ("replicas", "score"),
+    [
+        pytest.param(8, 4007, id="4 of 8 replicas in its first two clusters, of score 9 and 6"),
+        pytest.param(14, 7005, id="7 of 14 replicas in all three, whose mean score is 5"),
+        pytest.param(40, 9005, id="the 9 of 20 replicas that it has room for"),
+    ],
+)
+def test_a_region_is_worth_its_part_of_the_replicas_then_the_score_of_the_clusters_that_take_it(
+    replicas: int, score: int
+) -> None:
+    eu = {"region": ["eu"]}
+    found = [Candidate(name, 3, 3, score=each, fields=eu) for name, each in (("a", 9), ("b", 6), ("c", 0))]
+    placement = {
+        "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+        "spreadConstraints": [{"spreadByField": "region", "minGroups": 2, "maxGroups": 2}],
+    }
+    [region] = spread.regions(found, Wanted(replicas, placement))
+    assert (region.name, region.score) == ("eu", score)
+
+
+def test_clusters_that_get_none_are_left_out() -> None:
+    divided = {"replicaSchedulingType": "Divided"}
+    aggregated = {"replicaScheduling": {**divided, "replicaDivisionPreference": "Aggregated"}}
+    assert assign([Candidate("a", 4, 4), Candidate("b", 1, 1)], Wanted(4, aggregated)) == {"a": 4}
+    lists = [{"targetCluster": {"clusterNames": [name]}, "weight": weight} for name, weight in (("a", 9), ("b", 1))]
+    by_weight = {"replicaDivisionPreference": "Weighted", "weightPreference": {"staticWeightList": lists}}
+    weighted = {"replicaScheduling": {**divided, **by_weight}}
+    assert assign([Candidate("a", 4, 4), Candidate("b", 4, 4)], Wanted(1, weighted)) == {"a": 1}
