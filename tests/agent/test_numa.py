@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from atoll.agent.capacity import MemberCapacity
-from atoll.agent.numa import NumaTopology, cpus, decode_numa
+from atoll.agent.numa import NumaTopology, cpus, decode_numa, decode_zones
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core import Bind, MemberCore, Pass
 from atoll.agent.scheduler.core.events import NodeSet, NumaGone, NumaSet, PodGroupSet, PodSet, Whose
@@ -145,6 +145,54 @@ def test_what_goes_gives_back_what_the_figures_tell_of_it() -> None:
         [0],
         [1],
     )
+
+
+def make_zones(
+    policy: str, scope: str, *, gpus: tuple[int, int] = (4, 4), cpus: tuple[int, int] = (8, 8)
+) -> NumaTopology:
+    """A node of two NUMA nodes with 8 CPUs and 4 GPUs each, of which so many are free."""
+    attributes = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
+
+    def amounts(name: str, total: int, free: int) -> dict[str, str]:
+        return {"name": name, "capacity": str(total), "allocatable": str(total), "available": str(free)}
+
+    zones = [
+        {
+            "name": f"node-{cell}",
+            "type": "Node",
+            "resources": [
+                amounts("cpu", 8, cpus[cell]),
+                amounts("nvidia.com/gpu", 4, gpus[cell]),
+                amounts("memory", 99, 99),
+            ],
+        }
+        for cell in range(2)
+    ]
+    said = [{"name": name, "value": value} for name, value in attributes.items()]
+    return decode_zones(orjson.dumps({"metadata": {"name": "n"}, "attributes": said, "zones": zones}))
+
+
+def with_gpus(name: str, gpus: int, cpu: int = 2, containers: int = 1) -> Pod:
+    amounts = {"cpu": str(cpu), "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
+    return make_pod(name, spec={"containers": [{"resources": {"requests": amounts, "limits": amounts}}] * containers})
+
+
+def test_gpus_and_cpus_are_of_one_numa_node_where_zones_say_where_they_are() -> None:
+    """1. GPUs are free on the first alone, CPUs on both: two pods fit. 2. Zones come before a Numatopology, while there
+    are both. 3. The old form of a policy, and the scope of whole pods.
+    """
+    core = member(make_numa("n", "single-numa-node", ""))
+    core.handle(NumaSet(make_zones("single-numa-node", "container", gpus=(4, 0)), zones=True))
+    assert len(placed(core, *(with_gpus(f"p{number}", 2) for number in range(3)))) == 2
+    core.handle(NumaGone("n", zones=True))
+    settle(core)
+    assert placed(core) == {}, "by the Numatopology no CPU is free"
+    old = {"metadata": {"name": "n"}, "topologyPolicies": ["RestrictedPodLevel"], "zones": []}
+    cells = decode_zones(orjson.dumps(old)).cells
+    assert (cells.policy, cells.by_pod) == (Policy.RESTRICTED, True)
+    cells = make_zones("single-numa-node", "pod").cells
+    asks = asks_of([{"nvidia.com/gpu": 3}, {"nvidia.com/gpu": 3}])
+    assert (cells.room(asks), cells._replace(by_pod=False).room(asks)) == (0, 1)
 
 
 def test_the_host_is_told_that_kubelets_align() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from atoll.agent.numa import NumaTopology, decode_numa
+from atoll.agent.numa import NumaTopology, decode_numa, decode_zones
 from atoll.agent.objects import (
     Budget,
     HyperNode,
@@ -41,6 +41,7 @@ from atoll.model.apiresource import (
     HYPER_NODES,
     JOBS,
     NAMESPACES,
+    NODE_TOPOLOGIES,
     NODES,
     NUMA_TOPOLOGIES,
     POD_GROUPS,
@@ -70,6 +71,9 @@ class MemberCache:
         self.storage_classes: Reflector[StorageClass] = Reflector(api, STORAGE_CLASSES, decode_class)
         self.csi_nodes: Reflector[CsiNode] = Reflector(api, CSI_NODES, decode_csi_node)
         self.numa: Reflector[NumaTopology] = Reflector(api, NUMA_TOPOLOGIES, decode_numa, optional=True, withheld=True)
+        self.zones: Reflector[NumaTopology] = Reflector(
+            api, NODE_TOPOLOGIES, decode_zones, optional=True, withheld=True
+        )
         self.budgets: Reflector[Budget] = Reflector(api, BUDGETS, decode_budget)
         self.namespaces: Reflector[Slim] = Reflector(api, NAMESPACES, decode_meta)
         #: kinds that Works deliver, cached whole
@@ -79,7 +83,7 @@ class MemberCache:
             if kind.in_member is not None
         }
         self.crds = crds(api)
-        wake(self.crds, (*self.workloads.values(), self.numa))
+        wake(self.crds, (*self.workloads.values(), self.numa, self.zones))
         self.jobs = self.workloads[JOBS]
         self.pods.add_index("claim", lambda pod: [f"{pod.metadata.namespace}/{claim.name}" for claim in pod.claims])
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
@@ -95,7 +99,7 @@ class MemberCache:
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         storage = (self.claims, self.volumes, self.storage_classes, self.csi_nodes)
         shared = (self.crds, self.replica_sets, self.pods, self.nodes, self.pod_groups, self.hyper_nodes, self.budgets)
-        return (self.namespaces, self.numa, *shared, *storage, *self.workloads.values())
+        return (self.namespaces, self.numa, self.zones, *shared, *storage, *self.workloads.values())
 
     @property
     def synced(self) -> bool:

@@ -1,4 +1,6 @@
-"""NUMA nodes of a member's nodes, as Volcano's resource exporter writes them (Numatopology, one for each node)."""
+"""NUMA nodes of a member's nodes, as others write them, one object for each node: Numatopology by Volcano's resource
+exporter, NodeResourceTopology by Node Feature Discovery.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,8 @@ class NumaTopology(Slim, frozen=True):
 
     cells: Cells = Cells(Policy.NONE, (), (), ())
     """Free as it was when it was written: pods that came since are not in it."""
-    used: int = 0
-    """CPUs that pods had for their own then."""
+    used: dict[str, int] = msgspec.field(default_factory=dict)
+    """What pods had for their own then."""
     pods: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     """UID of a pod -> its CPUs by NUMA node; of those that it tells of."""
 
@@ -62,16 +64,16 @@ class NumaTopology(Slim, frozen=True):
             pinned: what pods have -> how many have that, in the order in which they came.
             gone: (UID, what it had) of pods that go, which are not in `pinned`.
         """
-        free, left = [list(cell) for cell in self.cells.free], self.used
+        free, left = [list(cell) for cell in self.cells.free], Counter(self.used)
         for uid, asks in gone:
-            left = max(0, left - _cpus(self.cells.wants(asks)))
+            left -= _total(self.cells.wants(asks))
             for cell, count in enumerate(self.pods.get(uid, ())):
                 if CPU in self.cells.resources:
                     free[cell][self.cells.resources.index(CPU)] += count
         cells = self.cells.with_free(free)
         for asks, count in pinned.items():
             for _ in range(count if cells.wants(asks) else 0):
-                wanted = _cpus(cells.wants(asks))
+                wanted = _total(cells.wants(asks))
                 if wanted <= left:
                     left -= wanted
                 else:
@@ -79,8 +81,11 @@ class NumaTopology(Slim, frozen=True):
         return cells
 
 
-def _cpus(asks: Asks) -> int:
-    return sum(amount for container in asks for name, amount in container if name == CPU)
+def _total(asks: Asks) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name, amount in (each for container in asks for each in container):
+        found[name] += amount
+    return found
 
 
 _decoder = msgspec.json.Decoder(_Raw)
@@ -120,7 +125,7 @@ def decode_numa(raw: bytes | msgspec.Raw) -> NumaTopology:
 
     cells = Cells(policy, resources, amounts(free), amounts(list(where)))
     used = max(0, len(where) - len(free & where.keys()) - reserved)
-    return NumaTopology(said.metadata, cells, used, {uid: by_cell(some) for uid, some in allocated.items()})
+    return NumaTopology(said.metadata, cells, {CPU: used}, {uid: by_cell(some) for uid, some in allocated.items()})
 
 
 def cpus(text: str) -> set[int]:
@@ -134,3 +139,81 @@ def cpus(text: str) -> set[int]:
         first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     return found
+
+
+class _Attribute(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    value: str = ""
+
+
+class _Amounts(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    capacity: str | int | float = 0
+    allocatable: str | int | float = 0
+    available: str | int | float = 0
+
+
+class _Zone(msgspec.Struct, frozen=True):
+    name: str = ""
+    type: str = ""
+    resources: list[_Amounts] = []
+
+
+class _RawZones(Slim, frozen=True, rename="camel"):
+    topology_policies: list[str] = msgspec.field(default_factory=list)
+    attributes: list[_Attribute] = msgspec.field(default_factory=list)
+    zones: list[_Zone] = msgspec.field(default_factory=list)
+
+
+_zones_decoder = msgspec.json.Decoder(_RawZones)
+_OLD_POLICIES = {
+    "SingleNUMANode": Policy.SINGLE,
+    "Restricted": Policy.RESTRICTED,
+    "BestEffort": Policy.BEST_EFFORT,
+    "None": Policy.NONE,
+}
+
+
+def decode_zones(raw: bytes | msgspec.Raw) -> NumaTopology:
+    """What a NodeResourceTopology says of its node: CPUs and devices by NUMA node, and the scope of its kubelet.
+
+    Raises:
+        msgspec.MsgspecError: it is none, or an amount is no quantity.
+    """
+    said = _zones_decoder.decode(raw)
+    about = {each.name: each.value for each in said.attributes}
+    old = next(iter(said.topology_policies), "None")
+    by_pod = about.get("topologyManagerScope", "pod" if old.endswith("PodLevel") else "container") == "pod"
+    zones = [each for each in said.zones if each.type == "Node"]
+    if len(zones) > MOST_CELLS:
+        raise msgspec.ValidationError(f"NodeResourceTopology {said.metadata.name}: {len(zones)} zones are too many")
+    known = sorted(
+        {each.name for zone in zones for each in zone.resources if each.name == CPU or quantity.is_device(each.name)}
+    )
+    try:
+        policy = Policy(about["topologyManagerPolicy"]) if "topologyManagerPolicy" in about else _old_policy(old)
+
+        def amounts(field: str) -> tuple[tuple[int, ...], ...]:
+            found = [{each.name: getattr(each, field) for each in zone.resources} for zone in zones]
+            return tuple(tuple(_whole(each.get(name, 0)) for name in known) for each in found)
+
+        free, offered, total = (amounts(field) for field in ("available", "allocatable", "capacity"))
+    except ValueError as error:
+        raise msgspec.ValidationError(f"NodeResourceTopology {said.metadata.name}: {error}") from error
+    used = {
+        name: max(0, sum(cell[row] for cell in offered) - sum(cell[row] for cell in free))
+        for row, name in enumerate(known)
+    }
+    return NumaTopology(said.metadata, Cells(policy, tuple(known), free, total, by_pod), used)
+
+
+def _old_policy(said: str) -> Policy:
+    name = said.removesuffix("ContainerLevel").removesuffix("PodLevel")
+    if name not in _OLD_POLICIES:
+        raise ValueError(f"topologyPolicies: {said!r} is not known")
+    return _OLD_POLICIES[name]
+
+
+def _whole(text: str | int | float) -> int:
+    """In whole CPUs, or pieces, rounded down."""
+    return int(quantity.exact(text))

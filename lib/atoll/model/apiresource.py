@@ -51,6 +51,9 @@ VOLUMES: Final = ApiResource("", "v1", "persistentvolumes", "PersistentVolume", 
 NUMA_TOPOLOGIES: Final = ApiResource(
     "nodeinfo.volcano.sh", "v1alpha1", "numatopologies", "Numatopology", namespaced=False
 )
+NODE_TOPOLOGIES: Final = ApiResource(
+    "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", namespaced=False
+)
 CSI_NODES: Final = ApiResource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 BUDGETS: Final = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 NODE_METRICS: Final = ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)

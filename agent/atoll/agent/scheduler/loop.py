@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -115,6 +116,7 @@ class Scheduler:
         cache.storage_classes.on_change(self._forward(told.StorageClassSet, told.StorageClassGone))
         cache.csi_nodes.on_change(self._forward(told.CsiNodeSet, told.CsiNodeGone))
         cache.numa.on_change(self._forward(told.NumaSet, told.NumaGone))
+        cache.zones.on_change(self._forward(partial(told.NumaSet, zones=True), partial(told.NumaGone, zones=True)))
         cache.namespaces.on_change(self._namespace_changed)
         cache.pods.on_change(self._pod_changed)
         cache.pod_groups.on_change(self._group_changed)

@@ -142,12 +142,15 @@ class NumaSet(Struct, frozen=True, gc=False):
     """The NUMA nodes of a node were told, or are others."""
 
     numa: NumaTopology
+    zones: bool = False
+    """Whether a NodeResourceTopology says so; else a Numatopology."""
 
 
 class NumaGone(Struct, frozen=True, gc=False):
-    """The NUMA nodes of a node are not known any more."""
+    """What said it of a node is gone."""
 
     name: str
+    zones: bool = False
 
 
 class BudgetSet(Struct, frozen=True, gc=False):

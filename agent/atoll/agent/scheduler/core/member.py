@@ -157,11 +157,11 @@ class MemberCore:
             case CsiNodeGone(name):
                 self.room.limits_changed(name, {})
                 self.due = self.due or self.room.grew
-            case NumaSet(numa):
-                self.room.numa_changed(numa.metadata.name, numa)
+            case NumaSet(numa, zones):
+                self.room.numa_changed(numa.metadata.name, numa, zones=zones)
                 self.due = self.due or self.room.grew
-            case NumaGone(name):
-                self.room.numa_changed(name, None)
+            case NumaGone(name, zones):
+                self.room.numa_changed(name, None, zones=zones)
                 self.due = self.due or self.room.grew
             case BudgetSet(budget):
                 self._budget_changed(budget.metadata.key, budget)

@@ -113,6 +113,8 @@ class Room:
         self.use_matters = False
         #: node -> (cpu, memory) in use when it was measured and free then, together
         self._measured: dict[str, tuple[int, int]] = {}
+        #: node -> whether by zones -> its NUMA nodes as an object says
+        self._numa_said: dict[str, dict[bool, NumaTopology]] = {}
         #: node -> its NUMA nodes as they were told
         self._numa: dict[str, NumaTopology] = {}
         #: node -> how many pods have what of NUMA nodes there, by charges and reservations; without zeros
@@ -407,8 +409,17 @@ class Room:
             return None
         return np.array([self._measured.get(name, (-1, -1)) for name in names], np.int64).reshape(-1, 2).T
 
-    def numa_changed(self, node: str, told: NumaTopology | None) -> None:
-        """These are the NUMA nodes of a node; None where they are not known."""
+    def numa_changed(self, node: str, told: NumaTopology | None, *, zones: bool) -> None:
+        """One of two objects says that these are the NUMA nodes of a node, or is gone; `zones`: a NodeResourceTopology,
+        which comes first where there are both, for it tells of devices.
+        """
+        said = self._numa_said.setdefault(node, {})
+        said.pop(zones, None)
+        if told is not None:
+            said[zones] = told
+        told = said.get(True) or said.get(False)
+        if not said:
+            del self._numa_said[node]
         if self._numa.get(node) == told:
             return
         self._numa.pop(node, None)
