@@ -121,6 +121,14 @@ def test_pods_that_came_since_the_figures_were_written_count() -> None:
     assert placed(core, pinned("d", 2)) == {"d": "n"}, "the figures contain both by now, which take nothing twice"
 
 
+def test_figures_that_count_more_than_pods_have_leave_later_pods_nothing_twice() -> None:
+    """Two CPUs of the second NUMA node are taken by what is no pod, or by one that is gone."""
+    core = member(make_numa("n", "single-numa-node", "0-7,10-15"))
+    for name, cpu in (("a", 2), ("b", 6), ("c", 6)):
+        assert placed(core, pinned(name, cpu)) == {name: "n"}
+    assert placed(core, pinned("d", 2)) == {}
+
+
 def test_pods_with_a_policy_go_to_nodes_of_that_policy() -> None:
     core = member(make_numa("a", "none"), make_numa("b", "best-effort"), make_numa("c", "restricted", manager="none"))
     assert placed(core, pinned("x", 2, policy="best-effort")) == {"x": "b"}

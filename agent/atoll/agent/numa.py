@@ -54,7 +54,7 @@ class NumaTopology(Slim, frozen=True):
     pods: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     """UID of a pod -> its CPUs by NUMA node; of those that it tells of."""
 
-    def now(self, pinned: Mapping[Asks, int], gone: Sequence[tuple[str, Asks]] = ()) -> Cells:
+    def now(self, pinned: Mapping[Asks, int], then: Mapping[Asks, int], gone: Sequence[tuple[str, Asks]] = ()) -> Cells:
         """What is free with these pods on the node.
 
         Pods that its figures can't contain yet are put where the kubelet would put them. Of what pods that go give back
@@ -62,6 +62,7 @@ class NumaTopology(Slim, frozen=True):
 
         Args:
             pinned: what pods have -> how many have that, in the order in which they came.
+            then: the same of those that were there when the figures came: no others can be in them.
             gone: (UID, what it had) of pods that go, which are not in `pinned`.
         """
         free, left = [list(cell) for cell in self.cells.free], Counter(self.used)
@@ -72,9 +73,9 @@ class NumaTopology(Slim, frozen=True):
                     free[cell][self.cells.resources.index(CPU)] += count
         cells = self.cells.with_free(free)
         for asks, count in pinned.items():
-            for _ in range(count if cells.wants(asks) else 0):
+            for number in range(count if cells.wants(asks) else 0):
                 wanted = _total(cells.wants(asks))
-                if wanted <= left:
+                if number < then.get(asks, 0) and wanted <= left:
                     left -= wanted
                 else:
                     cells = cells.after(asks)

@@ -111,6 +111,8 @@ class MemberCore:
         #: binding UIDs whose wait changed since that was told
         self._reworded: set[str] = set()
         self._now = 0.0
+        #: whether there was a pass
+        self._began = False
 
     @property
     def deadline(self) -> float | None:
@@ -294,6 +296,9 @@ class MemberCore:
     # -- passes ------------------------------------------------------------------------------------------------------
 
     def _pass(self, commands: list[Command]) -> None:
+        if not self._began:
+            self._began = True
+            self.room.begin()
         self.due, self.looked_at, self._searches = False, [], 0
         if self._outcomes is None:
             views = self._candidates(commands)

@@ -119,6 +119,8 @@ class Room:
         self._numa: dict[str, NumaTopology] = {}
         #: node -> how many pods have what of NUMA nodes there, by charges and reservations; without zeros
         self._pinned: dict[str, Counter[Asks]] = {}
+        #: node -> the same as it was when its NUMA nodes were told
+        self._numa_then: dict[str, Counter[Asks]] = {}
         #: node -> what is free in its NUMA nodes, as far as it was asked for since it changed
         self._cells: dict[str, Cells] = {}
         #: gives (node, driver, handle) of the volumes of pods on nodes, but for pods of some keys
@@ -427,9 +429,17 @@ class Room:
             self._numa[node] = told
         if not self._numa:
             self._arrays = None
+        self._numa_then.pop(node, None)
+        if told is not None:
+            self._numa_then[node] = Counter(self._pinned.get(node, ()))
         self._cells.pop(node, None)
         self.disturbed.add(node)
         self._changed(grew=True, node=node)
+
+    def begin(self) -> None:
+        """What is there was there before: the figures of NUMA nodes may contain all of it."""
+        self._numa_then = {node: Counter(self._pinned.get(node, ())) for node in self._numa}
+        self._cells.clear()
 
     @property
     def aligns(self) -> bool:
@@ -462,10 +472,12 @@ class Room:
                     continue
                 if node in gone:
                     pinned = self._pinned.get(node, Counter()) - Counter(each.asks for each in gone[node])
-                    found[column] = told.now(pinned, [(each.uid, each.asks) for each in gone[node]])
+                    left = [(each.uid, each.asks) for each in gone[node]]
+                    found[column] = told.now(pinned, self._numa_then.get(node, Counter()), left)
                     continue
                 if node not in self._cells:
-                    self._cells[node] = told.now(self._pinned.get(node, Counter()))
+                    pinned = self._pinned.get(node, Counter())
+                    self._cells[node] = told.now(pinned, self._numa_then.get(node, Counter()))
                 found[column] = self._cells[node]
             return found
 
