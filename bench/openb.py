@@ -29,9 +29,11 @@ from bench.report import Progress, Report, median, progress, rate, run, sizes
 
 NAME = "openb"
 DESCRIPTION = "GPUs that are allocated in a cluster of shared GPUs, by scoring: openb, FGD's protocol."
+_BEST = f"fragmentation=50,most;{SHARE}=1"
 BOUND = "for the allocated part: all GPUs of the nodes"
 FULL: dict[str, Any] = {
-    "seeds": list(range(42, 52)), "load": 1.3, "scorings": ["fragmentation", "binpack", ""], "nodes": "", "pods": "",
+    "seeds": list(range(42, 52)), "load": 1.3, "scorings": [_BEST, "fragmentation", "binpack", ""],
+    "nodes": "", "pods": "",
 }  # fmt: skip
 QUICK: dict[str, Any] = {"seeds": [42], "load": 1.3, "scorings": ["fragmentation", ""], "nodes": "", "pods": ""}
 _MODEL = "gpu-model"
