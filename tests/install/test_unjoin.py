@@ -9,6 +9,8 @@ import pytest
 import pytest_asyncio
 
 from atoll import install
+from atoll.agent import heartbeat
+from atoll.agent.settings import HeartbeatSettings
 from atoll.kube.errors import NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation
@@ -27,6 +29,8 @@ from atoll.model.apiresource import (
     SERVICE_ACCOUNTS,
     WORKS,
 )
+from atoll.model.conditions import condition
+from atoll.model.timestamps import to_seconds
 from tests.integration.federation import job, until
 
 Json = dict[str, Any]
@@ -106,6 +110,18 @@ async def gone(api: ApiServer, resource: Any, name: str, namespace: str | None =
     except NotFound:
         return True
     return False
+
+
+async def test_members_that_joined_are_ready_once_their_agents_were_heard(host: ApiServer) -> None:
+    """And not with the next sign of life only."""
+    period = HeartbeatSettings().period
+    for cluster in await host.list(CLUSTERS):
+        name = cluster["metadata"]["name"]
+        heard = (await host.get(LEASES, heartbeat.NAME, keys.execution_namespace(name)))["metadata"][
+            "creationTimestamp"
+        ]
+        since = (condition(cluster, "Ready") or {})["lastTransitionTime"]
+        assert to_seconds(since) - to_seconds(heard) < period - 2, name
 
 
 async def test_a_member_with_work_is_refused_and_serves_on(fed: AtollFederation, host: ApiServer) -> None:

@@ -250,11 +250,13 @@ class AtollFederation:
             replicas: see `Atoll`.
             flags: see `Atoll`.
             through: see `Atoll`.
-            crds_of: member -> CRDs that it has instead of Atoll's, which `join` then compares.
+            crds_of: member -> CRDs that it has instead of those of `join`, which then compares.
             before_join: called once the clusters have nodes, to install in members what is there before Atoll.
             on_progress: gets a line per step.
         """
-        self._crds_of, self._before_join = crds_of, before_join
+        # As anywhere else: what only a host has would cost each member's API server time and memory.
+        self._crds_of = {member.name: install.member_crds() for member in config.members} | dict(crds_of or {})
+        self._before_join = before_join
         self._config = config
         self._directory = directory
         self._binaries = binaries

@@ -91,7 +91,8 @@ class Clusters:
         cluster = keys.cluster_of(lease.metadata.namespace)
         if new is not None and (old is None or old.spec.renew_time != new.spec.renew_time):
             self._heard[cluster] = asyncio.get_running_loop().time()
-            if old is not None:
+            # One that is there when this process begins may be of an agent that is gone.
+            if old is not None or self._caches.leases.synced.is_set():
                 self._renewed.add(cluster)
         self._queue.add(cluster)
 
