@@ -153,6 +153,7 @@ def _bad_fields() -> list[object]:
         "submit": ("seconds", ("soon", "nan", "inf", "1e400", "-1", [1], {"a": 1}, True)),
         "duration": ("seconds", (*NOT_A_NUMBER, "-1", "1e300")),
         "estimate": ("seconds", (*NOT_A_NUMBER, "-1", "1e300")),
+        "toleration": ("seconds", (*NOT_A_NUMBER, "-1", "1e300")),
         "priority": ("whole number", (*NOT_A_NUMBER, "1.5", "3000000000", "-3000000000", "9" * 5000)),
         "replicas": ("whole number", (*NOT_A_NUMBER, "1.5", "-1", "2000000")),
         "min": ("whole number", (*NOT_A_NUMBER, "1.5", "-1")),

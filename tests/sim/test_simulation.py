@@ -194,6 +194,24 @@ def test_exclusive_work_in_a_lost_member_is_never_elsewhere_before_the_fence(
     assert record.finished == pytest.approx(finished, abs=1.0)
 
 
+def test_each_job_of_a_lost_member_follows_its_own_rule() -> None:
+    rules: dict[str, dict[str, Any]] = {
+        "waits": {"on_lost": OnLost.WAIT},
+        "soon": {"on_lost": OnLost.REQUEUE, "toleration": 10.0},
+        "late": {"on_lost": OnLost.EXCLUSIVE},
+        "usual": {},
+    }
+    jobs = [make_job(name, 0.0, 100.0, clusters=("east", "west"), **rule) for name, rule in rules.items()]
+    run = simulate(
+        [make_member("east"), make_member("west")], jobs, outages=(Outage("east", 50.0, 500.0),), lost=OnLost.REQUEUE
+    )
+    found = by_name(run.journal)
+    assert found["waits"].evictions == []
+    for name, begun in {"soon": 60.0, "usual": 110.0, "late": 150.0}.items():
+        assert found[name].evictions == ["MemberLost"]
+        assert found[name].finished == pytest.approx(begun + 100.0 + START_UP, abs=1.0)
+
+
 def test_an_elastic_job_goes_on_without_its_part_in_a_lost_member() -> None:
     wide = make_job("a", 0.0, 100.0, pods=12, gpu=1, least=4, divided=True)
     run = simulate(
@@ -350,7 +368,9 @@ def test_nothing_is_lost_or_overbooked_whatever_comes(
     jobs: list[tuple[int, int, int, int, bool]], outage: tuple[int, int] | None, lost: OnLost
 ) -> None:
     made: list[Job] = [
-        make_job(f"j{n}", float(submit), float(duration), pods=pods, gpu=gpu, divided=divided)
+        make_job(
+            f"j{n}", float(submit), float(duration), pods=pods, gpu=gpu, divided=divided, on_lost=[None, *OnLost][n % 4]
+        )
         for n, (submit, duration, pods, gpu, divided) in enumerate(sorted(jobs))
     ]
     outages = () if outage is None else (Outage("m1", float(outage[0]), float(sum(outage))),)

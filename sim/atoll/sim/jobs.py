@@ -15,6 +15,8 @@ The simulator's own format holds one job per CSV row or per item of a YAML list 
     topology    `hard:1` or `soft:2`: mode and highest tier
     divided     true lets it run in several members
     clusters    members that it may use, separated by `;` (in YAML also a list)
+    lost        wait, requeue or exclusive: what becomes of it in a lost member; default what --lost says
+    toleration  seconds that a member may be away before that; default what --toleration says
     selector    node labels, `model=h100;zone=a` (in YAML also a mapping)
     class       a word to count it under, beside its size
     tasks       YAML only, in place of replicas, min and requests: a list of {name, replicas, min, requests, selector}
@@ -28,8 +30,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from atoll.model import numbers, timestamps, vector
+from atoll.model import lost, numbers, timestamps, vector
 from atoll.model.gang import MOST_PODS, Gang, Task, TopologyWish
+from atoll.model.lost import OnLost
 from atoll.model.vector import Vector
 from atoll.sim.inputs import (
     Fields,
@@ -74,6 +77,10 @@ class Job:
     kind: str = ""
     """A word to count it under; `synthetic` for what no trace contains."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    on_lost: OnLost | None = None
+    """What becomes of it in a lost member; None for what holds for all."""
+    toleration: float | None = None
+    """Seconds that a member may be away before that; None for what holds for all."""
 
     @property
     def replicas(self) -> int:
@@ -164,9 +171,15 @@ def _job(fields: Fields, number: int, submit: Callable[[Any], float]) -> Job:
         fields.take("divided", truth, False),
         fields.take("clusters", names, ()),
         fields.take("class", text, ""),
+        on_lost=fields.maybe("lost", _on_lost),
+        toleration=fields.maybe("toleration", seconds),
     )
     fields.done()
     return job
+
+
+def _on_lost(value: Any) -> OnLost:
+    return lost.read(text(value))
 
 
 def _task(fields: Fields, name: str) -> Task:

@@ -220,12 +220,16 @@ class SimMember:
         self._tell(Released(uid))
         return self._promise()
 
-    def lose_all(self) -> None:
-        """All pods and holds are gone at once, as when the nodes lose power; nobody is told."""
-        for uid in list(self._parts):
-            self._empty(self._parts.pop(uid))
-        for uid in list(self._newest):
-            self._core.handle(Released(uid))
+    @property
+    def known(self) -> list[str]:
+        """Bindings that it has pods or holds of."""
+        return list(self._newest)
+
+    def lose(self, uid: str) -> None:
+        """Pods and holds of a binding are gone at once, as when nodes lose power; the host is not told."""
+        if (part := self._parts.pop(uid, None)) is not None:
+            self._empty(part)
+        self._core.handle(Released(uid))
 
     def wake(self) -> None:
         """Something changed: plan, and publish what is free."""

@@ -184,8 +184,8 @@ class Simulation:
         self._specs = {spec.name: spec for spec in members}
         #: since when members are away; what administrators set, by the option that says so
         self._lost_since: dict[str, float | None] = dict.fromkeys(self.members)
-        #: lost members whose pods are gone
-        self._emptied: set[str] = set()
+        #: (lost member, binding) whose pods are gone
+        self._gone: set[tuple[str, str]] = set()
         #: what ended in a member that the host can't see, and may yet be started elsewhere
         self._unseen: list[tuple[str, _Run]] = []
         self._taints: dict[str, dict[str, dict[str, str]]] = {name: {} for name in self.members}
@@ -259,6 +259,7 @@ class Simulation:
         self._next += 1
         uid = f"{self._next:07d}"
         self.journal.submitted(uid, job)
+        on_lost, toleration = self._rules_of(uid)
         self.host.see(
             BindingView(
                 uid,
@@ -266,7 +267,7 @@ class Simulation:
                 job.name,
                 1,
                 0,
-                structs.replace(job.gang(START), on_lost=self.options.lost, lost_toleration=self.options.toleration),
+                structs.replace(job.gang(START), on_lost=on_lost, lost_toleration=toleration),
                 Decision(),
                 timestamps.rfc3339_seconds(self.timeline.now),
                 affinities=({"clusterNames": list(job.clusters)},) if job.clusters else ({},),
@@ -284,22 +285,24 @@ class Simulation:
         def begin() -> None:
             self._lines[name].cut = True
             self._set_ready(name, ready=False)
-            if self.options.lost is OnLost.REQUEUE:
-                empty()
-            elif self.options.lost is OnLost.EXCLUSIVE and outage.end - outage.begin > self.options.fence:
-                self.timeline.after(self.options.fence, empty)
+            lose(OnLost.REQUEUE)
+            if outage.end - outage.begin > self.options.fence:
+                self.timeline.after(self.options.fence, lambda: lose(OnLost.EXCLUSIVE))
 
-        def empty() -> None:
-            self._emptied.add(name)
-            self.members[name].lose_all()
-            over = START + outage.begin + self.options.toleration
-            self.timeline.at(max(over, self.timeline.now), lambda: self._go_on_without(name))
+        def lose(rule: OnLost) -> None:
+            # What was on its way there as well.
+            sent = [uid for uid, run in self._runs.items() if name in run.members]
+            for uid in dict.fromkeys([*self.members[name].known, *sent]):
+                on_lost, toleration = self._rules_of(uid)
+                if on_lost is rule:
+                    self._gone.add((name, uid))
+                    self.members[name].lose(uid)
+                    over = max(START + outage.begin + toleration, self.timeline.now)
+                    self.timeline.at(over, partial(self._go_on_without, name, uid))
 
         def end() -> None:
-            if name in self._emptied:
-                self._emptied.discard(name)
-                # Back before it was given up: it says at once that its pods are gone.
-                self._give_up(name)
+            # Back before they were given up: it says at once that their pods are gone.
+            self._give_up(name)
             self._lines[name].mend()
             self._set_ready(name, ready=True)
             unseen, self._unseen = self._unseen, []
@@ -326,19 +329,25 @@ class Simulation:
         self.timeline.at(START + during.begin, begin)
         self.timeline.at(START + during.end, end)
 
-    def _go_on_without(self, name: str) -> None:
+    def _rules_of(self, uid: str) -> tuple[OnLost, float]:
+        """What becomes of a job in a lost member, and after how many seconds."""
+        job = self._jobs[int(uid) - 1]
+        on_lost = self.options.lost if job.on_lost is None else job.on_lost
+        return on_lost, self.options.toleration if job.toleration is None else job.toleration
+
+    def _go_on_without(self, name: str, uid: str) -> None:
         """The toleration is over: what is on its way out of a lost member is gone for the host."""
-        for uid, run in list(self._runs.items()):
-            if self._lines[name].cut and name in run.leaving:
-                self._released(name, uid, run.left_by)
+        run = self._runs.get(uid)
+        if run is not None and (name, uid) in self._gone and name in run.leaving:
+            self._released(name, uid, run.left_by)
 
     def _give_up(self, name: str) -> None:
-        """A member is back without its pods before its absence was too long: what ran there starts over."""
-        if not self._lines[name].cut:
-            return
+        """A member is back without these pods before its absence was too long: what ran there starts over."""
+        gone = {uid for member, uid in self._gone if member == name}
+        self._gone -= {(name, uid) for uid in gone}
         for uid, run in list(self._runs.items()):
             view = self.host.views[uid]
-            if name not in run.members or (uid, run) in self._unseen:
+            if uid not in gone or name not in run.members or (uid, run) in self._unseen:
                 continue
             if run.leaving:
                 self._released(name, uid, run.left_by)
@@ -383,7 +392,8 @@ class Simulation:
             self._take_back(uid, run, command.decision.reason, epoch)
             for name in run.members if command.decision.reason is Reason.MEMBER_LOST else ():
                 since = self._lost_since[name]
-                if since is not None and name in self._emptied and since + self.options.toleration <= self.timeline.now:
+                tolerated = since is not None and since + self._rules_of(uid)[1] <= self.timeline.now
+                if tolerated and (name, uid) in self._gone:
                     self._released(name, uid, epoch)
 
     def _note_reservations(self) -> None:
@@ -533,9 +543,9 @@ class Simulation:
     def _finish(self, uid: str, run: _Run) -> None:
         if self._runs.get(uid) is not run or run.started is None:
             return
-        if any(name in self._emptied for name in run.members):
+        if any((name, uid) in self._gone for name in run.members):
             return
-        if self.options.lost is OnLost.EXCLUSIVE and any(self._lines[name].cut for name in run.members):
+        if self._rules_of(uid)[0] is OnLost.EXCLUSIVE and any(self._lines[name].cut for name in run.members):
             self._unseen.append((uid, run))
             return
         del self._runs[uid]
