@@ -53,31 +53,19 @@ async def scaled(host: ApiServer, resource: ApiResource, found: Json, task: str,
         CommandError: it is no Volcano Job, or has no such task.
         ApiError: the host refused it.
     """
-    from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
-    from atoll.model.apiresource import JOBS
+    from atoll.kinds import BY_RESOURCE
     from atoll.model.words import counted
 
     meta = found["metadata"]
-    name, tasks = title(resource, meta["name"]), (found.get("spec") or {}).get("tasks") or []
-    if resource != JOBS:
+    name = title(resource, meta["name"])
+    scaling = BY_RESOURCE[resource].scaling
+    if scaling is None:
         raise CommandError(f"{name}: only tasks of Volcano Jobs are scaled so; `kubectl scale` knows other kinds")
-    known = [task_name(each, number) for number, each in enumerate(tasks)]
-    if task not in known and not (len(known) == 1 and not task):
-        raise CommandError(f"{name}: choose one of its tasks with --task: {', '.join(known)}")
-    position = known.index(task) if task else 0
-    had, needed = task_replicas(tasks[position]), task_minimum(tasks[position])
-    if had == replicas:
-        return f"{name}: task {known[position]} has {counted(replicas, 'pod')} already"
-    least = replicas if needed == had else min(needed, replicas)
-    at = f"/spec/tasks/{position}"
-    patch: list[Json] = [
-        {"op": "test", "path": "/metadata/uid", "value": meta["uid"]},
-        {"op": "test", "path": "/spec/tasks", "value": tasks},
-        {"op": "add", "path": f"{at}/replicas", "value": replicas},
-        {"op": "add", "path": f"{at}/minAvailable", "value": least},
-    ]
-    minimum = found["spec"].get("minAvailable")
-    if minimum is not None:
-        patch.append({"op": "add", "path": "/spec/minAvailable", "value": max(minimum + least - needed, 0)})
-    await host.json_patch(resource, meta["name"], patch, meta["namespace"], field_manager="atollctl")
-    return f"{name}: task {known[position]} has {counted(replicas, 'pod')} (had {had}), {least} of them are needed"
+    try:
+        made = scaling(found, task, replicas)
+    except ValueError as error:
+        raise CommandError(f"{name}: {error}") from error
+    if not made.patch:
+        return f"{name}: task {made.task} has {counted(replicas, 'pod')} already"
+    await host.json_patch(resource, meta["name"], list(made.patch), meta["namespace"], field_manager="atollctl")
+    return f"{name}: task {made.task} has {counted(replicas, 'pod')} (had {made.had}), {made.needed} of them are needed"

@@ -145,6 +145,26 @@ class InMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled:
+    """Another number of pods for one task."""
+
+    task: str
+    had: int
+    needed: int
+    """Of the new number, how many the workload needs to start."""
+    patch: Sequence[Json]
+    """JSON patch of the workload, which fails where its tasks are others by now; empty where it has so many already."""
+
+
+Scaling = Callable[[Mapping[str, Any], str, int], Scaled]
+"""(workload, name of a task or nothing for the only one, pods from now on).
+
+Raises:
+    ValueError: it has no such task; the message says which it has.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
     """How several objects on the host are one workload."""
 
@@ -219,6 +239,8 @@ class Kind(Protocol):
     """None where members run it as a workload of another kind: `rewrite` gives that one's manifest."""
     assembly: Assembly | None
     """None where a workload is one object."""
+    scaling: Scaling | None
+    """None where the API server scales the kind (`kubectl scale`), or its size can't be changed."""
     referred: Referred | None
     """None where a workload says all by itself."""
     commands: Collection[str]

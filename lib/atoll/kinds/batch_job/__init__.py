@@ -22,6 +22,7 @@ from atoll.kinds.interface import (
     Part,
     Referred,
     Report,
+    Scaling,
     Standing,
     Support,
     Words,
@@ -74,6 +75,7 @@ class BatchJob:
     )
     in_member: InMember | None = InMember(groups=True)
     assembly: Assembly | None = None
+    scaling: Scaling | None = None
     referred: Referred | None = None
     commands: Collection[str] = ()
     dedicated = False

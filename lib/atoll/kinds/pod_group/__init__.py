@@ -27,6 +27,7 @@ from atoll.kinds.interface import (
     LeftAlone,
     Part,
     Report,
+    Scaling,
     Standing,
     Support,
     Words,
@@ -87,6 +88,7 @@ class PodGroup(VolcanoJob):
     )
     in_member: InMember | None = None
     commands: Collection[str] = ()
+    scaling: Scaling | None = None
     assembly: Assembly | None = Assembly(
         selector=GROUP,
         name=lambda pod: _group_of(pod),

@@ -31,6 +31,7 @@ from atoll.kinds.interface import (
     Part,
     Referred,
     Report,
+    Scaling,
     Standing,
     Support,
     Words,
@@ -167,6 +168,7 @@ class Templated:
     optional: bool = True
     in_member: InMember | None = field(default_factory=lambda: InMember(groups=True))
     assembly: Assembly | None = None
+    scaling: Scaling | None = None
     commands: Collection[str] = ()
     dedicated: bool = field(init=False)
     guard: Guard = field(init=False)

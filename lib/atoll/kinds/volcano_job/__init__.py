@@ -24,10 +24,12 @@ from atoll.kinds.interface import (
     Part,
     Referred,
     Report,
+    Scaling,
     Standing,
     Support,
     Words,
 )
+from atoll.kinds.volcano_job.scaling import scaled
 from atoll.kinds.volcano_job.tasks import (
     task_dependencies,
     task_minimum,
@@ -90,6 +92,7 @@ class VolcanoJob:
     )
     in_member: InMember | None = InMember(status=True)
     assembly: Assembly | None = None
+    scaling: Scaling | None = staticmethod(scaled)
     referred: Referred | None = None
     commands: Collection[str] = ("AbortJob", "RestartJob", "ResumeJob")
     dedicated = False
