@@ -29,13 +29,13 @@ from bench import (
 from bench.report import RESULTS, Report, console, parser_of, progress
 
 BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], Report]]] = {
-    openb.NAME: (openb.DESCRIPTION, openb.options, openb.measure),
     place.NAME: (place.DESCRIPTION, place.options, place.measure),
     split.NAME: (split.DESCRIPTION, split.options, split.measure),
     core.NAME: (core.DESCRIPTION, core.options, core.measure),
     reclaim.NAME: (reclaim.DESCRIPTION, reclaim.options, reclaim.measure),
     preempt.NAME: (preempt.DESCRIPTION, preempt.options, preempt.measure),
     quality.NAME: (quality.DESCRIPTION, quality.options, quality.measure),
+    openb.NAME: (openb.DESCRIPTION, openb.options, openb.measure),
     dispatch.NAME: (dispatch.DESCRIPTION, dispatch.options, dispatch.measure),
     kueue_shapes.NAME: (kueue_shapes.DESCRIPTION, kueue_shapes.options, kueue_shapes.measure),
     endtoend.NAME: (endtoend.DESCRIPTION, endtoend.options, endtoend.measure),

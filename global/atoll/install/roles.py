@@ -416,7 +416,7 @@ AGENT_IN_MEMBER: Final = (
             # Which nodes the volumes of pods can be reached from.
             *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES)),
             # Which CPUs are in which NUMA node, where something writes it.
-            *(_on(resource, "list", "watch") for resource in (NUMA_TOPOLOGIES, NODE_TOPOLOGIES)),
+            *(_on(resource, "list", "watch", rare=_BROUGHT) for resource in (NUMA_TOPOLOGIES, NODE_TOPOLOGIES)),
             _on(CLAIMS, "patch", rare="only claims whose class waits for their first pod's node"),
             # Kinds that other systems bring, which may come and go; their controllers make what makes the pods.
             _on(CRDS, "list", "watch"),
