@@ -14,6 +14,7 @@ from atoll.delivery import Delivery
 from atoll.delivery.work import work_name
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
+from atoll.local import audit
 from atoll.model import keys
 from atoll.model.apiresource import CAPACITIES, CLUSTERS, JOBS, NAMESPACES, POLICIES, WORKS
 from atoll.model.conditions import condition
@@ -85,6 +86,10 @@ async def test_a_work_does_not_go_before_its_object_though_the_cache_has_not_see
 
         await until(there, what="the job is in the member")
         assert jobs.get(f"{site.namespace}/unseen") is None
+        # Looked at again, it is not created again.
+        for _ in range(3):
+            delivery.look_again()
+            await site.host.list(WORKS, keys.execution_namespace(MEMBER))
         await site.host.delete(JOBS, "unseen", site.namespace)
 
         async def withdrawn() -> bool:
@@ -93,6 +98,13 @@ async def test_a_work_does_not_go_before_its_object_though_the_cache_has_not_see
 
         await until(withdrawn, what="its Work is gone")
         assert await site.find(JOBS, "unseen", MEMBER) is None
+        answers = [
+            event.response_status.code
+            for event in audit.read(site.federation.members[MEMBER].audit_log)
+            if (event.verb, event.object_ref.path, event.object_ref.key)
+            == ("create", JOBS.plural, f"{site.namespace}/unseen")
+        ]
+        assert answers == [201]
         for task in tasks:
             task.cancel()
 

@@ -46,6 +46,8 @@ print("squares on", len({where for _, where in found}), "nodes")
 """
 
 
+# Three raylets start on the processors of one machine: minutes where it does anything else.
+@pytest.mark.long
 @pytest.mark.timeout(400)
 async def test_a_head_of_ray_and_two_workers_compute_together(site: Site, ray: str) -> None:
     await site.only(MEMBER)

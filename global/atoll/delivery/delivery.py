@@ -123,6 +123,8 @@ class Delivery:
         self._written_at: dict[str, float] = {}
         #: Work key -> (resourceVersion, status) as last written, while the cache is behind
         self._written: dict[str, tuple[str, Json]] = {}
+        #: Work key -> (binding UID, epoch, until when on the loop's clock) of what was created and no cache shows yet
+        self._created: dict[str, tuple[str, int, float]] = {}
         #: Work key -> ((UID, generation, how it is made for the member), record of its manifest)
         self._records: dict[str, tuple[tuple[str, int, str], str]] = {}
         #: Work key -> (record, why) of the change that the member refused last
@@ -188,6 +190,7 @@ class Delivery:
             self._changed_at.pop(old.metadata.key, None)
             self._written_at.pop(old.metadata.key, None)
             self._written.pop(old.metadata.key, None)
+            self._created.pop(old.metadata.key, None)
             self._declined.pop(old.metadata.key, None)
             self._records.pop(old.metadata.key, None)
             self._pauses.forget(old.metadata.key)
@@ -206,6 +209,9 @@ class Delivery:
         if new is not None:
             for key in self._work_of(resource, new):
                 self._queue.add(key)
+        elif old is not None:
+            for key in self._work_of(resource, old):
+                self._created.pop(key, None)
 
     def _pods_refused(self, uid: str) -> None:
         for resource, reflector in self._objects.items():
@@ -271,6 +277,10 @@ class Delivery:
             await self._write_status(work, kind, f"refused by {self._cluster}: {lacks}", refused=lacks)
             raise Retry(self._pauses.failed(work.metadata.key))
         if found is None:
+            if self._created_unseen(work):
+                # The watch may never show it, where it was deleted at once.
+                self._queue.add(key, after=self._settings.trust)
+                return
             await self._deliver(work, kind)
             return
         theirs = found.metadata.annotations
@@ -428,6 +438,8 @@ class Delivery:
             await self._bring_dependencies(work, anew=True)
             manifest = with_record(made, self._record(work, made))
             await self._member.create(kind.resource, manifest, field_manager="atoll-delivery")
+            until = asyncio.get_running_loop().time() + self._settings.trust
+            self._created[work.metadata.key] = (work.binding_uid, work.epoch, until)
             self._pauses.forget(work.metadata.key)
             log.info("delivered", epoch=work.epoch)
         except errors.AlreadyExists:
@@ -450,6 +462,11 @@ class Delivery:
                 raise Retry(self._settings.look_again) from error
             await self._write_status(work, kind, f"refused by {self._cluster}: {error.said}", refused=error.said)
             raise Retry(self._pauses.failed(work.metadata.key)) from error
+
+    def _created_unseen(self, work: WorkObject) -> bool:
+        """Whether this dispatch was created a moment ago, and the cache is behind."""
+        uid, epoch, until = self._created.get(work.metadata.key, ("", -1, 0.0))
+        return (uid, epoch) == (work.binding_uid, work.epoch) and asyncio.get_running_loop().time() < until
 
     async def _stands(self, work: WorkObject) -> bool:
         """Whether the host itself, not merely the cache, asks for a Work that is exclusive and may still start."""

@@ -36,5 +36,5 @@ class DeliverySettings(Section, frozen=True):
     refused_most: Annotated[float, seconds("The same at most.", above=0)] = 300.0
     trust: Annotated[
         float,
-        seconds("For which a status that was written is taken for what the Work has, though no watch shows it yet."),
+        seconds("For which what was written or created is taken to be there, though no watch shows it yet."),
     ] = 5.0
