@@ -34,8 +34,11 @@ async def serving(*answers: Callable[[], web.Response]) -> AsyncIterator[tuple[U
         yield Ufm(str(server.make_url("")).rstrip("/")), asked
 
 
+def busy() -> web.Response:
+    return web.Response(status=503)
+
+
 async def test_a_server_that_is_busy_is_asked_again() -> None:
-    busy = lambda: web.Response(status=503)  # noqa: E731
     async with serving(busy, busy, lambda: web.json_response([PORT])) as (ufm, asked):
         assert await ports(ufm, wait=AT_ONCE) == [PORT]
     assert len(asked) == 3
@@ -45,7 +48,7 @@ async def test_a_server_that_is_busy_is_asked_again() -> None:
     ("answer", "times", "said"),
     [
         pytest.param(lambda: web.Response(status=401), 1, "HTTP 401; are user, password", id="a refusal is final"),
-        pytest.param(lambda: web.Response(status=503), 4, "HTTP 503", id="after four attempts it is given up"),
+        pytest.param(busy, 4, "HTTP 503", id="after four attempts it is given up"),
         pytest.param(lambda: web.Response(text="<html>"), 1, "no JSON", id="a page is no list"),
         pytest.param(lambda: web.json_response({"a": 1}), 1, "no list of ports", id="an object is no list"),
         pytest.param(
@@ -69,8 +72,9 @@ async def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.
 
 
 async def test_a_server_that_is_not_there_is_said() -> None:
-    with pytest.raises(UfmError, match=r"127\.0\.0\.1:1/ufmRest"):
+    with pytest.raises(UfmError, match=r"127\.0\.0\.1:1/ufmRest") as said:
         await ports(Ufm("http://127.0.0.1:1"), wait=AT_ONCE)
+    assert "SSLContext" not in str(said.value)
 
 
 @pytest.mark.parametrize(

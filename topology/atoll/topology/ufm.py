@@ -94,6 +94,9 @@ async def _asked(session: aiohttp.ClientSession, address: str, trust: ssl.SSLCon
                     raise UfmError(f"{address}: more than {MOST >> 20} MiB")
     except (aiohttp.ClientConnectorCertificateError, aiohttp.InvalidURL) as error:
         raise UfmError(f"{address}: {error}") from error
+    except aiohttp.ClientConnectorError as error:
+        # Its own text has an object of this process in it.
+        raise _Passing(f"{address}: {error.os_error}") from error
     except (aiohttp.ClientError, TimeoutError) as error:
         raise _Passing(f"{address}: {error or 'no answer in time'}") from error
     try:
