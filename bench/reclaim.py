@@ -55,7 +55,7 @@ class Scenery:
             nodes = params["nodes"] * (number + 1) // params["members"] - params["nodes"] * number // params["members"]
             name = f"m{number}"
             self.members.set_view(name, ClusterView(name))
-            self.members.set_root(_full(name, nodes))
+            self.members.set_root(name, f"{name}-root", _full(name, nodes))
         self.members.refresh()
         slots = [
             (member.name, node)

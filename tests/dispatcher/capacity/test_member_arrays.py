@@ -52,11 +52,11 @@ def told(capacities_: list[CapacityView], shapes: list[Shape]) -> Members:
     for name in ("a", "b", "c"):
         members.set_view(name, ClusterView(name))
     # Resources are known from the start, so that nothing but nodes and domains changes.
-    members.set_root(CapacityView("a", "", 1, (), (NodeClass("", {}, (), 1, {GPU: 0, "pods": 0}),), {}))
+    members.set_root("a", "", CapacityView("a", "", 1, (), (NodeClass("", {}, (), 1, {GPU: 0, "pods": 0}),), {}))
     for shape in shapes:
         members.enroll(shape)
     for capacity in capacities_:
-        members.set_root(capacity)
+        members.set_root(capacity.cluster, capacity.root, capacity)
         members.refresh()
     return members
 
@@ -116,7 +116,7 @@ def test_what_is_in_flight_elsewhere_stays_subtracted(published: list[CapacityVi
     free = member.nodes.free.copy()
     for capacity in published[1:]:
         if capacity.cluster != member.name:
-            members.set_root(capacity)
+            members.set_root(capacity.cluster, capacity.root, capacity)
             members.refresh()
     assert np.array_equal(member.nodes.free, free)
     members.table.check()

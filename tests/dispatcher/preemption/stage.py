@@ -35,7 +35,7 @@ class Stage:
         self.victims: dict[str, Victim] = {}
         for name, free in members.items():
             self.members.set_view(name, make_cluster(name).cluster)
-            self.members.set_root(make_capacity(name, free).capacity)
+            self.members.set_root(name, "", make_capacity(name, free).capacity)
         self.members.refresh()
 
     def run(self, uid: str, queue: str, where: Where, *, gpu: int = 1, **more: Any) -> Stage:

@@ -211,7 +211,7 @@ class History:
         assert core.reservations.empty
         assert not core.claims
         assert not core.state.leaving
-        assert not core.claims.cleared
+        assert not core.claims.any_cleared
         assert not any(member.inflight or member.expected for member in core.members.by_name.values())
         for node in core.tree.queues.values():
             assert not any(node.used.values()), f"{node.name} is charged for nothing"

@@ -112,10 +112,10 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
         core.state.unsettled,
         core.policy.impatient,
         core.claims,
-        core.claims.cleared,
+        core.claims.any_cleared,
     )
     assert not any(left)
-    assert not any((len(core.state.wakes), core.wakeups.woken, core.triggers.searches.any))
+    assert not any((len(core.state.wakes), core.wakeups.woken))
     assert core.next_deadline is None
 
 

@@ -224,7 +224,7 @@ class Admission:
 
     def _expected(self, choice: Choice) -> dict[str, Spots]:
         """Where it is to be in its member, lest it is where others have a reservation, or victims left for them."""
-        if choice.divided or (self.reservations.empty and not self._claims.cleared):
+        if choice.divided or (self.reservations.empty and not self._claims.any_cleared):
             return {}
         [member], [gang], [placement] = choice.members, choice.gangs, choice.placements
         return spots(member, gang, placement)

@@ -78,9 +78,9 @@ class Claims:
         return any(claim.open for claim in self._claims.values())
 
     @property
-    def cleared(self) -> dict[str, tuple[str, ...]]:
-        """UID of each workload that started with victims -> theirs."""
-        return {uid: claim.cleared for uid, claim in self._claims.items() if claim.cleared is not None}
+    def any_cleared(self) -> bool:
+        """Whether any workload started with victims."""
+        return any(claim.cleared is not None for claim in self._claims.values())
 
     def cleared_for(self, uid: str) -> tuple[str, ...]:
         """UIDs of the victims with which a workload started."""
@@ -181,15 +181,13 @@ class Claims:
             return False
         if binding.phase is Phase.EVICTING:
             return self.leaves(binding)
-        if loss.stays is None or not all(self.is_ready(name) for name in binding.parts):
+        if loss.stays is None or not self.members.are_ready(binding.parts):
             return False
         return binding.resized_at is not None or self.has_shrunk(binding, loss.stays)
 
     def leaves(self, binding: Binding) -> bool:
         """Whether a victim is expected to end: its members can say so, and it had not too long."""
-        if not all(self.is_ready(name) for name in binding.parts):
-            return False
-        return self._state.now < self.gone_until(binding, self._state.now)
+        return self.members.are_ready(binding.parts) and self._state.now < self.gone_until(binding, self._state.now)
 
     def gone_until(self, binding: Binding, since: float) -> float:
         """Until when others count on the room of a victim that was evicted, or shrunk, at that time: as long as
@@ -201,7 +199,3 @@ class Claims:
     def has_shrunk(self, binding: Binding, stays: Counts) -> bool:
         [part] = binding.parts.values()
         return all(task.replicas <= count for task, count in zip(part.tasks, stays, strict=True))
-
-    def is_ready(self, name: str) -> bool:
-        member = self.members.by_name.get(name)
-        return member is not None and member.ready

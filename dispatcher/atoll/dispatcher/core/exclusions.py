@@ -22,28 +22,21 @@ class Exclusions:
     def __init__(self, members: Members, refusals: Refusals, breakers: Breakers, failures: Failures) -> None:
         self.members = members
         self.refusals, self.breakers, self.failures = refusals, breakers, failures
-        #: leaf -> bool[members] that it may use, None for all; of `_version`
-        self._serving: dict[Queue, NDArray[np.bool_] | None] = {}
+        #: members that serve a queue -> bool[members], None for all; of `_version`
+        self._masks: dict[frozenset[str], NDArray[np.bool_] | None] = {}
         self._version = -1
-
-    def serving_changed(self, leaf: Queue | None = None) -> None:
-        """Queues may use other members; or this one is known no more."""
-        if leaf is None:
-            self._serving.clear()
-        else:
-            self._serving.pop(leaf, None)
 
     def serves(self, leaf: Queue) -> NDArray[np.bool_] | None:
         """bool[members]: which members the queue may use; None for all."""
-        if self._version != self.members.table.version:
-            self._serving.clear()
-            self._version = self.members.table.version
         if (serving := leaf.serving) is None:
             return None
-        if leaf not in self._serving:
+        if self._version != self.members.table.version:
+            self._masks.clear()
+            self._version = self.members.table.version
+        if serving not in self._masks:
             mask = np.array([member.name in serving for member in self.members.table.order], np.bool_)
-            self._serving[leaf] = None if mask.all() else mask
-        return self._serving[leaf]
+            self._masks[serving] = None if mask.all() else mask
+        return self._masks[serving]
 
     def avoided(self, binding: Binding, shape: Shape) -> set[str]:
         """The members that failed this shape, or refused this workload, and are not to be tried yet."""

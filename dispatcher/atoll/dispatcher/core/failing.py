@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.deadlines import Deadlines
-from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions, Leave
 from atoll.dispatcher.core.state import State
@@ -25,8 +24,8 @@ AGAIN = 1.0
 class Failing:
     """Evicts what stays unhealthy."""
 
-    def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
-        self._state, self._claims, self._decisions = state, claims, decisions
+    def __init__(self, state: State, decisions: Decisions) -> None:
+        self._state, self._decisions = state, decisions
         #: when bindings have been unhealthy for too long
         self._due = Deadlines()
         state.on_entered.append(self._file)
@@ -43,8 +42,7 @@ class Failing:
             binding = self._state.bindings[uid]
             view, wish = binding.view, binding.gang.unhealthy
             names = [name for name in binding.parts if name in view.unhealthy]
-            written = binding.epoch == view.epoch and binding.resized_at is None
-            if not written or not all(self._claims.is_ready(name) for name in names):
+            if not binding.written or not self._state.members.are_ready(names):
                 # What a member says that is away is old; what becomes of work there is decided elsewhere.
                 self._due.set(uid, self._state.now + AGAIN)
                 continue

@@ -50,8 +50,6 @@ class Lost:
         self._changed = True
         #: when bindings that run in one of these members must leave it
         self._due = Deadlines()
-        #: there is none of either
-        self._idle = True
         state.on_members.append(self._members_changed)
         state.on_entered.append(self._file)
         state.on_dropped.append(self._due.drop)
@@ -69,7 +67,7 @@ class Lost:
             binding = self._state.bindings[uid]
             if not _runs(binding):
                 continue
-            if not _written(binding):
+            if not binding.written:
                 self._due.set(uid, self._state.now + AGAIN)
                 continue
             departure = self._departure(binding)
@@ -88,21 +86,17 @@ class Lost:
         self._changed = False
         views = {member.name: member.view for member in self._state.members.by_name.values() if member.view is not None}
         before, self._members = self._members, {name: view for name, view in views.items() if _troubled(view)}
-        self._idle = False
         for name in dict.fromkeys((*before, *self._members)):
             if before.get(name) != self._members.get(name):
                 for uid in self._running_in(name):
                     self._file(self._state.bindings[uid])
-        self._idle = not self._members and self._due.first is None
 
     def _running_in(self, name: str) -> list[str]:
         return self._state.reservations.timeline.running_in(self._state.members.member(name))
 
     def _file(self, binding: Binding) -> None:
         """Know when a binding must leave."""
-        if self._idle:
-            return
-        when = self._departure(binding).when if _runs(binding) else math.inf
+        when = self._departure(binding).when if self._members and _runs(binding) else math.inf
         if when < math.inf:
             self._due.set(binding.view.uid, when)
         else:
@@ -123,7 +117,7 @@ class Lost:
         if any(binding.phase.going for binding in there):
             return
         rest = sorted((binding for binding in there if _runs(binding)), key=lambda binding: binding.key)
-        if rest and _written(rest[0]):
+        if rest and rest[0].written:
             yield self._evict(rest[0], Departure(self._state.now, Reason.MEMBER_DRAINED, name, _DRAINED))
 
     def _go_on(self, binding: Binding, departure: Departure) -> Command | None:
@@ -185,10 +179,6 @@ def _troubled(view: ClusterView) -> bool:
 
 def _runs(binding: Binding) -> bool:
     return binding.phase in (Phase.RESERVING, Phase.DISPATCHED)
-
-
-def _written(binding: Binding) -> bool:
-    return binding.epoch == binding.view.epoch and binding.resized_at is None
 
 
 def _departures(binding: Binding, view: ClusterView) -> Iterator[Departure]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from atoll.dispatcher.core.backlog.binding import Binding, bound_in, replaced_at, withheld
 from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.capacity.refusals import MOST_WORDS, concerns_namespace
-from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.events import Failure
@@ -23,8 +22,8 @@ _NOT_RUN = "its pods were bound there and did not run in time"
 class Progress:
     """Commits what all members reserved; takes back what does not get on."""
 
-    def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
-        self._state, self._claims, self._decisions = state, claims, decisions
+    def __init__(self, state: State, decisions: Decisions) -> None:
+        self._state, self._decisions = state, decisions
         self.members, self.bindings, self.reservations = state.members, state.bindings, state.reservations
         self.breakers, self.refusals = state.breakers, state.refusals
         self.settings = state.settings.progress
@@ -76,7 +75,7 @@ class Progress:
             if binding.phase is not Phase.DISPATCHED or binding.epoch != view.epoch:
                 continue
             if view.lost_at:
-                if all(self._claims.is_ready(name) for name in binding.parts):
+                if self.members.are_ready(binding.parts):
                     yield self._incomplete(binding)
                 else:
                     # What its members say is old; what becomes of work in a member that is away is decided elsewhere.
@@ -146,7 +145,7 @@ class Progress:
                 counts = blocker("Cluster", name, "pods", answer.requested, answer.available)
                 yield self._decisions.evict(binding, Reason.PART_REFUSED, text, counts)
             elif all(name in answers for name in binding.parts):
-                away = [name for name in binding.parts if not self._claims.is_ready(name)]
+                away = [name for name in binding.parts if not self.members.are_ready([name])]
                 if away:
                     text = f"{away[0]} reserved its part and is not ready any more"
                     yield self._decisions.evict(binding, Reason.CLUSTERS_NOT_READY, text, Blocker("Cluster", away[0]))

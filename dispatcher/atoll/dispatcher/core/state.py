@@ -134,7 +134,6 @@ class State:
                 self.waiting.forget(node)
                 self.tree.drop_unnamed(node)
                 self.charges.forget(node)
-                self.exclusions.serving_changed(node)
                 self.sizes.spare.pop(node, None)
         self.left.clear()
 
@@ -403,10 +402,5 @@ class State:
 
 
 def _dispatched_at(view: BindingView, now: float) -> float:
-    """When it was dispatched; where an earlier version wrote that, by its story, which is bounded."""
-    if view.decision.dispatched:
-        return to_seconds(view.decision.dispatched)
-    for line in reversed(view.decision.story):
-        if line.reason in (Reason.DISPATCHED, Reason.RESERVING):
-            return to_seconds(line.at)
-    return now
+    """When it was dispatched; where nothing is written of that yet, a moment ago."""
+    return to_seconds(view.decision.dispatched) if view.decision.dispatched else now

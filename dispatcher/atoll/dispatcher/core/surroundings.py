@@ -39,7 +39,6 @@ class Surroundings:
             for binding in moved:
                 self._state.leave(binding)
         changed = self.tree.drop_queue(name) if view is None else self.tree.set_queue(view)
-        self._state.exclusions.serving_changed()
         for binding in moved:
             self._state.enter(binding)
         if queue.view is not None and queue.view.estimate != estimated:
@@ -105,7 +104,6 @@ class Surroundings:
         self._tell_tree_of_members()
         for changed in self._state.on_members:
             changed()
-        self._state.exclusions.serving_changed()
         self.wakes.fire(MEMBERS)
         self.wakes.fire(SETTINGS)
 
@@ -113,10 +111,7 @@ class Surroundings:
         """A member publishes this of one top domain, or nothing any more."""
         member = self.members.member(name)
         before, total = member.generation, member.total()
-        if capacity is None:
-            self.members.drop_root(name, root)
-        else:
-            self.members.set_root(capacity)
+        self.members.set_root(name, root, capacity)
         self.reservations.timeline.republished(name)
         if member.generation != before:
             for shape in self.failures.moved_on(name):

@@ -32,6 +32,12 @@ class Allocation:
     """Member -> (gang of the part, where its pods are or are expected)."""
     settings: BackfillSettings = BackfillSettings()
 
+    def uses_in(self, member: str) -> Vector:
+        """What its queue is charged for in a member."""
+        if member not in self.parts:
+            return {}
+        return self.amount if len(self.parts) == 1 else self.parts[member][0].total()
+
     def expected_end(self, now: float) -> float:
         """When it is expected to end, seen from now; no other time until its member should have told of it."""
         if self.end + self.settings.settle > now or self.end == math.inf:

@@ -15,7 +15,6 @@ from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.decisions import Decisions
-from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.dispatcher.core.state import State
@@ -26,8 +25,8 @@ from atoll.model.verdict import Reason
 class Policy:
     """Makes reservations, computes them again and drops them."""
 
-    def __init__(self, state: State, claims: Claims, decisions: Decisions, resizing: Resizing) -> None:
-        self._state, self._claims, self._resizing = state, claims, resizing
+    def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
+        self._state, self._claims = state, claims
         self._settings = state.settings.backfill
         self.unwritten = decisions.unwritten
         self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
@@ -105,9 +104,7 @@ class Policy:
 
     def rules(self, binding: Binding, shape: Shape) -> QueueRules:
         """What decides, beside nodes, where a workload may go."""
-        exclusions = self._state.exclusions
-        serving, avoided = exclusions.serves(binding.leaf), exclusions.avoided(binding, shape)
-        return QueueRules(self._state, self._claims, self._resizing, binding, serving, avoided)
+        return QueueRules(self._state, self._claims, binding, shape)
 
     def keep_room(self, group: ShapeClass, *, certain: bool = False) -> None:
         """The first of the class does not start now: reserve capacity if it is a head that must not be delayed, and if

@@ -382,7 +382,7 @@ class Reservations:
             if choice.members == (each.member,):
                 self._note_refusal(uid, each, end)
         self._widen(broken, end)
-        return broken
+        return broken + [each for each in self._over_ceilings(uid, leaf, choice) if each not in broken]
 
     def follow(self) -> None:
         """The choice that was judged last is carried out: the others' places are those beside it."""
@@ -412,6 +412,26 @@ class Reservations:
                 if left is not None and value > max(left, 0):
                     return True
         return False
+
+    def _over_ceilings(self, uid: str, leaf: Queue, choice: Choice) -> Iterator[Reservation]:
+        """Those of claimants that a choice would delay by a ceiling in a member on both paths."""
+        capped = [queue for queue in path(leaf) if queue.tracks]
+        for member, gang in zip(choice.members, choice.gangs, strict=True) if capped else ():
+            for claim in self.claims.values():
+                if claim.uid == uid or claim.member is not member:
+                    continue
+                gone = [self.timeline[each] for each, stays in claim.leaving.items() if stays]
+                for queue in capped:
+                    if queue not in path(claim.leaf):
+                        continue
+                    used = dict(queue.used_in.get(member.name, {}))
+                    vector.add(used, claim.shape.request)
+                    for each in gone:
+                        if queue in path(each.leaf):
+                            vector.add(used, each.uses_in(member.name), -1)
+                    if vector.shortage(used, gang.total(), queue.ceilings.get(member.name, {})):
+                        yield claim
+                        break
 
     def refused_before(self, uid: str, member: Member, end: float) -> list[Reservation]:
         """Those that the workload would delay there, known from when that was tried and nothing had changed since."""

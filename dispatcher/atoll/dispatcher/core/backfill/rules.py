@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-
-import numpy as np
-from numpy.typing import NDArray
 
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.backlog.wake_index import capping
 from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
-from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.rules import Rules
 from atoll.dispatcher.core.quota.queue import Queue, path
@@ -31,17 +28,10 @@ from atoll.model.verdict import Verdict
 class QueueRules(Rules):
     """Made for one search for a place, and forgotten after it."""
 
-    def __init__(
-        self,
-        state: State,
-        claims: Claims,
-        resizing: Resizing,
-        binding: Binding,
-        serving: NDArray[np.bool_] | None,
-        avoided: Collection[str],
-    ) -> None:
-        super().__init__(serving, avoided)
-        self._state, self._claims, self._resizing, self._binding = state, claims, resizing, binding
+    def __init__(self, state: State, claims: Claims, binding: Binding, shape: Shape) -> None:
+        """`shape`: that it waits with."""
+        super().__init__(state.exclusions.serves(binding.leaf), state.exclusions.avoided(binding, shape))
+        self._state, self._claims, self._binding = state, claims, binding
         self._reservations, self._tree, self._leaf = state.reservations, state.tree, binding.leaf
         self._permit_all = self._reservations.empty and capping(binding.leaf) is None
         #: member -> what would go there, of choices that exceed a ceiling
@@ -65,9 +55,6 @@ class QueueRules(Rules):
         binding, leaf = self._binding, self._leaf
         amount = choice.total() if choice.divided else binding.amount
         broken = self._reservations.delayed(binding.view.uid, leaf, amount, choice, self._end)
-        for member, gang in zip(choice.members, choice.gangs, strict=True):
-            kept = self._resizing.ceilings_kept(binding.view.uid, leaf, member.name, gang.total())
-            broken += [reservation for reservation in kept if reservation not in broken]
         self._overtaken = [reservation for reservation in broken if self._goes_before(reservation)]
         return len(self._overtaken) == len(broken)
 

@@ -75,6 +75,11 @@ class Binding:
         """Those that run or are about to."""
         return sum(part.replicas for part in self.parts.values())
 
+    @property
+    def written(self) -> bool:
+        """Whether its binding says all that was decided."""
+        return self.epoch == self.view.epoch and self.resized_at is None
+
     def charges(self) -> Charges:
         """What its namespace is charged for it."""
         return by_scopes(self.parts.values() or ([self.wish] if self.wish is not None else ()), self.amount)
@@ -307,7 +312,7 @@ def contained(binding: Binding, member: Member) -> bool:
     """Whether the member's published figures contain the binding's pods or hold, or never will."""
     if member.name not in binding.parts or binding.phase is Phase.LEAVING:
         return True
-    if binding.phase is Phase.EVICTING or binding.epoch != binding.view.epoch or binding.resized_at is not None:
+    if binding.phase is Phase.EVICTING or not binding.written:
         return False
     generation, pods = binding.view.placed.get(member.name, (-1, 0))
     if binding.bound and binding.deadline is not None and pods != binding.parts[member.name].replicas:

@@ -133,12 +133,10 @@ class WakeIndex:
 
     def limits_changed(self, queue: Queue) -> None:
         """The limits of a queue are others."""
-        self.fire(Trigger(Cause.LEFT, queue))
-        if queue.parent is not None:
-            # What is guaranteed to it is not there for those beside it.
-            self.fire(Trigger(Cause.LEFT, queue.parent))
+        # What is guaranteed to it is not there for those beside it.
+        self._fire_each(Cause.LEFT, (queue,) if queue.parent is None else (queue, queue.parent))
         self._ceilings_eased(queue)
-        self.fire(Trigger(Cause.FELL, queue))
+        self._fire_each(Cause.FELL, (queue,))
 
     def _ceilings_eased(self, leaf: Queue) -> None:
         if self._at[Cause.CEILING]:

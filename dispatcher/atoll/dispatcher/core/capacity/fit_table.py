@@ -60,15 +60,16 @@ class FitTable:
         self._rank: Ints = np.zeros(0, np.int64)
         #: pod key -> row; a row is free while it is not used
         self._rows: dict[bytes, int] = {}
-        self._tasks: list[Task | None] = []
-        self._users: list[int] = []
-        self._vacant: list[int] = []
+        self._tasks: list[Task | None] = [None] * _FIRST_ROWS
+        self._users = [0] * _FIRST_ROWS
+        #: the next one last
+        self._vacant = [*reversed(range(_FIRST_ROWS))]
         #: row -> how many of its users have other tasks as well: these fit only beside each other
         self._beside: dict[int, int] = {}
         #: rows without users that are kept, the longest idle first
         self._idle: dict[int, None] = {}
         #: per row: int64[K] the resources that its task asks for, int64[K, 1] the positive amounts
-        self._wanted: list[tuple[Ints, Ints]] = []
+        self._wanted = [_NOTHING] * _FIRST_ROWS
         self.counts: Ints = np.zeros((_FIRST_ROWS, 0), np.int64)
         #: int64[domains + 1, rows]: pods that the domain's nodes hold; the last line means nothing
         self._held: Ints = np.zeros((1, _FIRST_ROWS), np.int64)
@@ -235,13 +236,9 @@ class FitTable:
         key = _pod_key(task)
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = self._vacant.pop() if self._vacant else len(self._tasks)
-            if row == len(self._tasks):
-                self._tasks.append(None)
-                self._wanted.append(_NOTHING)
-                self._users.append(0)
-                if row == len(self.counts):
-                    self._make_higher()
+            if not self._vacant:
+                self._make_higher()
+            row = self._rows[key] = self._vacant.pop()
             self._tasks[row] = task
             self._fill_row(row, task)
         self._users[row] += 1
@@ -249,7 +246,12 @@ class FitTable:
         return row
 
     def _make_higher(self) -> None:
-        height = 2 * len(self.counts)
+        before = len(self._tasks)
+        height = 2 * before
+        self._vacant = [*reversed(range(before, height))]
+        self._tasks += [None] * before
+        self._users += [0] * before
+        self._wanted += [_NOTHING] * before
         self.counts, self._accepts = higher(self.counts, height), higher(self._accepts, height)
         self._held = np.ascontiguousarray(higher(self._held.T, height).T)
         self._grown = {name: higher(rows, height) for name, rows in self._grown.items()}
@@ -273,7 +275,7 @@ class FitTable:
 
     def _in_use(self) -> NDArray[np.bool_]:
         """bool[rows]: those that are some task's."""
-        return np.array([task is not None for task in _padded(self._tasks, len(self.counts))], np.bool_)
+        return np.array([task is not None for task in self._tasks], np.bool_)
 
     def _possible(self, task: Task) -> bool:
         """Whether a member has all that a task asks for; what its row asks for means nothing where none has."""
@@ -441,7 +443,8 @@ class FitTable:
         """The same nodes, as they are now, with rows of its own."""
         twin = copy.copy(self)
         twin._grown, twin._beside = {}, {}
-        twin._rows, twin._tasks, twin._wanted, twin._users, twin._vacant, twin._idle = {}, [], [], [], [], {}
+        twin._rows, twin._idle, twin._vacant = {}, {}, [*reversed(range(_ASIDE_ROWS))]
+        twin._tasks, twin._wanted, twin._users = [None] * _ASIDE_ROWS, [_NOTHING] * _ASIDE_ROWS, [0] * _ASIDE_ROWS
         twin._requests = Requests(self._resources, _ASIDE_ROWS)
         twin.counts, twin._accepts = higher(self.counts[:0], _ASIDE_ROWS), higher(self._accepts[:0], _ASIDE_ROWS)
         twin._held = np.zeros((len(self._held), _ASIDE_ROWS), np.int64)
@@ -466,7 +469,7 @@ class FitTable:
                     self._accepts = wider
                 self._accepts[:, number] = [
                     task is not None and self._possible(task) and profile.accepts(task, "")
-                    for task in _padded(self._tasks, len(self.counts))
+                    for task in self._tasks
                 ]
             numbers.append(number)
         return np.array(numbers, np.int64)[nodes.profile] if numbers else np.zeros(len(nodes), np.int64)
@@ -552,10 +555,6 @@ class FitTable:
 
 def _pod_key(task: Task) -> bytes:
     return _encoder.encode((task.requests, task.node_selector, task.node_terms, task.tolerations))
-
-
-def _padded(tasks: Sequence[Task | None], length: int) -> list[Task | None]:
-    return [*tasks, *[None] * (length - len(tasks))]
 
 
 def _used(tasks: Sequence[Task | None]) -> Iterator[tuple[int, Task]]:

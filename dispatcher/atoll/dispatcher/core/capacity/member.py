@@ -214,13 +214,14 @@ class Member:
 
     def accepts(self, affinity: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a cluster affinity, one of its overflow tiers at least, and tolerations allow this member."""
-        if self.view is None:
-            return False
         view = self.view
-        tiers = cluster_affinity.tiers(affinity)
-        if not any(cluster_affinity.matches(tier, self.name, view.labels, view.fields) for tier in tiers):
+        if view is None or (view.taints and selectors.untolerated(view.taints, tolerations) is not None):
             return False
-        return selectors.untolerated(self.view.taints, tolerations) is None
+        # Most affinities are empty, and take any member.
+        return not affinity or any(
+            cluster_affinity.matches(tier, self.name, view.labels, view.fields)
+            for tier in cluster_affinity.tiers(affinity)
+        )
 
     def published(self, resources: tuple[str, ...]) -> Nodes:
         """What was published, as arrays with these resources in this order, nothing subtracted.

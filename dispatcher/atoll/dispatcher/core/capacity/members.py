@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -46,6 +47,11 @@ class Members:
             self._unfit = True
         return member
 
+    def are_ready(self, names: Iterable[str]) -> bool:
+        """Whether each of these is a member that can tell what is so in it."""
+        known = (self.by_name.get(name) for name in names)
+        return all(member is not None and member.ready for member in known)
+
     def set_view(self, name: str, view: ClusterView | None) -> bool:
         """The Cluster object changed or went; True when that may matter."""
         member = self.member(name)
@@ -55,16 +61,9 @@ class Members:
         self.table.view_changed(member)
         return True
 
-    def set_root(self, capacity: CapacityView) -> None:
-        """Take in what a member published about one top domain."""
-        member = self.member(capacity.cluster)
-        member.set_root(capacity.root, capacity)
-        self._stale[capacity.cluster] = None
-
-    def drop_root(self, name: str, root: str) -> None:
-        """Nothing is published about this root any more."""
-        member = self.member(name)
-        member.set_root(root, None)
+    def set_root(self, name: str, root: str, capacity: CapacityView | None) -> None:
+        """Take in what a member publishes about one top domain; None for nothing any more."""
+        self.member(name).set_root(root, capacity)
         self._stale[name] = None
 
     def refresh(self) -> None:

@@ -65,17 +65,20 @@ class Shape:
         """Whether it asks for what the member's figures leave out, so that only the member can say if it fits."""
         if self.gang.needs and member.view is not None and not member.view.honours_needs:
             return True
-        if any(member.asks_for_tier(wish) for wish in self.wishes):
-            return True
-        if any(task.numa or (task.aligned and member.aligns) for task in self.gang.tasks):
-            return True
+        for wish in self.wishes:
+            if member.asks_for_tier(wish):
+                return True
+        for task in self.gang.tasks:
+            if task.numa or (task.aligned and member.aligns):
+                return True
         return bool(self.selects) and not self.selects.isdisjoint(member.unknown)
 
     @property
     def wishes(self) -> list[TopologyWish]:
         """Of the gang and of groups of its pods."""
-        parts = [task.partition.wish for task in self.gang.tasks if task.partition is not None]
-        return [wish for wish in (self.gang.network_topology, *parts) if wish is not None]
+        found = [self.gang.network_topology]
+        found += [task.partition.wish for task in self.gang.tasks if task.partition is not None]
+        return [wish for wish in found if wish is not None]
 
     @property
     def elastic(self) -> bool:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger
@@ -25,6 +24,7 @@ from atoll.dispatcher.core.elastic.growth import size_kept
 from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, path
+from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.dispatcher.core.state import State
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.fit.pods import Counts, Pods, cut, difference, first_pods, joined
@@ -41,7 +41,7 @@ class Stop(NamedTuple):
     """Why something does not grow."""
 
     verdict: Verdict
-    until: Trigger = KEPT
+    until: tuple[Trigger, ...] = (KEPT,)
     """What may change that."""
 
 
@@ -86,7 +86,7 @@ class Resizing:
             [name] = binding.parts
             growth = self.growth(binding, self.members.by_name[name].nodes, self._where(binding, name), self._missed)
             if isinstance(growth, Stop):
-                hungry.park(uid, growth.until)
+                hungry.park(uid, *growth.until)
                 self._decisions.stopped[uid] = growth.verdict
                 continue
             before = binding.pods
@@ -111,8 +111,7 @@ class Resizing:
 
     def may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
         """Whether a decision on its size can be made now; what it has must be written down first."""
-        written = binding.epoch == binding.view.epoch and binding.resized_at is None
-        settled = binding.bound and written and binding.view.uid not in self._state.sizes.oversized
+        settled = binding.bound and binding.written and binding.view.uid not in self._state.sizes.oversized
         return binding.phase is Phase.DISPATCHED and not binding.gang.hold and (settled or begun)
 
     def growth(
@@ -145,8 +144,7 @@ class Resizing:
             return missed[alike]
         placement = place(nodes, more, within=around)
         if isinstance(placement, Miss):
-            about = Blocker("Cluster", name, "pods", str(placement.requested), str(placement.available))
-            missed[alike] = Stop(Verdict(placement.reason, about), Trigger(Cause.MEMBER, name))
+            missed[alike] = no_room(name, placement)
             return missed[alike]
         fitting = [size for size in ladder[:able] if _holds(placement, difference(size, now))]
         for size in dict.fromkeys((fitting[-1], fitting[0])):
@@ -157,9 +155,7 @@ class Resizing:
                 gang = whole.sized(taken.counts)
             choice = Choice((member,), (gang,), (taken,))
             amount, end = _requests(whole, taken.counts), self._state.now + estimate(binding)
-            if self.reservations.delayed(binding.view.uid, binding.leaf, amount, choice, end):
-                continue
-            if not self.ceilings_kept(binding.view.uid, binding.leaf, name, amount):
+            if not self.reservations.delayed(binding.view.uid, binding.leaf, amount, choice, end):
                 return size, landing
         return Stop(Verdict(Reason.WOULD_DELAY))
 
@@ -172,7 +168,7 @@ class Resizing:
             return Stop(outside)
         short = self.tree.shortage(leaf, amount)
         if short is not None:
-            return Stop(short.verdict(), Trigger(Cause.FELL, short.queue))
+            return over_limit(short)
         if (there := self.tree.shortage_in(leaf, name, amount)) is not None:
             return Stop(there.verdict())
         if (missing := self.namespaces.shortage(namespace, by_scopes([more], amount))) is not None:
@@ -180,27 +176,6 @@ class Resizing:
         if not self.members.member(name).ready:
             return Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
         return None
-
-    def ceilings_kept(self, uid: str, leaf: Queue, member: str, amount: Vector) -> list[Reservation]:
-        """The reservations of claimants that so much more in the member would delay by a ceiling on both paths."""
-        capped = [queue for queue in path(leaf) if queue.tracks]
-        broken: list[Reservation] = []
-        for reservation in self.reservations.claims.values() if capped else ():
-            if reservation.uid == uid or reservation.member.name != member:
-                continue
-            gone = [self.bindings[each] for each, stays in reservation.leaving.items() if stays]
-            for queue in capped:
-                if queue not in path(reservation.leaf):
-                    continue
-                used = dict(queue.used_in.get(member, {}))
-                vector.add(used, reservation.shape.request)
-                for each in gone:
-                    if queue in path(each.leaf):
-                        vector.add(used, each.where().get(member, {}), -1)
-                if vector.shortage(used, amount, queue.ceilings.get(member, {})):
-                    broken.append(reservation)
-                    break
-        return broken
 
     def _where(self, binding: Binding, name: str) -> Pods:
         stay = self.reservations.timeline.get(binding.view.uid)
@@ -263,7 +238,7 @@ class Resizing:
         """
         for uid in list(self._state.sizes.oversized):
             binding = self.bindings[uid]
-            if binding.epoch == binding.view.epoch and binding.resized_at is None:
+            if binding.written:
                 del self._state.sizes.oversized[uid]
                 binding.before = binding.parts
                 yield self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
@@ -308,6 +283,17 @@ class Resizing:
         stay = self.reservations.timeline[binding.view.uid]
         self.reservations.timeline.enter(binding.view.uid, replace(stay, amount=binding.amount, parts=there))
         self._state.sizes.file(binding)
+
+
+def no_room(name: str, miss: Miss) -> Stop:
+    """A member has too little room for it."""
+    about = Blocker("Cluster", name, "pods", str(miss.requested), str(miss.available))
+    return Stop(Verdict(miss.reason, about), (Trigger(Cause.MEMBER, name),))
+
+
+def over_limit(short: Shortage) -> Stop:
+    """A queue's limit does not allow it."""
+    return Stop(short.verdict(), (Trigger(Cause.FELL, short.queue),))
 
 
 def _requests(gang: Gang, counts: Counts | list[int]) -> Vector:

@@ -8,18 +8,18 @@ once these take work.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
-from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger
+from atoll.dispatcher.core.backlog.wake_index import Cause, Trigger
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.growth import size_kept, unlike
-from atoll.dispatcher.core.elastic.resizing import Resizing, addition, domain_around
+from atoll.dispatcher.core.elastic.resizing import Resizing, Stop, addition, domain_around, no_room, over_limit
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.sharing import shares
 from atoll.dispatcher.core.quota.namespaces import by_scopes
@@ -29,14 +29,7 @@ from atoll.fit import Miss, place
 from atoll.fit.pods import Pods, difference, first_pods
 from atoll.fit.sizes import full
 from atoll.model.gang import Gang, divide
-from atoll.model.verdict import Blocker, Reason, Verdict
-
-
-class Halt(NamedTuple):
-    """Why a size does not change, and what may change that."""
-
-    verdict: Verdict
-    until: tuple[Trigger, ...]
+from atoll.model.verdict import Reason, Verdict
 
 
 class Steady:
@@ -61,22 +54,18 @@ class Steady:
                 # It is filed again when something is seen of it.
                 shared.remove(uid)
                 continue
-            found = self._wanted(binding)
-            if isinstance(found, Halt):
-                shared.park(uid, *found.until)
-                self._decisions.stopped[uid] = found.verdict
-                continue
-            if found == {name: full(part) for name, part in binding.parts.items()}:
+            wanted = self._wanted(binding)
+            if wanted == {name: full(part) for name, part in binding.parts.items()}:
                 shared.remove(uid)
                 continue
-            command = self._change(binding, found)
-            if isinstance(command, Halt):
-                shared.park(uid, *command.until)
-                self._decisions.stopped[uid] = command.verdict
-                continue
-            yield command
+            found = wanted if isinstance(wanted, Stop) else self._change(binding, wanted)
+            if isinstance(found, Stop):
+                shared.park(uid, *found.until)
+                self._decisions.stopped[uid] = found.verdict
+            else:
+                yield found
 
-    def _wanted(self, binding: Binding) -> dict[str, tuple[int, ...]] | Halt:
+    def _wanted(self, binding: Binding) -> dict[str, tuple[int, ...]] | Stop:
         """Member -> pods per task that it is to have, those first that have some."""
         gang, sharing = binding.gang, binding.view.sharing
         assert sharing is not None, f"{binding.view.uid} is not shared out"
@@ -87,14 +76,14 @@ class Steady:
             counts = full(part)
             has[name] = sets if gang.copies else counts[0] // unit[0]
             if not gang.copies and counts != tuple(each * has[name] for each in unit):
-                return Halt(size_kept(binding) or Verdict(Reason.SIZE_KEPT), ())
+                return Stop(size_kept(binding) or Verdict(Reason.SIZE_KEPT), ())
         affinity, able = self._able(binding)
         room = {name: (member, self._room(member, gang, unit)) for name, member in able.items()}
         found = shares(gang, sharing, room, affinity, has)
         if isinstance(found, Verdict):
             if gang.copies and not unlike(binding):
                 return {name: full(part) for name, part in binding.parts.items()}
-            return Halt(found, tuple(Trigger(Cause.MEMBER, name) for name in able))
+            return Stop(found, tuple(Trigger(Cause.MEMBER, name) for name in able))
         kept = {name: sets for name in has} | found if gang.copies else steady(found, has, sets)
         names = [*has, *sorted(kept.keys() - has.keys())]
         return {name: tuple(each * kept[name] for each in unit) for name in names if kept.get(name)}
@@ -133,7 +122,7 @@ class Steady:
         held = [int(np.where(nodes.accepting(task), nodes.room(task.requests), 0).sum()) for task in gang.tasks]
         return min((count // each for count, each in zip(held, unit, strict=True) if each), default=0)
 
-    def _change(self, binding: Binding, counts: Mapping[str, tuple[int, ...]]) -> Command | Halt:
+    def _change(self, binding: Binding, counts: Mapping[str, tuple[int, ...]]) -> Command | Stop:
         """Count the new size and have it written, if it is admitted."""
         uid, before = binding.view.uid, binding.pods
         stay = self._state.reservations.timeline.get(uid)
@@ -142,7 +131,7 @@ class Steady:
         parts = {name: as_it_runs(binding.view, name, part) for name, part in zip(counts, gangs, strict=True)}
         where: dict[str, Pods] = {name: stay.parts[name][1] if name in stay.parts else () for name in parts}
         more = self._more(binding, parts, where)
-        if isinstance(more, Halt):
+        if isinstance(more, Stop):
             return more
         self._state.charges.resize(binding, parts)
         there: dict[str, tuple[Gang, Pods]] = {}
@@ -165,7 +154,7 @@ class Steady:
         deadline = self._state.now + self._state.settings.progress.grow
         return self._decisions.resize(binding, Reason.GROWN, text, deadline)
 
-    def _more(self, binding: Binding, parts: Mapping[str, Gang], where: Mapping[str, Pods]) -> Choice | Halt:
+    def _more(self, binding: Binding, parts: Mapping[str, Gang], where: Mapping[str, Pods]) -> Choice | Stop:
         """What comes in addition, and where in each member; or what does not let it."""
         members, gangs, placements = [], [], []
         for name, part in parts.items():
@@ -175,32 +164,29 @@ class Steady:
                 continue
             gang, member = addition(part, extra, extra), self.members.by_name[name]
             if (stop := self._resizing.stop(binding, name, gang)) is not None:
-                return Halt(stop.verdict, (stop.until,))
+                return stop
             around = domain_around(member.nodes, gang.network_topology, where[name])
             placement = place(member.nodes, gang, within=around)
             if isinstance(placement, Miss):
-                about = Blocker("Cluster", name, "pods", str(placement.requested), str(placement.available))
-                return Halt(Verdict(placement.reason, about), (Trigger(Cause.MEMBER, name),))
+                return no_room(name, placement)
             members.append(member)
             gangs.append(gang)
             placements.append(placement)
         choice = Choice(tuple(members), tuple(gangs), tuple(placements))
         return self._barred(binding, choice) or choice
 
-    def _barred(self, binding: Binding, choice: Choice) -> Halt | None:
+    def _barred(self, binding: Binding, choice: Choice) -> Stop | None:
         """The limit or the reservation that all of it together does not respect."""
         if not choice.members:
             return None
         leaf, uid, amount = binding.leaf, binding.view.uid, choice.total()
         if (short := self.tree.shortage(leaf, amount)) is not None:
-            return Halt(short.verdict(), (Trigger(Cause.FELL, short.queue),))
+            return over_limit(short)
         missing = self._state.namespaces.shortage(binding.view.namespace, by_scopes(choice.gangs, amount))
         if missing is not None:
-            return Halt(missing, (KEPT,))
+            return Stop(missing)
         delayed = self._state.reservations.delayed(uid, leaf, amount, choice, self._state.now + estimate(binding))
-        for member, gang in zip(choice.members, choice.gangs, strict=True):
-            delayed = delayed or self._resizing.ceilings_kept(uid, leaf, member.name, gang.total())
-        return Halt(Verdict(Reason.WOULD_DELAY), (KEPT,)) if delayed else None
+        return Stop(Verdict(Reason.WOULD_DELAY)) if delayed else None
 
 
 def steady(found: Mapping[str, int], has: Mapping[str, int], sets: int) -> dict[str, int]:

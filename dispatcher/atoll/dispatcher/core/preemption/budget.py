@@ -83,11 +83,6 @@ class Searches:
         """Whether a search is to be made."""
         return bool(self._fresh or self._again)
 
-    @property
-    def any(self) -> bool:
-        """Whether any class is known."""
-        return self.waiting or bool(self._helpless)
-
     def next_due(self, now: float) -> float | None:
         """When the next search may be made."""
         while self._retries and not (self._retries[0][2].members and self._retries[0][2] in self._helpless):

@@ -143,21 +143,12 @@ class Triggers:
         binding, stay = self.bindings.get(uid), self.reservations.timeline.get(uid)
         if binding is None or stay is None:
             return None
-        if (
-            binding.phase is not Phase.DISPATCHED
-            or binding.epoch != binding.view.epoch
-            or binding.resized_at is not None
-        ):
+        if binding.phase is not Phase.DISPATCHED or not binding.written:
             return None
         known, view = self._candidates.get(uid), binding.leaf.view
         if known is None or known[0] is not stay or known[1] is not binding or known[2] is not view:
-            known = (
-                stay,
-                binding,
-                view,
-                victim_of(binding, stay, self._settings.protection, self._claims.cleared_for(uid)),
-            )
-            self._candidates[uid] = known
+            made = victim_of(binding, stay, self._settings.protection, self._claims.cleared_for(uid))
+            known = self._candidates[uid] = stay, binding, view, made
         return known[3]
 
     def possible_victims(self, group: ShapeClass) -> list[Victim]:
