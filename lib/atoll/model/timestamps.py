@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
+@lru_cache(maxsize=256)
 def rfc3339(seconds: float) -> str:
-    """UTC with milliseconds, as decisions carry it."""
+    """UTC with milliseconds, as decisions carry it: a few times are written again and again."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 

@@ -97,3 +97,10 @@ def test_a_member_is_asked_whether_it_can_align_pods_to_numa_nodes(
     s = scene(room=(make_cluster("m"), capacity))
     [command] = s.submit(make_binding("a").tasks(1, **wish)).run()
     assert command.decision.phase is phase
+
+
+def test_one_task_that_is_aligned_is_enough_to_ask_a_member() -> None:
+    capacity = CapacitySet(dataclasses.replace(make_capacity("m", [4, 4]).capacity, aligns=True))
+    s = scene(room=(make_cluster("m"), capacity))
+    [command] = s.submit(make_binding("a").tasks(1).tasks(1, aligned=[{"cpu": 2}])).run()
+    assert command.decision.phase is Phase.RESERVING

@@ -166,6 +166,27 @@ def test_amounts_that_are_not_asked_for_any_more_are_forgotten() -> None:
     assert requests.rooms(np.array([[9998]])).tolist() == [[9998 // 4998], [9998 // 4999]]
 
 
+def test_a_kind_of_pod_that_no_workload_waited_for_in_long_is_counted_anew() -> None:
+    """Rows of the last kinds are kept; that of the first is another kind's by now."""
+    members = told([CapacityView("a", "", 1, (), (NodeClass("", {}, (), 2, {GPU: 600, "pods": 600}),), {})], [])
+    kinds = [Shapes().take(make_binding("a").tasks(1, gpu=amount).build()) for amount in range(1, 101)]
+    for each in kinds:
+        members.enroll(each)
+        members.release(each)
+    members.enroll(kinds[0])
+    assert [room.tolist() for room in members.table.room(members.by_name["a"], kinds[0])] == [[600, 600]]
+    members.table.check()
+
+
+def test_more_kinds_of_pods_may_wait_at_once_than_there_were_rows() -> None:
+    members = told([CapacityView("a", "", 1, (), (NodeClass("", {}, (), 2, {GPU: 600, "pods": 600}),), {})], [])
+    kinds = [Shapes().take(make_binding("a").tasks(1, gpu=amount).build()) for amount in range(1, 201)]
+    for each in kinds:
+        members.enroll(each)
+    assert len({each.rows for each in kinds}) == len(kinds)
+    members.table.check()
+
+
 @pytest.mark.parametrize("labels", [[{"zone": "new"}], [{}, {"zone": "new"}]])
 def test_a_node_with_new_labels_holds_no_pod_that_asks_for_what_no_node_has(
     labels: list[dict[str, str]],

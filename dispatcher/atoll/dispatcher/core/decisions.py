@@ -42,12 +42,9 @@ class Decisions:
         self.stopped: dict[str, Verdict] = {}
         #: UIDs of workloads with a reservation that their bindings don't say yet
         self.unwritten: dict[str, None] = {}
-        #: times of this pass as text
-        self._texts: dict[float, str] = {}
 
     def pass_begins(self, elapsed: float) -> None:
         """So many seconds have passed."""
-        self._texts.clear()
         self.tokens = min(self._settings.burst, self.tokens + max(elapsed, 0.0) * self._settings.rate)
 
     def dispatch(
@@ -58,7 +55,7 @@ class Decisions:
         self.tokens = min(self._settings.burst, self.tokens + self._settings.per_dispatch)
         line = self._line(phase, reason, text)
         decision = _decision(
-            binding, line, binding.epoch + 1, deadline=self.text(deadline), expected=expected, dispatched=line.at
+            binding, line, binding.epoch + 1, deadline=rfc3339(deadline), expected=expected, dispatched=line.at
         )
         return Dispatch(*_guard(binding), decision, parts=as_written(parts))
 
@@ -67,7 +64,7 @@ class Decisions:
         line = self._line(Phase.DISPATCHED, Reason.DISPATCHED, "all parts are reserved")
         at = binding.view.decision.dispatched
         return Commit(
-            *_guard(binding), _decision(binding, line, binding.epoch, deadline=self.text(deadline), dispatched=at)
+            *_guard(binding), _decision(binding, line, binding.epoch, deadline=rfc3339(deadline), dispatched=at)
         )
 
     def resize(
@@ -85,7 +82,7 @@ class Decisions:
         if len(story) > 1 and story[-2].reason is reason:
             # Many small changes must not push out what happened before.
             story = [*story[:-2], line]
-        until = before.deadline if deadline is None else self.text(deadline)
+        until = before.deadline if deadline is None else rfc3339(deadline)
         decision = _decision(
             binding,
             line,
@@ -132,7 +129,7 @@ class Decisions:
             rounds += 1
             given_up = self._state.refusals.too_often(refused.counts if refused is not None else {})
             if given_up.isdisjoint(binding.parts):
-                not_before = self.text(self._state.now + pause_after(rounds, self._state.settings.progress))
+                not_before = rfc3339(self._state.now + pause_after(rounds, self._state.settings.progress))
         decision = _decision(
             binding,
             line,
@@ -169,7 +166,7 @@ class Decisions:
                 binding.parts[name].replicas,
                 grace_period_seconds=int(grace),
                 preserved_label_state=state or None,
-                creation_timestamp=self.text(self._state.now),
+                creation_timestamp=rfc3339(self._state.now),
                 clusters_before_failover=[*binding.parts],
             )
             for name in leave.members
@@ -216,7 +213,7 @@ class Decisions:
             binding.epoch + 1,
             story=msgspec.structs.replace(view.decision, story=story).told(line),
             blocker=verdict.blocker,
-            deadline=self.text(deadline),
+            deadline=rfc3339(deadline),
             nominated=members,
             kept=self.kept(view.uid),
             question=question,
@@ -230,17 +227,10 @@ class Decisions:
         reservation = self._state.reservations.made.get(uid)
         if reservation is None:
             return None
-        return Kept(self.text(reservation.since), self.text(reservation.first) if reservation.first < math.inf else "")
-
-    def text(self, at: float) -> str:
-        """RFC 3339; the few times that a pass writes are formatted once."""
-        text = self._texts.get(at)
-        if text is None:
-            text = self._texts[at] = rfc3339(at)
-        return text
+        return Kept(rfc3339(reservation.since), rfc3339(reservation.first) if reservation.first < math.inf else "")
 
     def _line(self, phase: Phase, reason: Reason, text: str) -> Line:
-        return Line(self.text(self._state.now), phase, reason, text)
+        return Line(rfc3339(self._state.now), phase, reason, text)
 
 
 def as_written(parts: Mapping[str, Gang]) -> tuple[Part, ...]:

@@ -468,8 +468,7 @@ class FitTable:
                     wider[:, : self._accepts.shape[1]] = self._accepts
                     self._accepts = wider
                 self._accepts[:, number] = [
-                    task is not None and self._possible(task) and profile.accepts(task, "")
-                    for task in self._tasks
+                    task is not None and self._possible(task) and profile.accepts(task, "") for task in self._tasks
                 ]
             numbers.append(number)
         return np.array(numbers, np.int64)[nodes.profile] if numbers else np.zeros(len(nodes), np.int64)
