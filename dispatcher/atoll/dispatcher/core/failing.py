@@ -5,7 +5,6 @@ Whether it is unhealthy, and since when, stands on its binding, so a new leader 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from atoll.dispatcher.core.backlog.binding import Binding
@@ -57,22 +56,18 @@ class Failing:
             )
 
     def _file(self, binding: Binding) -> None:
-        when = _too_long(binding)
-        if when < math.inf:
-            self._due.set(binding.view.uid, when)
-        else:
-            self._due.drop(binding.view.uid)
+        self._due.set(binding.view.uid, _too_long(binding))
 
 
-def _too_long(binding: Binding) -> float:
-    """When a binding has been unhealthy for too long, in seconds since the epoch; infinite for never."""
+def _too_long(binding: Binding) -> float | None:
+    """When a binding has been unhealthy for too long, in seconds since the epoch; None for never."""
     view = binding.view
     if binding.phase is not Phase.DISPATCHED or not is_time(view.unhealthy_at):
-        return math.inf
+        return None
     wish, since = binding.gang.unhealthy, to_seconds(view.unhealthy_at)
     if wish is None or wish.after is None:
-        return math.inf
+        return None
     if view.decision.dispatched and since + 1.0 < to_seconds(view.decision.dispatched):
         # That was an earlier dispatch. Conditions have whole seconds.
-        return math.inf
+        return None
     return since + wish.after

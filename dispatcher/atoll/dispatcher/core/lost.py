@@ -96,11 +96,8 @@ class Lost:
 
     def _file(self, binding: Binding) -> None:
         """Know when a binding must leave."""
-        when = self._departure(binding).when if self._members and _runs(binding) else math.inf
-        if when < math.inf:
-            self._due.set(binding.view.uid, when)
-        else:
-            self._due.drop(binding.view.uid)
+        when = self._departure(binding).when if self._members and _runs(binding) else None
+        self._due.set(binding.view.uid, when)
 
     def _departure(self, binding: Binding) -> Departure:
         found = [

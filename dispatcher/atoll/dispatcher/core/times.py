@@ -52,14 +52,9 @@ class Times:
         """When it must run, or be gone."""
         if binding.deadline is None:
             self._deadlines.drop(binding.view.uid)
-        if (when := ready_by(binding, self._regain)) is not None:
-            self.ready_by.set(binding.view.uid, when)
-        else:
-            self.ready_by.drop(binding.view.uid)
-        if binding.phase is Phase.EVICTING:
-            self.gone_by.set(binding.view.uid, evicted_at(binding, now) + evict_timeout(binding.leaf))
-        else:
-            self.gone_by.drop(binding.view.uid)
+        leaves = binding.phase is Phase.EVICTING
+        self.ready_by.set(binding.view.uid, ready_by(binding, self._regain))
+        self.gone_by.set(binding.view.uid, evicted_at(binding, now) + evict_timeout(binding.leaf) if leaves else None)
 
     def forget(self, uid: str) -> None:
         """It has neither to run nor to go any more."""

@@ -29,7 +29,7 @@ from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
-from atoll.dispatcher.core.quota.queue import Queue, bring_up_to_date, path, use
+from atoll.dispatcher.core.quota.queue import Queue, Supposed, path
 from atoll.dispatcher.core.settings import BackfillSettings
 from atoll.fit import Nodes, Placement, place
 from atoll.fit.freed import ends_needed, is_loose
@@ -528,7 +528,8 @@ class Reservations:
         for each in self.all():
             # They follow from what is really used.
             self._spare(each)
-        before: dict[Queue, tuple[Vector, Vector]] = {}
+        supposed = Supposed()
+        coming: dict[Queue, None] = {}
         for claim in self.claims.values():
             if claim.uid != but:
                 gone = [self.timeline[uid] for uid, stays in claim.leaving.items() if stays]
@@ -537,24 +538,17 @@ class Reservations:
                     for name, value in claim.shape.request.items():
                         if value > left.get(name, 0):
                             node.coming[name] = node.coming.get(name, 0) + value - left.get(name, 0)
-                for leaf, amount, times in (
-                    (claim.leaf, claim.shape.request, 1),
-                    *((each.leaf, each.amount, -1) for each in gone),
-                ):
-                    for node in path(leaf):
-                        if node not in before:
-                            # What its parent divides follows from what is really used.
-                            bring_up_to_date(node)
-                            before[node] = (node.used, node.kept)
-                            node.used, node.kept = dict(node.used), dict(node.kept)
-                    use(leaf, amount, times)
+                            coming[node] = None
+                supposed.use(claim.leaf, claim.shape.request)
+                for victim in gone:
+                    supposed.use(victim.leaf, victim.amount, -1)
         self._settled = True
         try:
             yield
         finally:
             self._settled = False
-            for node, (used, kept) in before.items():
-                node.used, node.kept = used, kept
+            supposed.undo()
+            for node in coming:
                 node.coming = {}
 
     # -- nodes -------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 
 
@@ -18,9 +19,11 @@ class Deadlines:
     def __contains__(self, uid: str) -> bool:
         return uid in self._times
 
-    def set(self, uid: str, when: float) -> None:
-        """In place of what was set before."""
-        if self._times.get(uid) != when:
+    def set(self, uid: str, when: float | None) -> None:
+        """In place of what was set before; None, or infinite, for none."""
+        if when is None or when == math.inf:
+            self._times.pop(uid, None)
+        elif self._times.get(uid) != when:
             self._times[uid] = when
             heapq.heappush(self._heap, (when, uid))
 

@@ -20,7 +20,7 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.ranking import Rank, rank
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
-from atoll.dispatcher.core.quota.queue import Queue, bring_up_to_date, path, use
+from atoll.dispatcher.core.quota.queue import Queue, Supposed, path
 from atoll.dispatcher.core.quota.tree import Shortage, Tree
 from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.dispatcher.split import Division, divide_natively
@@ -107,7 +107,7 @@ class Trial:
         self.taken: dict[Bundle, None] = {}
         #: kind of foreign bundles that went -> how many
         self._kinds: dict[tuple[Queue, tuple[tuple[str, int], ...]], int] = {}
-        self._before: dict[Queue, tuple[Vector, dict[str, Vector], Vector]] = {}
+        self._supposed = Supposed()
         #: times that there was room, and no choice of it was permitted
         self.refused = 0
         #: resources in which the claimant's queue is entitled to reclaim
@@ -119,8 +119,7 @@ class Trial:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for node, (used, used_in, kept) in self._before.items():
-            node.used, node.used_in, node.kept = used, used_in, kept
+        self._supposed.undo()
 
     # -- what goes ---------------------------------------------------------------------------------------------------
 
@@ -168,14 +167,7 @@ class Trial:
 
     def release(self, leaf: Queue, amount: Vector, pods: Mapping[str, Pods], times: int = 1) -> None:
         """Count an amount of a queue as not used; of `times` -1 as used again."""
-        for queue in path(leaf):
-            if queue not in self._before:
-                # What its parent divides follows from what is really used.
-                bring_up_to_date(queue)
-                self._before[queue] = (queue.used, queue.used_in, queue.kept)
-                queue.used, queue.kept = dict(queue.used), dict(queue.kept)
-                queue.used_in = {name: dict(part) for name, part in queue.used_in.items()}
-        use(leaf, amount, -times)
+        self._supposed.use(leaf, amount, -times)
         for queue in path(leaf):
             if queue.tracks:
                 for member, parts in pods.items():

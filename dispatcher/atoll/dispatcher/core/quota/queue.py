@@ -269,6 +269,29 @@ def use(leaf: Queue, amount: Vector, times: int = 1) -> None:
         queue = queue.parent
 
 
+class Supposed:
+    """What queues use otherwise than they do, until it is undone."""
+
+    def __init__(self) -> None:
+        self._before: dict[Queue, tuple[Vector, dict[str, Vector], Vector]] = {}
+
+    def use(self, leaf: Queue, amount: Vector, times: int = 1) -> None:
+        """As `use`."""
+        for queue in path(leaf):
+            if queue not in self._before:
+                # What its parent divides follows from what is really used.
+                bring_up_to_date(queue)
+                self._before[queue] = queue.used, queue.used_in, queue.kept
+                queue.used, queue.kept = dict(queue.used), dict(queue.kept)
+                queue.used_in = {name: dict(part) for name, part in queue.used_in.items()}
+        use(leaf, amount, times)
+
+    def undo(self) -> None:
+        """Make each as it was, to the object."""
+        for queue, (used, used_in, kept) in self._before.items():
+            queue.used, queue.used_in, queue.kept = used, used_in, kept
+
+
 def path(queue: Queue) -> Iterator[Queue]:
     """The queue, its parent and so on up to the root."""
     up: Queue | None = queue
