@@ -104,10 +104,11 @@ def make_group(
     created: str = "2026-01-01T00:00:00Z",
     status: dict[str, Any] | None = None,
     sub_groups: list[dict[str, Any]] | None = None,
+    queue: str = "",
 ) -> PodGroup:
     """A gang."""
     meta = Meta(name=name, namespace="default", uid=f"uid-{name}", creation_timestamp=created)
-    spec = PodGroupSpec(minimum, tasks or {}, topology, sub_group_policy=sub_groups or [])
+    spec = PodGroupSpec(minimum, tasks or {}, topology, sub_group_policy=sub_groups or [], queue=queue)
     return PodGroup(metadata=meta, spec=spec, status=status or {})
 
 

@@ -152,3 +152,12 @@ def test_a_conf_without_preempt_has_nothing_evicted() -> None:
     assert not [each for each in core.handle(Pass(0.0)) if isinstance(each, Evict)]
     core.handle(Configured())
     assert [each for each in core.handle(Pass(1.0)) if isinstance(each, Evict)]
+
+
+def test_plug_in_sla_says_how_long_gangs_of_the_member_may_wait() -> None:
+    conf = "tiers: [{plugins: [{name: sla, arguments: {sla-waiting-time: 1h30m, colour: green}}]}]"
+    found, idle = read({"volcano-scheduler.conf": conf})
+    assert found.waiting_time == 5400
+    assert idle == ["plug-in sla, argument colour: it does nothing here"]
+    with pytest.raises(ValueError, match="no duration"):
+        read({"volcano-scheduler.conf": conf.replace("1h30m", "soon")})

@@ -159,18 +159,29 @@ async def test_a_pod_that_kubelets_align_goes_where_one_numa_node_has_its_cpus(s
     try:
         await until(told, what="the host knows that the member's kubelets align")
         await site.only("alpha")
-        made = job("aligned", cpu="2", seconds=None)
-        task = made["spec"]["tasks"][0]
-        task["topologyPolicy"] = "single-numa-node"
-        amounts = {"cpu": "2", "memory": "64Mi"}
-        task["template"]["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
-        await site.submit(made)
-        assert await site.where("aligned") == "alpha"
+        for name in ("aligned", "again"):
+            made = job(name, cpu="2", seconds=None)
+            task = made["spec"]["tasks"][0]
+            task["topologyPolicy"] = "single-numa-node"
+            amounts = {"cpu": "2", "memory": "64Mi"}
+            task["template"]["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+            await site.submit(made)
+            if name == "aligned":
+                assert await site.where("aligned") == "alpha"
 
         async def placed() -> list[str]:
             return [pod["spec"]["nodeName"] for pod in await site.pods("alpha") if pod["spec"].get("nodeName")]
 
         assert await until(placed, what="it has a node") == [names[-1]]
+
+        async def refused() -> bool:
+            binding = await site.find(BINDINGS, "again-job")
+            text = ((binding or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION, "")
+            print(text, flush=True)
+            return "alpha holds 0 of the 1 pod" in text
+
+        await until(refused, what="the member refuses another one")
+        assert len(await site.pods("alpha")) == 1
     finally:
         await member.delete(CRDS, f"{NUMA_TOPOLOGIES.plural}.{NUMA_TOPOLOGIES.group}")
 

@@ -20,6 +20,7 @@ from atoll.agent.objects import (
     decode_pod,
 )
 from atoll.agent.owners import Owners
+from atoll.agent.queues import Queue, decode_queue
 from atoll.agent.volumes import (
     Claim,
     CsiNode,
@@ -46,6 +47,7 @@ from atoll.model.apiresource import (
     NUMA_TOPOLOGIES,
     POD_GROUPS,
     PODS,
+    QUEUES,
     REPLICA_SETS,
     STORAGE_CLASSES,
     VOLUMES,
@@ -75,6 +77,8 @@ class MemberCache:
             api, NODE_TOPOLOGIES, decode_zones, optional=True, withheld=True
         )
         self.budgets: Reflector[Budget] = Reflector(api, BUDGETS, decode_budget)
+        #: those of the member itself, not the host's
+        self.queues: Reflector[Queue] = Reflector(api, QUEUES, decode_queue, optional=True, withheld=True)
         self.namespaces: Reflector[Slim] = Reflector(api, NAMESPACES, decode_meta)
         #: kinds that Works deliver, cached whole
         self.workloads: dict[ApiResource, Reflector[Full]] = {
@@ -83,7 +87,7 @@ class MemberCache:
             if kind.in_member is not None
         }
         self.crds = crds(api)
-        wake(self.crds, (*self.workloads.values(), self.numa, self.zones))
+        wake(self.crds, (*self.workloads.values(), self.numa, self.zones, self.queues))
         self.jobs = self.workloads[JOBS]
         self.pods.add_index("claim", lambda pod: [f"{pod.metadata.namespace}/{claim.name}" for claim in pod.claims])
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
@@ -99,7 +103,7 @@ class MemberCache:
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         storage = (self.claims, self.volumes, self.storage_classes, self.csi_nodes)
         shared = (self.crds, self.replica_sets, self.pods, self.nodes, self.pod_groups, self.hyper_nodes, self.budgets)
-        return (self.namespaces, self.numa, self.zones, *shared, *storage, *self.workloads.values())
+        return (self.namespaces, self.numa, self.zones, self.queues, *shared, *storage, *self.workloads.values())
 
     @property
     def synced(self) -> bool:

@@ -127,7 +127,8 @@ def _age(pod: Pod) -> tuple[str, str]:
 
 def _group(name: str, pod: Pod, spec: Json, owners: list[Json]) -> Json:
     notes = pod.metadata.annotations
-    identity = {key: notes[key] for key in (keys.BINDING_UID, keys.EPOCH) if key in notes}
+    told = (keys.BINDING_UID, keys.EPOCH, keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
+    identity = {key: notes[key] for key in told if key in notes}
     return {
         "apiVersion": POD_GROUPS.api_version,
         "kind": POD_GROUPS.kind,

@@ -424,6 +424,8 @@ AGENT_IN_MEMBER: Final = (
             _on(REPLICA_SETS, "list", "watch"),
             _on(HYPER_NODES, "list", "watch"),
             _on(HYPER_NODES, "patch", sub="status", rare="only HyperNodes that are wrong, or were"),
+            # What work that enters there takes turns by.
+            _on(QUEUES, "list", "watch"),
             _on(POD_GROUPS, "list", "watch"),
             _on(POD_GROUPS, "create", "patch", rare=_DELIVERED),
             _on(POD_GROUPS, "delete", rare="only the plan of a part that was released, or that is not asked for"),

@@ -47,6 +47,12 @@ def identity(job: Mapping[str, Any]) -> dict[str, str]:
     return {key: annotations[key] for key in (keys.BINDING_UID, keys.EPOCH) if key in annotations}
 
 
+def _waiting_time(job: Mapping[str, Any]) -> dict[str, str]:
+    annotations = job["metadata"].get("annotations") or {}
+    names = (keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
+    return {name: annotations[name] for name in names if isinstance(annotations.get(name), str)}
+
+
 def pod_group(job: Mapping[str, Any], opened: Collection[int] | None = None) -> Json:
     """The Job's gang.
 
@@ -77,7 +83,7 @@ def pod_group(job: Mapping[str, Any], opened: Collection[int] | None = None) -> 
         "metadata": {
             "name": group_name(job),
             "namespace": job["metadata"]["namespace"],
-            "annotations": identity(job),
+            "annotations": identity(job) | _waiting_time(job),
             "ownerReferences": [owner_of(job)],
         },
         "spec": wanted,

@@ -51,11 +51,11 @@ def read(data: dict[str, str]) -> tuple[Configured, list[str]]:
             conf = volcano_conf.read(text)
         except volcano_conf.ConfError as error:
             raise ValueError(f"{VOLCANO} {error}") from error
-        found = Configured(conf.scoring, conf.preempts)
+        found = Configured(conf.scoring, conf.preempts, conf.waiting_time)
         idle += conf.without_effect
     if text := data.get(OWN, "").strip():
         try:
-            found = Configured(found.scoring.but(scoring.parse(text)), found.preempts)
+            found = msgspec.structs.replace(found, scoring=found.scoring.but(scoring.parse(text)))
         except scoring.ScoringError as error:
             raise ValueError(f"{OWN} {error}") from error
     return found, idle

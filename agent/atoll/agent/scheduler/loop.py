@@ -115,6 +115,7 @@ class Scheduler:
         cache.volumes.on_change(self._forward(told.VolumeSet, told.VolumeGone))
         cache.storage_classes.on_change(self._forward(told.StorageClassSet, told.StorageClassGone))
         cache.csi_nodes.on_change(self._forward(told.CsiNodeSet, told.CsiNodeGone))
+        cache.queues.on_change(self._forward(told.QueueSet, told.QueueGone))
         cache.numa.on_change(self._forward(told.NumaSet, told.NumaGone))
         cache.zones.on_change(self._forward(partial(told.NumaSet, zones=True), partial(told.NumaGone, zones=True)))
         cache.namespaces.on_change(self._namespace_changed)
@@ -234,7 +235,7 @@ class Scheduler:
     def _pass(self) -> None:
         again = self.room.grew and not self.core.under_way
         self._changed = set()
-        self._handle(Pass(asyncio.get_running_loop().time()))
+        self._handle(Pass(asyncio.get_running_loop().time(), time.time()))
         if again:
             # What is free where is part of what pods are told.
             for wait in self.waits.values():

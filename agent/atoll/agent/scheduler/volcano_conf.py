@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import yaml
 
+from atoll.model import duration
 from atoll.model.scoring import MOST_WEIGHT, Scoring
 
 _ACTIONS: Final = {
@@ -21,13 +22,12 @@ _ACTIONS: Final = {
     "shuffle": "use a descheduler",
 }
 """Action -> why it does nothing here; empty where it does."""
-_QUEUES: Final = "queues are served on the host"
+_QUEUES: Final = "queues of the host are served there, those of the member always by share of what they deserve"
 _PLUGINS: Final = {
     "priority": "", "gang": "", "predicates": "", "pdb": "", "nodeorder": "", "binpack": "", "usage": "",
-    "network-topology-aware": "",
+    "network-topology-aware": "", "sla": "",
     "conformance": "work of kube-system is never evicted anyway",
     "proportion": _QUEUES, "capacity": _QUEUES, "drf": _QUEUES, "overcommit": _QUEUES, "resourcequota": _QUEUES,
-    "sla": "set waiting times on the host (atoll.sh/sla-waiting-time)",
     "nodegroup": "use spec.affinity of the Queue on the host",
 }  # fmt: skip
 """Plug-in -> why it does nothing here; empty where it is looked at or always on."""
@@ -44,6 +44,7 @@ _PREFERENCES: Final = {
     "podtopologyspread.weight": "podTopologySpread",
 }
 _USAGE_WEIGHT, _THRESHOLD = 5, 80
+_WAITING_TIME: Final = "sla-waiting-time"
 _MEASURED: Final = {"cpu": "cpu", "mem": "memory"}
 
 
@@ -58,6 +59,8 @@ class Conf:
     scoring: Scoring
     preempts: bool
     """Whether work in the member is evicted for work of a higher priority there."""
+    waiting_time: float | None
+    """Seconds after which work that entered in the member has waited too long; None for never."""
     without_effect: tuple[str, ...]
     """Sentences that name what does not act, and why."""
 
@@ -68,6 +71,7 @@ class _Reading:
     resources: dict[str, dict[str, int]] = field(default_factory=dict)
     preferences: dict[str, int] = field(default_factory=dict)
     thresholds: dict[str, int] = field(default_factory=dict)
+    waiting_time: float | None = None
     idle: list[str] = field(default_factory=list)
 
 
@@ -102,7 +106,7 @@ def read(text: str) -> Conf:
     terms = {name: weight for name, weight in reading.terms.items() if weight}
     scoring = Scoring(terms, reading.resources, reading.preferences, reading.thresholds)
     preempts = not actions or bool({"preempt", "gangpreempt"} & set(actions))
-    return Conf(scoring, preempts, tuple(reading.idle))
+    return Conf(scoring, preempts, reading.waiting_time, tuple(reading.idle))
 
 
 def _plugins(tiers: Any) -> Iterator[Mapping[str, Any]]:
@@ -127,7 +131,7 @@ def _plugin(plugin: Mapping[str, Any], reading: _Reading) -> None:
     reading.idle += [f"plug-in {name}, {flag}: parts are not switched one by one" for flag in sorted(flags)]
     if off:
         return
-    known = {"nodeorder": _nodeorder, "binpack": _binpack, "usage": _usage}.get(name)
+    known = {"nodeorder": _nodeorder, "binpack": _binpack, "usage": _usage, "sla": _sla}.get(name)
     if known is not None:
         known(arguments, reading)
     reading.idle += [f"plug-in {name}, argument {each}: it does nothing here" for each in sorted(arguments)]
@@ -158,6 +162,15 @@ def _usage(arguments: dict[str, Any], reading: _Reading) -> None:
     said = said if isinstance(said, Mapping) else {}
     for name, resource in _MEASURED.items():
         reading.thresholds[resource] = _weight("usage", f"thresholds.{name}", said.get(name, _THRESHOLD))
+
+
+def _sla(arguments: dict[str, Any], reading: _Reading) -> None:
+    if (said := arguments.pop(_WAITING_TIME, None)) is None:
+        return
+    try:
+        reading.waiting_time = duration.parse(str(said))
+    except duration.DurationError as error:
+        raise ConfError(f"has {_WAITING_TIME}: {said!r} of plug-in sla, which is no duration: {error}") from error
 
 
 def _weight(plugin: str, argument: str, value: Any) -> int:

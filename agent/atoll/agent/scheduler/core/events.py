@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from atoll.agent.numa import NumaTopology
 from atoll.agent.objects import Budget, HyperNode, Node, Pod, PodGroup
+from atoll.agent.queues import Queue
 from atoll.agent.scheduler.core.holds import Plan
 from atoll.agent.volumes import Claim, CsiNode, StorageClass, Volume
 from atoll.model.decision import Gone, Spots
@@ -54,6 +55,22 @@ class Configured(Struct, frozen=True, gc=False):
     """By which nodes are preferred where workloads say nothing."""
     preempts: bool = True
     """Whether work in the member may be evicted for work of a higher priority there, as far as settings let it."""
+    waiting_time: float | None = None
+    """Seconds after which work that entered in the member has waited too long, where nothing else says so; None for
+    never.
+    """
+
+
+class QueueSet(Struct, frozen=True, gc=False):
+    """A queue of the member came or changed."""
+
+    queue: Queue
+
+
+class QueueGone(Struct, frozen=True, gc=False):
+    """A queue of the member went."""
+
+    name: str
 
 
 class Measured(Struct, frozen=True, gc=False):
@@ -247,6 +264,8 @@ class Pass(Struct, frozen=True, gc=False):
 
     now: float
     """Seconds; never decreases."""
+    clock: float = 0.0
+    """Seconds since 1970 at that moment; 0 where that means nothing."""
 
 
 Event = (
@@ -254,6 +273,8 @@ Event = (
     | NodeGone
     | NodesUsed
     | Configured
+    | QueueSet
+    | QueueGone
     | Measured
     | HyperNodeSet
     | HyperNodeGone

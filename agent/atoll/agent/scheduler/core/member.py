@@ -43,6 +43,8 @@ from atoll.agent.scheduler.core.events import (
     PodGroupGone,
     PodGroupSet,
     PodSet,
+    QueueGone,
+    QueueSet,
     Released,
     SpotsExpected,
     StorageClassGone,
@@ -58,9 +60,11 @@ from atoll.agent.scheduler.core.lifted import Lifted, refusal
 from atoll.agent.scheduler.core.mounts import Mounts, claims_of
 from atoll.agent.scheduler.core.nominations import Nomination, Nominations
 from atoll.agent.scheduler.core.planner import Parked, Plan, Wait
+from atoll.agent.scheduler.core.queues import Queues
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.volumes import IN_USE
+from atoll.fit import Placement, place
 from atoll.model.gang import Task
 from atoll.model.placer import parse_selector
 from atoll.model.selectors import label_selector_matches
@@ -91,6 +95,8 @@ class MemberCore:
         self._parked = Parked()
         #: nodes that are kept for gangs while their victims leave
         self.nominations = Nominations(self.room)
+        #: of the member, for what entered there
+        self.queues = Queues(self.room)
         self._budgets: dict[str, Budget] = {}
         #: whether the member's configuration lets others be evicted for gangs
         self._preempts = True
@@ -117,7 +123,8 @@ class MemberCore:
     @property
     def deadline(self) -> float | None:
         """When a pass finds something to do though nothing happens before; None for never."""
-        found = (self.holds.deadline, self._lifted.deadline, self._aside.deadline, self.nominations.deadline)
+        parts = (self.holds, self._lifted, self._aside, self.nominations, self.queues)
+        found = [part.deadline for part in parts]
         return min((each for each in found if each is not None), default=None)
 
     @property
@@ -144,11 +151,20 @@ class MemberCore:
                 self._group_changed(key, None)
             case NodeSet() | NodeGone() | NodesUsed() | HyperNodeSet() | HyperNodeGone():
                 self._nodes_changed(event)
-            case Configured(scoring, preempts):
+            case Configured(scoring, preempts, waiting_time):
                 self.room.scoring_changed(scoring)
+                if waiting_time != self.queues.waiting_time:
+                    self.queues.waiting_time = waiting_time
+                    self._look_at_waiting()
                 if preempts != self._preempts:
                     self._preempts = preempts
                     self._look_again_for_victims()
+            case QueueSet(queue):
+                if self.queues.changed(queue.metadata.name, queue):
+                    self._look_at_waiting()
+            case QueueGone(name):
+                if self.queues.changed(name, None):
+                    self._look_at_waiting()
             case Measured(uses):
                 self.room.measured(uses)
             case ClaimSet() | ClaimGone() | VolumeSet() | VolumeGone() | StorageClassSet() | StorageClassGone():
@@ -187,8 +203,9 @@ class MemberCore:
                 self._not_bound(pods)
             case Again(gang):
                 self._mark(gang)
-            case Pass(now):
+            case Pass(now, clock):
                 self._now = now
+                self.queues.tell_time(now, clock)
                 self._pass(commands)
         self._answer(commands)
         return commands
@@ -226,6 +243,7 @@ class MemberCore:
             self.room.pod_changed(old, new)
         elif before is not None and told is not None and told.whose == before.whose:
             return
+        self._charge(key, told)
         if told is not None and told.pod.node and (old is None or not old.node) and _is_delegated(told):
             self.holds.bound_by_others(told.pod)
         now = gangs.key_of(new) if new is not None else ""
@@ -248,6 +266,9 @@ class MemberCore:
             self._groups[key] = told
         else:
             self._groups.pop(key, None)
+        if told is None or before is None or before.group.spec.queue != told.group.spec.queue:
+            for name in self._gangs.get(key, ()):
+                self._charge(name, self._pods[name])
         alike = before is not None and told is not None and before.group.spec == told.group.spec
         if not alike or (before is not None and told is not None and before.ours != told.ours):
             self._mark(key)
@@ -259,6 +280,25 @@ class MemberCore:
         alike = before is not None and budget is not None and before.spec == budget.spec
         if not (alike and before is not None and budget is not None and before.status == budget.status):
             self._look_again_for_victims()
+
+    def _charge(self, key: str, told: PodSet | None) -> None:
+        """Charge the pod to its queue while it has a node, where it entered here."""
+        if told is None or told.whose is Whose.OTHERS or told.pod.binding_uid or told.pod.finished:
+            self._uncharge(key)
+        elif told.pod.node or self.room.node_of(told.pod):
+            group = self._group(gangs.key_of(told.pod))
+            self.queues.charge(told.pod, group.spec.queue if group is not None else "")
+        else:
+            self._uncharge(key)
+
+    def _uncharge(self, key: str) -> None:
+        if self.queues.release(key):
+            for gang in self.queues.capped():
+                self._mark(gang)
+
+    def _look_at_waiting(self) -> None:
+        for gang in (*self.waits, *self.queues.capped()):
+            self._mark(gang)
 
     def _look_again_for_victims(self) -> None:
         """More may be evicted now, of what gangs wait for."""
@@ -277,6 +317,7 @@ class MemberCore:
         for key, uid in pods:
             known = self._pods.get(key)
             if known is not None and known.pod.metadata.uid == uid and self.room.forget(known.pod):
+                self._uncharge(key)
                 self._look_at_claims(claims_of(known.pod))
                 self.due = True
 
@@ -310,6 +351,7 @@ class MemberCore:
                 self._expected,
                 self._dirty.__contains__,
                 self.nominations,
+                self.queues,
             )
         some = 0
         # One by one: the next gang is to see what is kept for this one.
@@ -336,7 +378,7 @@ class MemberCore:
             self.room.give_up(pod)
             self._mark(gangs.key_of(pod))
             commands.append(Remake(pod.metadata.key, pod.metadata.uid))
-        for gang in self.nominations.overdue(self._now):
+        for gang in (*self.nominations.overdue(self._now), *self.queues.overdue(self._now)):
             self._mark(gang)
         # 3. Look again at gangs that events were about, and at those whose pause is over.
         dirty = self._dirty | dict.fromkeys(self._aside.over(self._now))
@@ -360,6 +402,7 @@ class MemberCore:
                     outcome = self._preempt(outcome, commands)
                 except Exception as error:
                     outcome = planner.failed(outcome.gang, error)
+            self._keep_for(outcome)
             self._wait(outcome, commands)
             return
         self._aside.forget(key)
@@ -372,10 +415,31 @@ class MemberCore:
             self._wait(Wait(outcome.gang, planner.VOLUMES, IN_USE), commands)
             return
         self._settle(key, commands)
+        for pod, _ in outcome.nodes:
+            self._charge(pod.metadata.key, self._pods.get(pod.metadata.key))
         # What did not fit beside the plan is looked at again once the plan is known to the next view.
         if len(outcome.nodes) < len(outcome.gang.waiting):
             self._mark(key)
         commands.append(Bind(key, tuple((p.metadata.key, p.metadata.uid, node) for p, node in outcome.nodes)))
+
+    def _keep_for(self, wait: Wait) -> None:
+        """Let nothing else that entered here start before a gang that has waited too long for what these have."""
+        view = wait.gang
+        if wait.shape is None:
+            self._let_others(self.queues.forget(view.key))
+        elif not self.queues.lacks_room(view, self._now):
+            self._let_others(self.queues.follow(view.key))
+        else:
+            gang, _, within = planner.asked(self.room, view)
+            if isinstance(place(self.room.nodes_but(self.queues.own), gang, within=within), Placement):
+                self.queues.lead(view)
+            else:
+                self._let_others(self.queues.follow(view.key))
+
+    def _let_others(self, waited: bool) -> None:
+        """Try again what waited behind a gang."""
+        if waited:
+            self.room.grew = self.due = True
 
     def _wait(self, wait: Wait, commands: list[Command]) -> None:
         """Its pods stay where they are, and this is why."""
@@ -503,6 +567,7 @@ class MemberCore:
     def _settle(self, key: str, commands: list[Command]) -> None:
         """No pod of it waits, as far as is known."""
         self._forget_nomination(key, commands)
+        self._let_others(self.queues.forget(key))
         self._pending.pop(key, None)
         before = self.waits.pop(key, None)
         if before is not None:
@@ -521,6 +586,7 @@ class MemberCore:
             return
         self._pending.pop(key, None)
         if wait is not None:
+            self._let_others(self.queues.forget(key))
             self._forget_nomination(key, commands)
             self._wait(wait, commands)
         else:

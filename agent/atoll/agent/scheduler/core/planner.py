@@ -26,6 +26,7 @@ from atoll.agent.scheduler.core.gangs import (
 )
 from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.nominations import Nominations
+from atoll.agent.scheduler.core.queues import Queues
 from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.fit.constraints import Attachments, Numa
@@ -88,6 +89,7 @@ def plan(
     expected: Expected | None = None,
     stale: Callable[[str], bool] = lambda _: False,
     nominations: Nominations | None = None,
+    queues: Queues | None = None,
 ) -> Iterator[Plan | Wait]:
     """Decide gang by gang, best rank first, and assume in `room` what each plan takes.
 
@@ -99,19 +101,30 @@ def plan(
         expected: nodes that gangs get if they fit there, and others leave to them if they fit elsewhere.
         stale: whether a gang, by its key, is another one by now and must be looked at before it is planned.
         nominations: nodes that are kept in `room` while others leave them; handed over likewise.
+        queues: of the member, by which gangs that entered there take turns and are limited.
     """
     nominations = nominations if nominations is not None else Nominations(room)
     holds = holds if holds is not None else Holds(room)
     parked = parked if parked is not None else Parked()
     expected = expected if expected is not None else Expected()
-    views = sorted(gangs, key=lambda each: each.rank)
+    queues = queues if queues is not None else Queues(room)
+    views = list(gangs)
     #: key of a gang whose turn is still to come -> what it is expected to take
     wishes = {view.key: wanted for view in views if (wanted := expected.wanted(view)) is not None}
-    for view in views:
+    for view in queues.order(views):
         if stale(view.key):
             wishes.pop(view.key, None)
             continue
         outcome: Plan | Wait
+        if first := queues.before(view):
+            text = f"{first} is first, which has waited longer than its waiting time"
+            yield Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
+            continue
+        may = queues.within(view)
+        if isinstance(may, str):
+            yield Wait(view, NOT_ENOUGH_RESOURCES, _message(view, may))
+            continue
+        view = may
         kept = nominations.get(view.key)
         lifted = nominations.lift(view.key, view.priority)
         wanted = wishes.pop(view.key, None) or (kept.wanted() if kept is not None else None)

@@ -569,6 +569,10 @@ class Room:
         """Nodes that there are, ready or not."""
         return len(self._nodes)
 
+    def total(self) -> Vector:
+        """What all nodes together offer."""
+        return vector.total(self._allocatable.values())
+
     def allocatable(self, node: str) -> Vector:
         """What the node offers; do not change it."""
         return self._allocatable[node]
