@@ -9,8 +9,8 @@
    on, which uses few parts. Where the workload, its queue or the member has a scoring, the best nodes by that instead.
 4. What has a scoring and no topology wish chooses among all nodes, if it is one pod or the scoring disperses pods.
 
-A gang of several tasks is tried task by task, the greediest first, on what the earlier ones left; one whose pods are
-in groups with wishes of their own group by group (`groups`).
+A gang of several tasks is tried task by task, the greediest first, on what the earlier ones left, and where that fails
+pod by pod (`sparing`); one whose pods are in groups with wishes of their own group by group (`groups`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from atoll.fit.groups import in_whole_groups, put_in_groups
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.fit.scored import fill_by_score
+from atoll.fit.sparing import put_sparingly
 from atoll.fit.stepwise import put_in_turn
 from atoll.model import quantity
 from atoll.model.gang import Gang, Task
@@ -348,7 +349,10 @@ def _try(
                 here = np.where(inside & (room[index] > 0), free.room_left(gang.tasks[index]), 0)
             held = int(here.sum())
             if held < missing and target is want:
-                return None
+                found = None if single else put_sparingly(nodes, gang.tasks, room, want, inside, order)
+                if found is not None:
+                    found.domain, found.tier = covering(nodes, found.arrays()[1])
+                return found
             taken = min(missing, held)
             stocked = _stocked(nodes, gang.tasks[index])
             if scoring is None:
