@@ -31,8 +31,8 @@ BOUND = (
     "naive answers to the same question, measured beside it: per task one numpy capacity vector (the least free // "
     "request over the resources) and per tier one bincount of it over the domains, taking the first with enough"
 )
-FULL: dict[str, Any] = {"nodes": [1000, 5000, 20000], "gangs": 200, "repeats": 3, "seconds": 1.0}
-QUICK: dict[str, Any] = {"nodes": [500], "gangs": 20, "repeats": 1, "seconds": 0.1}
+FULL: dict[str, Any] = {"nodes": [1000, 5000, 20000], "gangs": 200, "repeats": 3, "seconds": 1.0, "verdicts": 100}
+QUICK: dict[str, Any] = {"nodes": [500], "gangs": 20, "repeats": 1, "seconds": 0.1, "verdicts": 3}
 _GPU = "nvidia.com/gpu"
 _OFFER = {"cpu": 64_000, "memory": 512 << 30, _GPU: 8, "pods": 110}
 _REQUEST = {"cpu": 4_000, "memory": 32 << 30, _GPU: 1, "pods": 1}
@@ -47,6 +47,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gangs", type=int, help="gangs that the agent plans at once")
     parser.add_argument("--repeats", type=int, help="each figure is the median of so many")
     parser.add_argument("--seconds", type=float, help="length of one repeat")
+    parser.add_argument("--verdicts", type=int, help="gangs of each kind that are placed or refused one by one")
     parser.add_argument("--profile", action="store_true", help="print the hot spots on standard error")
 
 
@@ -63,6 +64,8 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
                 profile(f"{case}, {count} nodes", lambda n=nodes, g=gang: place(n, g), params["seconds"])  # type: ignore[misc]
         told(f"the agent's plan on {count} nodes")
         _plans(report, f"agent plans {params['gangs']} gangs, {count} nodes", count, nodes, params, chosen.profile)
+    told("verdicts")
+    _verdicts(report, params["verdicts"], min(1.0, max(params["nodes"]) / max(FULL["nodes"])))
     return report
 
 
@@ -76,9 +79,9 @@ def member(count: int) -> layout.Member:
     return layout.Member(name="m", nodes=[layout.NodeGroup(count=count)], topology=layout.Topology(tiers=tiers))
 
 
-def make_nodes(count: int) -> Nodes:
+def make_nodes(count: int, shape: layout.Member | None = None) -> Nodes:
     """Nodes of 8 GPUs, a random part of which is in use (the same part in every run)."""
-    shape = member(count)
+    shape = shape if shape is not None else member(count)
     names = shape.node_names()
     built = topology.build(layout.hypernode_objects(shape), {name: {} for name in names})
     tree, lowest = built.tree, built.lowest
@@ -149,6 +152,34 @@ def _placements(report: Report, case: str, nodes: Nodes, gang: Gang, params: dic
         bounds.append(timed(lambda: naive(nodes, gang), params["seconds"]))
         seen.append(timed(once, params["seconds"]))
     report.add(case, "placements_per_s", median(seen), "1/s", median(bounds))
+
+
+def _verdicts(report: Report, times: int, scale: float) -> None:
+    """Processor time of one answer, with reasons where it is no."""
+    large, small, deep = (max(int(count * scale), 10) for count in (20_000, 2_500, 6_000))
+    # A domain for every node, then pairs, then fives of these: 9,600 in all, and a root.
+    tiers = [layout.Tier(name=f"tier{at}", size=size) for at, size in enumerate((1, 2, 5, 1), start=1)]
+    shape = layout.Member(name="m", nodes=[layout.NodeGroup(count=deep)], topology=layout.Topology(tiers=tiers))
+    many = f"{deep} nodes in {len(layout.hypernode_objects(shape))} HyperNodes"
+    hard = TopologyWish("hard", 2)
+    asked = [
+        (make_nodes(large), f"{large} nodes", int(512 * scale), None),
+        (make_nodes(small), f"{small} nodes", int(2304 * scale), None),
+        (make_nodes(deep, shape), many, int(512 * scale), None),
+        (make_nodes(large), f"{large} nodes", large * 8 + 1, None),
+        (make_nodes(large), f"{large} nodes, hard tier 2", _RACK * _BLOCK * 8 + 1, hard),
+        (make_nodes(deep, shape), f"{many}, hard tier 2", 17, hard),
+    ]
+    for nodes, where, pods, wish in asked:
+        gang = Gang("default", [Task("worker", pods, pods, _REQUEST)], pods, network_topology=wish)
+        place(nodes, gang)
+        spent = []
+        for _ in range(times):
+            began = time.process_time()
+            outcome = place(nodes, gang)
+            spent.append(time.process_time() - began)
+        what = f"{pods} pods refused" if isinstance(outcome, Miss) else f"{pods} pods"
+        report.add_latency(f"{what}, {where}", spent)
 
 
 # -- the agent ---------------------------------------------------------------------------------------------------------
