@@ -218,7 +218,8 @@ class _Bench:
                     where.setdefault(pod.group, []).append(pod.node)
         after = machine.sample(self._pids())
         spent = await self._last_binding(began, len(pods)) - began
-        self._report.add(case, "bound_per_s", rate(len(pods), spent), "1/s", least)
+        if least is not None:
+            self._report.add(case, "bound_per_s", rate(len(pods), spent), "1/s", least)
         self._report.add(case, "until_bound", spent, "s")
         self._report.add(case, "scheduler_cpu", machine.used(before, after)["bench"] * 1000 / len(pods), "ms per pod")
         self._report.add(case, "used_by_others", machine.others(before, after), "share")
@@ -303,6 +304,8 @@ async def _scheduler(api: ApiServer) -> AsyncIterator[tuple[MemberCache, Schedul
     """One that has read everything and decided nothing, as an agent's that was just started."""
     cache, recorder = MemberCache(api), Recorder(api, "bench")
     scheduler = Scheduler(api, cache, recorder)
+    # No host has asked it for anything.
+    scheduler.reservations.recall([])
     async with asyncio.TaskGroup() as tasks:
         started = [tasks.create_task(each.run()) for each in (cache, recorder)]
         await cache.wait()

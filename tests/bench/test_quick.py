@@ -20,6 +20,7 @@ THROUGHPUTS = {
     "place": {"placements_per_s"},
     "dispatch": {"decisions_per_s"},
     "kueue-shapes": {"admitted_per_s"},
+    "member": {"bound_per_s"},
     "preempt": set(),
     "reclaim": set(),
     "openb": {"allocated"},
@@ -147,6 +148,14 @@ def test_a_quantile_of_a_histogram_is_the_end_of_its_bucket():
 def test_jobs_have_the_size_that_is_asked_for():
     for kilobytes in (2, 50):
         assert len(orjson.dumps(job_object("job-0000001", kilobytes))) == pytest.approx(kilobytes * 1000, rel=0.1)
+
+
+@pytest.mark.integration
+@pytest.mark.long
+async def test_a_member_s_scheduler_binds_all_and_evicts_no_more_than_it_must(tmp_path):
+    found = await run("member", tmp_path)
+    assert len([case for case, each in found if each == "until_bound"]) == 5
+    assert found["reclaim 16 of 128 GPUs", "victims"] == 16
 
 
 @pytest.mark.integration
