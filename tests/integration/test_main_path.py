@@ -178,7 +178,7 @@ async def test_a_job_over_its_queues_capability_waits_with_numbers_and_goes_with
         and any(op["path"] == "/spec/clusters" for op in event["requestObject"])
     ]
     assert len(dispatches) == 1
-    assert seconds(dispatches[0]) - max(map(seconds, ends)) < 1.0
+    assert seconds(dispatches[0]) - max(map(seconds, ends)) < 5.0
 
 
 async def test_one_write_dispatches_and_few_make_up_the_whole_way(site: Site) -> None:

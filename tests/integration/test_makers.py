@@ -56,9 +56,12 @@ async def test_a_diamond_with_a_probe_and_a_patch_runs_in_its_order(site: Site) 
         {"name": "join", "dependsOn": {"targets": ["left", "right"]}, "patch": {"jobSpec": {"minSuccess": 1}}},
     ]
     await make(site, JOB_FLOWS, "pipe", {"flows": steps})
-    await site.phase("pipe-join", "Completed")
-    running = await flow_phase(site, "pipe", "Running")
-    assert running["status"]["completedJobs"] == ["pipe-left", "pipe-right", "pipe-join"]
+
+    async def three() -> bool:
+        status = (await flow_phase(site, "pipe", "Running"))["status"]
+        return bool(status["completedJobs"] == ["pipe-left", "pipe-right", "pipe-join"])
+
+    await until(three, what="all are completed that end")
     jobs = {each["metadata"]["name"]: each for each in await site.host.list(JOBS, site.namespace)}
     assert jobs["pipe-join"]["spec"]["minSuccess"] == 1
     assert {each["spec"]["queue"] for each in jobs.values()} == {queue}

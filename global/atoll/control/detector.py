@@ -375,7 +375,11 @@ class Detector:
         """Write on the objects of a workload why it can't be run yet."""
         status = kind.aggregate(obj.body, [], waiting=waits, now=rfc3339_seconds(time.time()))
         for each, wanted in statuses(kind, obj.body, status):
-            await put_status(self._host, kind.resource, each, wanted)
+            try:
+                await put_status(self._host, kind.resource, each, wanted, seen=each["metadata"]["resourceVersion"])
+            except errors.Invalid:
+                # It changed meanwhile, and who wrote it may matter; its event brings us back.
+                log.debug("not as it was seen", kind=kind.resource.kind, workload=obj.metadata.key)
 
     def _tell(self, kind: Kind, obj: Full, reason: str, note: str) -> None:
         metadata = obj.metadata
