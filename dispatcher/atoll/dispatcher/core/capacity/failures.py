@@ -7,26 +7,9 @@ each failure.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
-from atoll.dispatcher.core.capacity.pauses import pause_after, spread
+from atoll.dispatcher.core.capacity.pauses import Pause, count_after, pause_after, spread
 from atoll.dispatcher.core.settings import AvoidedSettings
-
-
-@dataclass(slots=True)
-class Avoided:
-    """A member that failed a shape."""
-
-    namespace: str
-    """For whose workloads alone; empty for all."""
-    until: float
-    """When it may be tried again although its capacity is the same."""
-    forgotten: float
-    """When the failures are forgotten."""
-    failures: int = 1
-    """One after the other; the next time is twice as long."""
-    over: bool = False
-    """It may be tried again; the failures are remembered for a while."""
 
 
 class Failures:
@@ -35,7 +18,7 @@ class Failures:
     def __init__(self, settings: AvoidedSettings = AvoidedSettings()) -> None:
         self._settings = settings
         #: (shape, member) -> since the first failure until all are forgotten
-        self.known: dict[tuple[bytes, str], Avoided] = {}
+        self.known: dict[tuple[bytes, str], Pause] = {}
         #: namespaces of which pods got no nodes: what waits in them is in classes of its own, lest their failures cost
         #: another one a member
         self._marked: dict[str, None] = {}
@@ -53,13 +36,12 @@ class Failures:
     def failed(self, shape: bytes, member: str, namespace: str, uid: str, now: float) -> None:
         """A workload of the shape failed in the member."""
         before = self.known.get((shape, member))
-        # What was under way when others failed fails with them: that is one failure.
-        failures = 1 if before is None else before.failures + before.over
+        failures = count_after(before)
         until = now + pause_after(failures, self._settings) * spread(f"{uid}/{member}")
         if before is not None and not before.over:
             until = max(before.until, until)
-        forgotten = until + 2 * self._settings.longest_pause
-        self.known[shape, member] = Avoided(namespace if self.is_marked(namespace) else "", until, forgotten, failures)
+        alone = namespace if self.is_marked(namespace) else ""
+        self.known[shape, member] = Pause(until, failures, namespace=alone)
 
     def of(self, shape: bytes) -> Collection[str]:
         """The members that are not to be tried for a shape."""
@@ -75,17 +57,17 @@ class Failures:
     def ended(self, now: float) -> Iterator[tuple[bytes, str]]:
         """(Shape that may try a member again, empty) and (empty, namespace that needs no shapes of its own)."""
         for key, each in list(self.known.items()):
-            if each.forgotten <= now:
+            if each.forgotten(self._settings) <= now:
                 del self.known[key]
                 others = (other.namespace for other in self.known.values())
                 if each.namespace in self._marked and each.namespace not in others:
                     del self._marked[each.namespace]
                     yield b"", each.namespace
-            elif not each.over and each.until <= now:
-                each.over = True
+            elif each.ends(now):
                 yield key[0], ""
 
     @property
     def next(self) -> float | None:
         """When something ends; None for never."""
-        return min([each.forgotten if each.over else each.until for each in self.known.values()], default=None)
+        known = self.known.values()
+        return min([each.forgotten(self._settings) if each.over else each.until for each in known], default=None)

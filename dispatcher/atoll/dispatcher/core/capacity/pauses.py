@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -13,6 +14,37 @@ class Bounds(Protocol):
     def pause(self) -> float: ...
     @property
     def longest_pause(self) -> float: ...
+
+
+@dataclass(slots=True)
+class Pause:
+    """That a member is avoided because something failed there."""
+
+    until: float
+    """Seconds since the epoch: when it may be tried again though nothing has changed."""
+    count: int = 1
+    """Failures one after the other."""
+    over: bool = False
+    """It may be tried again; the count is remembered for a while."""
+    words: str = ""
+    """Of the member."""
+    namespace: str = ""
+    """For whose workloads alone; empty for all."""
+
+    def ends(self, now: float) -> bool:
+        """Whether its time has come just now: it is over then."""
+        news = not self.over and self.until <= now
+        self.over |= news
+        return news
+
+    def forgotten(self, bounds: Bounds) -> float:
+        """When its count is forgotten."""
+        return self.until + 2 * bounds.longest_pause
+
+
+def count_after(before: Pause | None) -> int:
+    """Failures with one more: what was under way when others failed fails with them, and that is one failure."""
+    return 1 if before is None else before.count + before.over
 
 
 def pause_after(failures: int, bounds: Bounds, first: float | None = None) -> float:

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from atoll.dispatcher.core.capacity.pauses import pause_after, spread
+from atoll.dispatcher.core.capacity.pauses import Pause, count_after, pause_after, spread
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.settings import RefusedSettings
 from atoll.model.decision import Refused
@@ -30,20 +29,6 @@ OF_NAMESPACE = (QUOTA, NOT_ACCEPTED)
 """Words of refusals that hold for every workload of the namespace."""
 MOST_WORDS = 1000
 """Characters of a refusal that are kept."""
-
-
-@dataclass(slots=True)
-class Pause:
-    """A member that is avoided."""
-
-    until: float
-    """Seconds since the epoch."""
-    words: str
-    """Of the member."""
-    count: int = 1
-    """Refusals one after the other."""
-    over: bool = False
-    """It may be tried again; the count is remembered for a while."""
 
 
 class Refusals:
@@ -106,7 +91,7 @@ class Refusals:
         pauses = {name: last + self._pause(count, f"{view.uid}/{name}") for name, count in counts.items()}
         pauses |= dict.fromkeys(self.given_up(view), math.inf)
         self._of[view.uid] = {
-            name: Pause(until, refused.message if name == refused.member else "", counts[name], until <= now)
+            name: Pause(until, counts[name], until <= now, refused.message if name == refused.member else "")
             for name, until in pauses.items()
         }
 
@@ -124,11 +109,10 @@ class Refusals:
         """That member refused something for its namespace; whether it is the first such word about the namespace."""
         first = namespace not in self._of_namespaces
         before = self._of_namespaces.setdefault(namespace, {}).get(member)
-        # What was under way when others failed fails with them: that is one failure.
-        count = 1 if before is None else before.count + before.over
+        count = count_after(before)
         pause_of = self._settings.namespace_pause if NOT_ACCEPTED in words else self._settings.pause
         until = now + self._pause(count, f"{namespace}/{member}", pause_of)
-        self._of_namespaces[namespace][member] = Pause(until, words[:MOST_WORDS], count)
+        self._of_namespaces[namespace][member] = Pause(until, count, words=words[:MOST_WORDS])
         return first
 
     def eased(self, namespace: str, member: str) -> bool:
@@ -173,11 +157,13 @@ class Refusals:
         """
         if not self._of and not self._of_namespaces:
             return [], [], []
-        uids = [uid for uid, pauses in self._of.items() if _end(pauses, now)]
-        namespaces = [name for name, pauses in self._of_namespaces.items() if _end(pauses, now)]
+        uids, namespaces = (
+            [who for who, pauses in table.items() if any([pause.ends(now) for pause in pauses.values()])]
+            for table in (self._of, self._of_namespaces)
+        )
         forgotten = []
         for name, pauses in list(self._of_namespaces.items()):
-            if all(pause.over and pause.until + 2 * self._settings.longest_pause <= now for pause in pauses.values()):
+            if all(pause.over and pause.forgotten(self._settings) <= now for pause in pauses.values()):
                 del self._of_namespaces[name]
                 forgotten.append(name)
         return uids, namespaces, forgotten
@@ -194,11 +180,3 @@ class Refusals:
 def concerns_namespace(words: str) -> bool:
     """Whether a refusal holds for every workload of the namespace."""
     return any(each in words for each in OF_NAMESPACE)
-
-
-def _end(pauses: Mapping[str, Pause], now: float) -> bool:
-    """End the pauses that are over; whether there was one."""
-    due = [pause for pause in pauses.values() if not pause.over and pause.until <= now]
-    for pause in due:
-        pause.over = True
-    return bool(due)

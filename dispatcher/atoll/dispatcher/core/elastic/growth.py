@@ -107,9 +107,8 @@ class Sizes:
         uid, priority = binding.view.uid, -binding.key[0]
         self.hungry.remove(uid)
         self.shared.remove(uid)
-        self.copied.pop(uid, None)
-        self.oversized.pop(uid, None)
-        self.kept.pop(uid, None)
+        for filed in (self.copied, self.oversized, self.kept):
+            filed.pop(uid, None)
         if uid in self.spare.get(binding.leaf, {}).get(priority, {}):
             del self.spare[binding.leaf][priority][uid]
             if not self.spare[binding.leaf][priority]:
