@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from typing import Any
 
 import pytest
@@ -66,6 +68,35 @@ async def test_a_job_s_pods_find_each_other_and_what_plugins_made_goes_with_it(s
         return not await made(site, "net", member)
 
     await until(gone, deadline=60, what="nothing of the plugins is left")
+
+
+def everything(site: Site, cluster: str) -> str:
+    """All objects of a cluster that are kept, as JSON."""
+    kept = site.kubectl("api-resources", "--verbs=list,watch", "-o", "name", cluster=cluster).split()
+    return site.kubectl("get", ",".join(kept), "--all-namespaces", "-o", "json", cluster=cluster)
+
+
+async def test_a_key_of_ssh_is_in_its_member_alone_and_in_no_log(site: Site) -> None:
+    await site.submit(trainer("locked", 1))
+    await site.phase("locked", "Running")
+    member = await site.where("locked")
+    encoded = (await made(site, "locked", member))["Secret"]["data"]["id_rsa"]
+    # One line of it, as a program would print it, and what an API server is given.
+    secrets = (base64.b64decode(encoded).decode().splitlines()[3], encoded[100:160])
+    there, on_host = await asyncio.gather(*(asyncio.to_thread(everything, site, each) for each in (member, "host")))
+    assert secrets[1] in there
+    assert f'"{site.namespace}"' in on_host
+    assert [each for each in secrets if each in on_host] == []
+    # How it goes is told as well.
+    await site.host.delete(JOBS, "locked", site.namespace)
+
+    async def gone() -> bool:
+        return not await made(site, "locked", member)
+
+    await until(gone, deadline=60, what="nothing of the plugins is left")
+    logs = {each.name: each.read_text(errors="replace") for each in site.federation.federation.directory.rglob("*.log")}
+    assert logs.keys() >= {f"atoll-agent-{member}.log", "atoll-control.log", site.federation.host.audit_log.name}
+    assert [name for name, text in logs.items() if any(each in text for each in secrets)] == []
 
 
 async def test_wrong_arguments_are_refused_at_once(site: Site) -> None:
