@@ -64,6 +64,12 @@ RESOLUTION: list[tuple[str, dict[str, Any], list[Pod], list[tuple[str, str]]]] =
         [("RestartTask", "w")],
     ),
     (
+        "the task's policy of an exit code comes before the Job's",
+        make_job(task("w", 2, on("RestartTask", code=3)), policies=[on("AbortJob", code=3)]),
+        [FAILED_3],
+        [("RestartTask", "w")],
+    ),
+    (
         "the Job's policy decides where the task's does not match",
         make_job(task("w", 2, on("RestartTask", "PodEvicted")), policies=[on("AbortJob", "PodFailed")]),
         [FAILED_3],
@@ -302,12 +308,16 @@ def test_a_stop_that_the_host_commands_is_obeyed_while_restarting_too() -> None:
 R = "Running"
 PROGRESS: list[tuple[str, str, dict[str, int], dict[str, str], str]] = [
     ("Restarting fails when the retries are used up", "Restarting", {"retryCount": 3}, {}, "Failed"),
+    ("Restarting has retries left", "Restarting", {"retryCount": 2}, {}, "Pending"),
     ("Restarting waits for pods on their way out", "Restarting", {"retryCount": 1}, {"w": "T"}, "Restarting"),
     ("Restarting is Pending when enough pods are gone", "Restarting", {"retryCount": 1}, {}, "Pending"),
     ("Aborting waits for running pods", "Aborting", {}, {"w": "R"}, "Aborting"),
     ("Aborting waits for pods on their way out", "Aborting", {}, {"w": "T"}, "Aborting"),
     ("Aborting is Aborted when the rest has ended", "Aborting", {}, {"w": "SF"}, "Aborted"),
     ("Completing is Completed when the rest has ended", "Completing", {}, {"w": "SF"}, "Completed"),
+    ("Completing waits for running pods", "Completing", {}, {"w": "RR"}, "Completing"),
+    ("Terminating waits for running pods", "Terminating", {}, {"w": "RR"}, "Terminating"),
+    ("Aborting waits for pending pods", "Aborting", {}, {"w": "P"}, "Aborting"),
     ("Completing waits for pending pods", "Completing", {}, {"w": "P"}, "Completing"),
     ("Terminating is Terminated when the rest has ended", "Terminating", {}, {}, "Terminated"),
     ("Aborted stays", "Aborted", {}, {"w": "SSSS"}, "Aborted"),

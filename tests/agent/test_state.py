@@ -21,7 +21,7 @@ def pods(**phases: str) -> Census:
     )
 
 
-W4 = make_task("w", 4)
+W4, W5 = make_task("w", 4), make_task("w", 5)
 
 CASES: list[tuple[str, dict[str, Any], Census, str]] = [
     ("a new Job without pods is Pending", make_job(W4), pods(), "Pending"),
@@ -63,6 +63,14 @@ CASES: list[tuple[str, dict[str, Any], Census, str]] = [
         pods(w="RRRP"),
         "Running",
     ),
+    ("all pending again sends it back", make_job(W5, phase="Running", minAvailable=3), pods(w="PPPPP"), "Pending"),
+    (
+        "pods that have ended leave the gang as many to spare",
+        make_job(W5, phase="Running", minAvailable=3),
+        pods(w="PPRSF"),
+        "Running",
+    ),
+    ("one that still runs is waited for", make_job(W4, phase="Running"), pods(w="SSSR"), "Running"),
     ("a Job without pods to run stays as it is", make_job(make_task("w", 0), phase="Running"), pods(), "Running"),
     ("pods on their way out are waited for", make_job(W4, phase="Running"), pods(w="SSST"), "Running"),
     ("Completed is final", make_job(W4, phase="Completed"), pods(w="FFFF"), "Completed"),

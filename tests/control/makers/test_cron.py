@@ -23,6 +23,7 @@ def reasons(found: Plan) -> list[str]:
 
 RUNNING = [make_job("tick-1", "Running")]
 ENDED = [make_job("tick-1", "Completed")]
+MADE = ["SuccessfulCreate"]
 CASES: list[tuple[str, Json, list[Json], float, list[str], list[str]]] = [
     ("never ran, not due", make_cron(created=NOON + 1), [], NOON + 10 * MINUTE, [], []),
     ("never ran, due", make_cron(), [], NOON, ["12:00"], ["SuccessfulCreate"]),
@@ -85,6 +86,26 @@ CASES: list[tuple[str, Json, list[Json], float, list[str], list[str]]] = [
         NOON + 5 * HOUR,
         ["17:00"],
         ["SuccessfulCreate"],
+    ),
+    ("a rate, not due", make_cron("@every 90m", last=NOON), ENDED, NOON + HOUR, [], []),
+    ("a rate, due", make_cron("@every 90m", last=NOON), ENDED, NOON + 1.5 * HOUR, ["13:30"], ["SuccessfulCreate"]),
+    (
+        "a rate, later than the deadline",
+        make_cron("@every 90m", last=NOON, startingDeadlineSeconds=600),
+        ENDED,
+        NOON + 1.75 * HOUR,
+        [],
+        ["MissSchedule"],
+    ),
+    ("the last one failed", make_cron(last=NOON), [make_job("tick-1", "Failed")], NOON + HOUR, ["13:00"], MADE),
+    ("suspended, one still runs", make_cron(last=NOON, suspend=True), RUNNING, NOON + HOUR, [], []),
+    (
+        "a time zone in the schedule",
+        make_cron("TZ=Asia/Tokyo 0 21 * * *"),
+        [],
+        NOON,
+        [],
+        ["UnparseableSchedule"],
     ),
     ("a schedule that can't be read", make_cron("every day"), [], NOON, [], ["UnparseableSchedule"]),
     ("a time zone that there is not", make_cron(timeZone="Mars/Base"), [], NOON, [], ["UnparseableSchedule"]),
