@@ -35,7 +35,7 @@ e2e: setup ## real containers on real kubelets; needs root and Debian packages, 
 chaos: setup ## real work while processes, leases, connections and API servers fail; CHAOS_SECONDS, CHAOS_SEED
 	@$(BIN)/python -m tests.chaos --seconds $(or $(CHAOS_SECONDS),90) --seed $(or $(CHAOS_SEED),7) $(CHAOS)
 
-chaos-nodes: setup ## gangs beside bare pods and DaemonSets while kubelets reject and nodes die; CHAOS_SECONDS, CHAOS_SEED
+chaos-nodes: setup ## gangs beside bare pods and DaemonSets while kubelets reject, nodes die and are drained, links flap; CHAOS_SECONDS, CHAOS_SEED
 	@$(BIN)/python -m tests.chaos.nodes --seconds $(or $(CHAOS_SECONDS),90) --seed $(or $(CHAOS_SEED),7) $(CHAOS)
 
 beside: setup ## gangs beside bare pods and DaemonSets in a member with kube-scheduler, nothing fails; BESIDE_MINUTES

@@ -1,7 +1,8 @@
 """Members that others use too, on nodes that fail: gangs from the host beside bare pods and DaemonSets.
 
 `python -m tests.chaos.nodes --seconds 90 --seed 7`. In member `shared` kube-scheduler places everybody's pods, in member
-`own` the nodes are Atoll's. Kubelets reject pods, nodes die and come back. The verdict is read from the audit logs of the
+`own` the nodes are Atoll's, in two leaves of a fabric. Kubelets reject pods, nodes die and come back, nodes are
+drained, links of a leaf go up and down in quick succession. The verdict is read from the audit logs of the
 members: no node above its allocatable, no gang below its minimum for longer than its deadline, every workload done.
 """
 
@@ -24,9 +25,19 @@ from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.install import wait_until
-from atoll.local.layout import FederationConfig, Kubernetes, Member, NodeGroup
+from atoll.local.layout import FederationConfig, Kubernetes, Member, NodeGroup, Tier, Topology
 from atoll.model import keys, vector
-from atoll.model.apiresource import BATCH_JOBS, JOBS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, ApiResource
+from atoll.model.apiresource import (
+    BATCH_JOBS,
+    HYPER_NODES,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    ApiResource,
+)
+from atoll.model.topology import AVAILABLE
 from atoll.model.vector import Vector
 from tests.chaos.plan import NAMESPACE
 from tests.chaos.record import Pod, Record, build, changes
@@ -43,6 +54,8 @@ PATIENCE_S = 150.0
 _LEASE_S = 4
 _REASONS = ("OutOfcpu", "UnexpectedAdmissionError", "NodeAffinity")
 _DAEMON_CPUS = 1
+_LEAF = 3
+_THEN = "2026-01-01T00:00:00Z"
 _BUSY = (errors.Busy, errors.Unreachable, errors.Conflict)
 
 
@@ -59,6 +72,9 @@ def layout(names: Sequence[str] = (SHARED, OWN)) -> FederationConfig:
                 nodes=[NodeGroup(count=NODES_EACH, prefix=f"{name}-n", allocatable=room)],
                 strict_kubelets=True,
                 node_lease_seconds=_LEASE_S,
+                topology=Topology(tiers=[Tier(name="leaf", size=_LEAF), Tier(name="root", size=1)])
+                if name == OWN
+                else None,
                 kubernetes=Kubernetes(flags={"apiserver": leave}),
             )
         )
@@ -74,6 +90,8 @@ class Wish:
     cpus: int
     seconds: float
     offset: float
+    near: bool = False
+    """Whether its pods prefer one leaf."""
 
     @property
     def resource(self) -> ApiResource:
@@ -86,7 +104,10 @@ class Wish:
                 self.name, parallelism=self.pods, cpu=str(self.cpus), seconds=self.seconds, backoffLimit=50
             )
         else:
-            made = job(self.name, replicas=self.pods, cpu=str(self.cpus), seconds=self.seconds, minAvailable=self.pods)
+            near = {"networkTopology": {"mode": "soft", "highestTierAllowed": 2}} if self.near else {}
+            made = job(
+                self.name, replicas=self.pods, cpu=str(self.cpus), seconds=self.seconds, minAvailable=self.pods, **near
+            )
         return {**made, "metadata": {**made["metadata"], "namespace": NAMESPACE}}
 
 
@@ -102,6 +123,7 @@ def wishes(seed: int, seconds: float) -> list[Wish]:
                 rng.choice((1, 2, 3)),
                 round(rng.uniform(1, 6), 1),
                 offset,
+                rng.random() < 0.3,
             )
         )
     return found
@@ -142,7 +164,8 @@ class Others:
         self._members, self._faults = members, faults
         self._random = random.Random(f"others {seed}")
         #: kind of misfortune -> how often
-        self.counts = dict.fromkeys(("bare pod", "DaemonSet", "kubelet rejects", "node dies"), 0)
+        played = ("bare pod", "DaemonSet", "kubelet rejects", "node dies", "node is drained", "link flaps")
+        self.counts = dict.fromkeys(played, 0)
         #: name of a bare pod -> its CPUs
         self.cpus: dict[str, int] = {}
         #: nodes that are in trouble now
@@ -156,6 +179,9 @@ class Others:
             if self._faults:
                 group.create_task(self._again(3.0, self._reject))
                 group.create_task(self._again(12.0, self._die))
+                group.create_task(self._again(15.0, self._drain))
+                if OWN in self._members:
+                    group.create_task(self._again(10.0, self._flap))
 
     async def _again(self, every: float, act: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -205,6 +231,52 @@ class Others:
             "node dies", {"labels": {keys.DEAD: "true"}}, {"labels": {keys.DEAD: None}}, self._random.uniform(7, 12)
         )
 
+    async def _drain(self) -> None:
+        member = self._random.choice(list(self._members))
+        node = f"{member}-n{self._random.randrange(NODES_EACH)}"
+        if node in self._troubled:
+            return
+        self._troubled.add(node)
+        api = self._members[member]
+        try:
+            await api.merge_patch(NODES, node, {"spec": {"unschedulable": True}})
+            self.counts["node is drained"] += 1
+            for pod in await api.list(PODS, NAMESPACE):
+                if pod["spec"].get("nodeName") == node and not pod["metadata"]["name"].startswith("daemon-"):
+                    name = pod["metadata"]["name"]
+                    about = {"name": name, "namespace": NAMESPACE}
+                    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about}
+                    with contextlib.suppress(errors.NotFound, *_BUSY):
+                        await api.create_in(PODS, name, NAMESPACE, "eviction", body)
+            await asyncio.sleep(self._random.uniform(3, 8))
+        finally:
+            await _surely(lambda: api.merge_patch(NODES, node, {"spec": {"unschedulable": None}}))
+            self._troubled.discard(node)
+
+    async def _flap(self) -> None:
+        """What `atoll-topology` writes while a link goes up and down, without its damping."""
+        api, leaf = self._members[OWN], f"{OWN}-leaf-{self._random.randrange(-(-NODES_EACH // _LEAF))}"
+
+        async def say(up: bool) -> None:
+            condition = {
+                "type": AVAILABLE,
+                "status": str(up),
+                "reason": "Chaos",
+                "message": "",
+                "lastTransitionTime": _THEN,
+            }
+            await api.merge_patch(HYPER_NODES, leaf, {"status": {"conditions": [condition]}}, subresource="status")
+
+        try:
+            for _ in range(self._random.randint(2, 5)):
+                await say(False)
+                await asyncio.sleep(self._random.uniform(0.1, 1.5))
+                await say(True)
+                await asyncio.sleep(self._random.uniform(0.1, 1.0))
+            self.counts["link flaps"] += 1
+        finally:
+            await _surely(lambda: say(True))
+
     async def _trouble(self, what: str, change: Json, back: Json, seconds: float) -> None:
         member = self._random.choice(list(self._members))
         node = f"{member}-n{self._random.randrange(NODES_EACH)}"
@@ -250,7 +322,7 @@ async def run(
         directory: data, logs and audit logs.
         say: gets a line per step.
         names: of the members; `SHARED` is one of them.
-        faults: whether kubelets reject and nodes die.
+        faults: whether kubelets reject, nodes die and are drained, and links flap.
     """
     planned = wishes(seed, seconds)
     late, left = "", ""

@@ -28,6 +28,8 @@ pytestmark = [
     pytest.mark.timeout(TIMEOUT_S),
     pytest.mark.members("volcano", "kueue", "own"),
 ]
+# Where Volcano's programs can't be had, Kueue's are tried all the same.
+KUEUE = pytest.mark.members("kueue", "own")
 COMMIT_TIMEOUT_S = 30
 """The host's time for a gang to be bound, after which it takes the gang back."""
 QUEUE_CLUSTERS = ApiResource("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
@@ -133,6 +135,7 @@ async def test_work_goes_through_a_member_with_volcano(member_site: Site) -> Non
     assert await placer(member_site, "volcano") == "Volcano"
 
 
+@KUEUE
 async def test_a_batch_job_goes_through_a_member_with_kueue(member_site: Site) -> None:
     """Kueue admits it in the namespace's LocalQueue, once."""
     site = member_site
@@ -209,7 +212,7 @@ async def test_a_gang_in_volcano_gives_way_to_a_higher_one_comes_back_and_ends(m
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("member", ["volcano", "kueue"])
+@pytest.mark.parametrize("member", ["volcano", pytest.param("kueue", marks=KUEUE)])
 async def test_a_job_that_is_held_leaves_its_member_and_ends_when_it_is_released(
     member_site: Site, member: str
 ) -> None:
@@ -249,6 +252,7 @@ async def test_a_volcano_job_that_is_held_leaves_volcano_and_ends_when_it_is_rel
 
 
 @pytest.mark.long
+@KUEUE
 async def test_what_kueue_evicts_is_evicted_and_runs_elsewhere(member_site: Site) -> None:
     """1. A gang runs, admitted by Kueue. 2. Its ClusterQueue is drained: Kueue suspends the Job. 3. Nobody lifts that;
     the gang is taken back in time and runs in another member.
@@ -303,6 +307,7 @@ async def test_what_volcano_does_not_place_is_evicted_in_its_words_and_runs_else
         await site.members["volcano"].delete(QUEUES, small)
 
 
+@KUEUE
 async def test_a_job_with_a_queue_of_the_host_is_not_taken_by_kueue_where_kube_scheduler_places(
     member_site: Site,
 ) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from atoll.dispatcher.core import CapacitySet, Dispatch, MemberAnswer
+from atoll.dispatcher.core import CapacitySet, ClusterSet, Dispatch, MemberAnswer
+from atoll.model.cards import SHARE
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import Scene, dispatched, make_binding, make_capacity, make_cluster, make_queue, scene
@@ -97,6 +98,21 @@ def test_a_member_is_asked_whether_it_can_align_pods_to_numa_nodes(
     s = scene(room=(make_cluster("m"), capacity))
     [command] = s.submit(make_binding("a").tasks(1, **wish)).run()
     assert command.decision.phase is phase
+
+
+@pytest.mark.parametrize("other_placer", [False, True])
+def test_where_atoll_counts_cards_a_member_is_asked_about_shares_of_gpus(other_placer: bool) -> None:
+    cluster = make_cluster("m").cluster
+    capacity = make_capacity("m", [4, 4]).capacity
+    classes = tuple(dataclasses.replace(each, free={**each.free, SHARE: 2000}) for each in capacity.classes)
+    s = scene(
+        room=(
+            ClusterSet(dataclasses.replace(cluster, honours_needs=other_placer)),
+            CapacitySet(dataclasses.replace(capacity, classes=classes)),
+        )
+    )
+    [command] = s.submit(make_binding("a").tasks(1, requests={SHARE: 600})).run()
+    assert command.decision.phase is (Phase.DISPATCHED if other_placer else Phase.RESERVING)
 
 
 def test_one_task_that_is_aligned_is_enough_to_ask_a_member() -> None:

@@ -14,6 +14,7 @@ from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.namespaces import Charges, by_scopes
 from atoll.model import selectors
+from atoll.model.cards import SHARE
 from atoll.model.gang import Gang, TopologyWish
 from atoll.model.vector import Vector
 
@@ -63,7 +64,9 @@ class Shape:
 
     def asks(self, member: Member) -> bool:
         """Whether it asks for what the member's figures leave out, so that only the member can say if it fits."""
-        if self.gang.needs and member.view is not None and not member.view.honours_needs:
+        # Figures sum what is free of a node's cards.
+        counted = self.gang.needs or any(SHARE in task.requests for task in self.gang.tasks)
+        if counted and member.view is not None and not member.view.honours_needs:
             return True
         for wish in self.wishes:
             if member.asks_for_tier(wish):
