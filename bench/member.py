@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
 import orjson
+import structlog
 
 from atoll import install
 from atoll.agent.cache import MemberCache
@@ -22,6 +24,7 @@ from atoll.agent.objects import Pod, decode_node, decode_pod
 from atoll.agent.scheduler.core import Bind, MemberCore, Pass
 from atoll.agent.scheduler.core.events import NodeSet, PodSet, Whose
 from atoll.agent.scheduler.loop import Scheduler
+from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
@@ -30,9 +33,9 @@ from atoll.local.federation import Federation
 from atoll.local.install import wait_until
 from atoll.local.layout import RAISED_LIMITS, FederationConfig, Member, NodeGroup, Tier, Topology
 from atoll.model import keys
-from atoll.model.apiresource import POD_GROUPS, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS
+from atoll.model.apiresource import POD_GROUPS, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from bench import machine
-from bench.load import Request, creation, namespace, read_log, send, workspace
+from bench.load import CONNECTIONS, Request, creation, namespace, read_log, send, workspace
 from bench.objects import GPU
 from bench.report import Progress, Report, percentile, progress, rate, run, sizes
 
@@ -81,6 +84,11 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
     params = sizes(chosen, QUICK, FULL)
     report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND, "reference": REFERENCE})
+    # The scheduler runs in this process, and standard output is the report's.
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger("warning"),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     told("start")
     _start(report, params)
     with workspace(chosen.directory) as directory:
@@ -271,10 +279,17 @@ class _Bench:
         await send(self._member, [creation(PODS, pod) for pod in pods])
 
     async def _clear(self) -> None:
+        turn = asyncio.Semaphore(CONNECTIONS)
+
+        async def delete(resource: ApiResource, name: str) -> None:
+            async with turn:
+                # The collector of the member deletes as well.
+                with contextlib.suppress(errors.NotFound):
+                    await self._api.delete(resource, name, _WHERE, grace_seconds=0)
+
         for resource in (PODS, POD_GROUPS):
             found = [each["metadata"]["name"] for each in await self._api.list(resource, _WHERE)]
-            body = orjson.dumps({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
-            await send(self._member, [Request("DELETE", f"{resource.path(_WHERE)}/{name}", body) for name in found])
+            await asyncio.gather(*(delete(resource, name) for name in found))
 
     def _pids(self) -> dict[str, int | None]:
         return {each.spec.name: each.pid for each in self._federation.processes.processes}
