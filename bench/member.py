@@ -24,7 +24,6 @@ from atoll.agent.objects import Pod, decode_node, decode_pod
 from atoll.agent.scheduler.core import Bind, MemberCore, Pass
 from atoll.agent.scheduler.core.events import NodeSet, PodSet, Whose
 from atoll.agent.scheduler.loop import Scheduler
-from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
@@ -283,9 +282,7 @@ class _Bench:
 
         async def delete(resource: ApiResource, name: str) -> None:
             async with turn:
-                # The collector of the member deletes as well.
-                with contextlib.suppress(errors.NotFound):
-                    await self._api.delete(resource, name, _WHERE, grace_seconds=0)
+                await self._api.delete(resource, name, _WHERE, grace_seconds=0)
 
         for resource in (PODS, POD_GROUPS):
             found = [each["metadata"]["name"] for each in await self._api.list(resource, _WHERE)]
