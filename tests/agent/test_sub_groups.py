@@ -82,6 +82,19 @@ def test_a_gang_starts_with_as_many_whole_sub_groups_as_it_needs() -> None:
     assert racks_by_partition(outcome) == {"0": {"r0"}, "1": {"r1"}}
 
 
+def test_pods_of_several_tasks_without_a_label_that_tells_groups_apart_are_one_sub_group() -> None:
+    """A leader (8 GPUs) and two workers (4 each) need all of a rack; r0 has no room for all three."""
+    room = racks(2, 2)
+    room.pod_changed(None, make_pod("other", gpu=1, node="r0n0"))
+    pods = [make_pod("g-l", group="g", task="leader", gpu=8)]
+    pods += [make_pod(f"g-w{i}", group="g", task="worker", index=i, gpu=4) for i in range(2)]
+    term = {"key": keys.TASK_SPEC, "operator": "In", "values": ["leader", "worker"]}
+    group = make_group("g", 3, sub_groups=[policy(3, labelSelector={"matchExpressions": [term]}, matchLabelKeys=[])])
+    [outcome] = plan(room, [gang(room, group, pods)])
+    assert isinstance(outcome, Plan)
+    assert {node[:2] for _, node in outcome.nodes} == {"r1"}
+
+
 @pytest.mark.parametrize(
     "how",
     [

@@ -10,6 +10,7 @@ import pytest
 from atoll.agent.objects import decode_pod
 from atoll.agent.podgroups import Owner, group_of
 from atoll.kinds import Part, leader_worker_set, nearness
+from atoll.kinds import job_set as job_set_kind
 from atoll.kinds.batch_job import KIND as BATCH_JOB
 from atoll.model import keys
 from atoll.model.gang import Partition, TopologyWish
@@ -80,6 +81,45 @@ def test_each_group_of_a_leader_and_its_workers_is_near_by_itself() -> None:
     assert (policy["subGroupSize"], policy["matchLabelKeys"]) == (4, ["leaderworkerset.sigs.k8s.io/group-index"])
 
 
+def job_set(*jobs: tuple[str, int, dict[str, str]]) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    made = [
+        {
+            "name": name,
+            "replicas": 1,
+            "template": {
+                "spec": {
+                    "parallelism": pods,
+                    "completions": pods,
+                    "template": {"metadata": {"annotations": notes}, "spec": {"containers": [container]}},
+                }
+            },
+        }
+        for name, pods, notes in jobs
+    ]
+    about = {"name": "s", "namespace": "n", "labels": {keys.QUEUE_LABEL: "q"}}
+    return {"metadata": about, "spec": {"replicatedJobs": made}}
+
+
+def test_pods_of_templates_that_name_one_group_are_in_one_domain() -> None:
+    notes = {REQUIRED: "rack", nearness.GROUP: "near"}
+    obj = job_set(("leader", 1, notes), ("worker", 3, notes), ("logger", 1, {}))
+    gang = job_set_kind.KIND.gang(obj, priority=0)
+    near = [Partition(1, RACK, "group-near"), Partition(3, RACK, "group-near"), None]
+    assert ([task.partition for task in gang.tasks], gang.network_topology) == (near, None)
+    made = job_set_kind.KIND.rewrite(obj, Part("m", {"leader": 1, "worker": 3, "logger": 1}, 5))
+    template = made["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]
+    [policy] = json.loads(template["metadata"]["annotations"][keys.TOPOLOGY])["subGroupPolicy"]
+    assert (policy["subGroupSize"], policy["matchLabelKeys"]) == (4, [])
+
+
+def test_a_group_of_all_templates_is_the_gang_and_leaves_slices_to_its_workers() -> None:
+    notes = {REQUIRED: "block", nearness.GROUP: "near"}
+    gang = job_set_kind.KIND.gang(job_set(("leader", 1, notes), ("worker", 4, {**notes, **SLICE})), priority=0)
+    assert gang.network_topology == TopologyWish("hard", None, "block")
+    assert [task.partition for task in gang.tasks] == [None, Partition(2, RACK)]
+
+
 @pytest.mark.parametrize(
     ("notes", "told"),
     [
@@ -89,6 +129,7 @@ def test_each_group_of_a_leader_and_its_workers_is_near_by_itself() -> None:
         pytest.param({REQUIRED: "kubernetes.io/hostname"}, "is no tier of HyperNodes", id="a node as level"),
         pytest.param({nearness.SLICE_LAYERS: "[]"}, "slices have one layer", id="slices in slices"),
         pytest.param({GATHER: "{}"}, "has no effect", id="no layers"),
+        pytest.param({nearness.GROUP: "near"}, "has no effect without", id="a group without a level"),
     ],
 )
 def test_what_has_no_effect_is_said(notes: dict[str, str], told: str) -> None:

@@ -8,10 +8,12 @@ import pytest
 
 from atoll.admission import jsonpatch
 from atoll.admission.rules import Change
-from atoll.kinds import Outcome, Part, Report, assembled, objects_of, pod_group, statuses
-from atoll.kinds.pod_group import GATE, GROUP, KIND, MOST, RETRIABLE, TOTAL, task_of
+from atoll.agent.jobs.pods import pod_group as pod_group_of
+from atoll.kinds import Outcome, Part, Report, assembled, nearness, objects_of, pod_group, statuses
+from atoll.kinds.pod_group import GATE, GROUP, INDEX, KIND, MOST, RETRIABLE, TOTAL, task_of
 from atoll.kinds.pod_group.admission import ADMISSION, default_pod, validate_pod, validate_update
 from atoll.model import keys
+from atoll.model.gang import Partition, TopologyWish
 from atoll.model.placer import MadeFor, Placer, Unplaceable
 
 Json = dict[str, Any]
@@ -312,3 +314,44 @@ def test_a_pod_stays_in_its_group_and_behind_its_gate() -> None:
 def test_what_runs_stays_in_its_queue() -> None:
     assert ADMISSION.kept(pod("a", "Running"), "research")
     assert not ADMISSION.kept(pod("a"), "research")
+
+
+# -- slices ------------------------------------------------------------------------------------------------------------
+
+SLICES = {nearness.SLICE_LEVEL: "rack", nearness.SLICE_SIZE: "2"}
+
+
+def indexed(name: str, index: int, **notes: str) -> Json:
+    made = pod(name, total=4, notes={**SLICES, **notes})
+    made["metadata"]["labels"][INDEX] = str(index)
+    return made
+
+
+def test_slices_of_a_group_follow_the_indices_of_its_pods() -> None:
+    whole = group(*(indexed(name, index) for name, index in (("a", 3), ("b", 0), ("c", 2), ("d", 1))))
+    gang = KIND.gang(whole, priority=0)
+    assert gang.tasks[0].partition == Partition(2, TopologyWish("hard", None, "rack"))
+    made = KIND.rewrite(whole, Part("m", {"main": 4}, 4))
+    slices = [task["template"]["metadata"]["labels"][keys.PARTITION] for task in made["spec"]["tasks"]]
+    assert dict(zip([task["name"][0] for task in made["spec"]["tasks"]], slices, strict=True)) == {
+        "a": "1",
+        "b": "0",
+        "c": "1",
+        "d": "0",
+    }
+    made["metadata"]["uid"] = "u"
+    [policy] = pod_group_of(made)["spec"]["subGroupPolicy"]
+    assert (policy["subGroupSize"], policy["matchLabelKeys"]) == (2, [keys.PARTITION])
+    assert policy["networkTopology"] == {"mode": "hard", "highestTierName": "rack"}
+    with pytest.raises(Unplaceable, match="slices"):
+        KIND.placed(made, MadeFor(Placer.VOLCANO))
+
+
+def test_slices_of_pods_without_an_index_are_warned_of() -> None:
+    without = pod("a", total=4, notes=SLICES)
+    assert [each.message for each in ADMISSION.warnings(Change(new=without, namespace={}))] == [
+        f"has no effect unless each pod of the group has its index, such as label {INDEX}: 0"
+    ]
+    whole = group(*(pod(name, total=2, notes=SLICES) for name in ("a", "b")))
+    assert KIND.gang(whole, priority=0).tasks[0].partition is None
+    assert ADMISSION.warnings(Change(new=indexed("a", 0), namespace={})) == []

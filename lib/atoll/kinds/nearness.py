@@ -21,9 +21,11 @@ UNCONSTRAINED: Final = f"{_PODSET}unconstrained-topology"
 SLICE_LEVEL: Final = f"{_PODSET}slice-required-topology"
 SLICE_SIZE: Final = f"{_PODSET}slice-size"
 SLICE_LAYERS: Final = f"{_PODSET}slice-required-topology-constraints"
+GROUP: Final = f"{_PODSET}group-name"
+"""Of a template: its pods and those of others that say the same are in one domain, such as a leader and its workers."""
 KOORDINATOR: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
 SAID: Final = (keys.TOPOLOGY_MODE, keys.HIGHEST_TIER, REQUIRED, PREFERRED, UNCONSTRAINED, SLICE_LEVEL, SLICE_SIZE,
-               KOORDINATOR)  # fmt: skip
+               GROUP, KOORDINATOR)  # fmt: skip
 """Annotations that act."""
 _HOST: Final = "kubernetes.io/hostname"
 
@@ -84,6 +86,8 @@ def _without_effect(notes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield SLICE_SIZE, "is missing or no whole number: slices have no effect without their size"
     if notes.get(SLICE_SIZE) and not notes.get(SLICE_LEVEL):
         yield SLICE_SIZE, f"has no effect without {SLICE_LEVEL}"
+    if notes.get(GROUP) and wish(notes) is None:
+        yield GROUP, f"has no effect without {REQUIRED} or {PREFERRED}"
     if notes.get(SLICE_LAYERS):
         yield SLICE_LAYERS, f"has no effect: slices have one layer, {SLICE_LEVEL}"
     for key in (REQUIRED, SLICE_LEVEL):

@@ -77,6 +77,8 @@ def pod_group(job: Mapping[str, Any], opened: Collection[int] | None = None) -> 
             wanted[key] = spec[key]
     if groups := [_sub_groups(task, index) for index, task in enumerate(tasks) if task.get("partitionPolicy")]:
         wanted["subGroupPolicy"] = groups
+    elif told := _told(job):
+        wanted["subGroupPolicy"] = told
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -88,6 +90,16 @@ def pod_group(job: Mapping[str, Any], opened: Collection[int] | None = None) -> 
         },
         "spec": wanted,
     }
+
+
+def _told(job: Mapping[str, Any]) -> list[Json]:
+    """Sub-groups over several tasks, which no field of a Job can say: as the host does, by an annotation."""
+    text = (job["metadata"].get("annotations") or {}).get(keys.TOPOLOGY)
+    try:
+        found = msgspec.json.decode(text or "{}", type=dict[str, Any]).get("subGroupPolicy")
+        return msgspec.convert(found or [], list[dict[str, Any]])
+    except msgspec.MsgspecError:
+        return []
 
 
 def _sub_groups(task: Mapping[str, Any], position: int) -> Json:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import orjson
 
 from atoll.kinds import metadata, nearness
@@ -35,7 +36,8 @@ from atoll.kinds.interface import (
 from atoll.kinds.volcano_job import VolcanoJob
 from atoll.model import features, keys, needs, numbers
 from atoll.model.apiresource import JOBS, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
-from atoll.model.gang import Gang
+from atoll.model.gang import Gang, Partition
+from atoll.model.placer import MadeFor, Placer, Unplaceable
 
 if TYPE_CHECKING:
     from atoll.admission.rules import Rules
@@ -48,6 +50,10 @@ RETRIABLE: Final = "kueue.x-k8s.io/retriable-in-group"
 """Annotation of a pod: `false` says that no pod may take the place of one that failed."""
 GATE: Final = "atoll.sh/group"
 """Scheduling gate of the host's pods, which is never lifted."""
+INDEX: Final = "kueue.x-k8s.io/pod-group-pod-index"
+"""Label of a pod: its index in the group, from 0."""
+INDEX_LABEL: Final = "kueue.x-k8s.io/pod-group-pod-index-label"
+"""Annotation of a pod: the label that has its index, instead of that one."""
 MOST: Final = 256
 """Pods of a group: each is a task of the Job that runs in the member."""
 TASK: Final = "main"
@@ -157,6 +163,8 @@ class PodGroup(VolcanoJob):
             labels=about.get("labels"),
             namespace=obj["metadata"].get("namespace", ""),
         )
+        if (part := _slices(obj)) is not None and count > 1:
+            task = msgspec.structs.replace(task, partition=part)
         return Gang(
             queue=self.queue_of(obj, default=default_queue),
             tasks=[task],
@@ -191,12 +199,14 @@ class PodGroup(VolcanoJob):
 
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """A Volcano Job with a task for each pod that has not ended before this dispatch."""
-        tasks = []
+        tasks, slices = [], _slices(obj)
         for pod in _members(obj):
             if (name := task_of(pod)) in part.carried:
                 continue
             template = metadata.template_for_member(_template(pod, part), TASK, part.flavors)
             template = metadata.ending_in_time(template, part.grace)
+            if slices is not None:
+                template["metadata"]["labels"][keys.PARTITION] = str((index_of(pod) or 0) // slices.size)
             tasks.append({"name": name, "replicas": 1, "minAvailable": 1, "maxRetry": 1, "template": template})
         return {
             "apiVersion": JOBS.api_version,
@@ -205,7 +215,7 @@ class PodGroup(VolcanoJob):
                 **metadata.for_member(obj),
                 "name": name_in_member(obj["metadata"]["namespace"], obj["metadata"]["name"]),
                 "labels": {keys.MANAGED: "true"},
-                "annotations": {},
+                "annotations": {keys.TOPOLOGY: _sub_groups(slices)} if slices is not None else {},
             },
             "spec": {
                 "minAvailable": len(tasks),
@@ -216,6 +226,12 @@ class PodGroup(VolcanoJob):
                 **({"networkTopology": _topology(obj)} if metadata.topology_wish(obj, *_members(obj)[:1]) else {}),
             },
         }
+
+    def placed(self, manifest: Json, how: MadeFor) -> Json:
+        """As a Volcano Job, whose own controller knows no slices of pods of several tasks."""
+        if how.placer is Placer.VOLCANO and keys.TOPOLOGY in manifest["metadata"]["annotations"]:
+            raise Unplaceable("the member's placer is volcano, which knows no slices of pods: send it elsewhere")
+        return super().placed(manifest, how)
 
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """Nothing: the gates of its pods stay."""
@@ -278,6 +294,13 @@ def total_of(pod: Mapping[str, Any]) -> int | None:
     about = pod.get("metadata")
     annotations = about.get("annotations") if isinstance(about, dict) else None
     return numbers.whole(annotations.get(TOTAL)) if isinstance(annotations, dict) else None
+
+
+def index_of(pod: Mapping[str, Any]) -> int | None:
+    """The pod's index in its group, by its label; None where that is missing or no number."""
+    about = pod.get("metadata") or {}
+    label = str((about.get("annotations") or {}).get(INDEX_LABEL) or INDEX)
+    return numbers.whole((about.get("labels") or {}).get(label))
 
 
 # -- the group of its pods ---------------------------------------------------------------------------------------------
@@ -407,6 +430,19 @@ def _topology(obj: Mapping[str, Any]) -> Json:
     assert wish is not None, "asked only where there is one"
     found: Json = nearness.as_pod_group(wish, {}, {})["networkTopology"]
     return found
+
+
+def _slices(obj: Mapping[str, Any]) -> Partition | None:
+    """Those of its pods; None where its oldest pod asks for none, or some pod has no index."""
+    members = _members(obj)
+    part = nearness.partition(metadata.topology_annotations(obj, *members[:1]), len(members))
+    return part if part is not None and all(index_of(pod) is not None for pod in members) else None
+
+
+def _sub_groups(slices: Partition) -> str:
+    policy = {"name": TASK, "subGroupSize": slices.size, "matchLabelKeys": [keys.PARTITION]}
+    near = nearness.as_pod_group(slices.wish, {}, {})
+    return orjson.dumps({"subGroupPolicy": [policy | near]}).decode()
 
 
 def _template(pod: Mapping[str, Any], part: Part) -> Json:

@@ -9,7 +9,7 @@ from atoll.admission.problems import LABEL_RULE, Json, Problem, added, is_label,
 from atoll.admission.rules import Rules
 from atoll.kinds import nearness
 from atoll.kinds.metadata import default_queue
-from atoll.kinds.pod_group import GATE, GROUP, KIND, MOST, TOTAL, total_of
+from atoll.kinds.pod_group import GATE, GROUP, INDEX, KIND, MOST, TOTAL, index_of, total_of
 from atoll.model import keys
 
 _QUEUED: Final = (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL)
@@ -50,10 +50,12 @@ def default_pod(pod: Json, namespace: dict[str, str]) -> list[jsonpatch.Operatio
 
 
 def _slices(pod: Json) -> list[Problem]:
-    """A group has a task for each pod, so its pods make no slices."""
-    if nearness.SLICE_LEVEL not in mapping(mapping(pod.get("metadata")).get("annotations")):
+    """Which pods make a slice is said by their indices."""
+    asked = nearness.SLICE_LEVEL in mapping(mapping(pod.get("metadata")).get("annotations"))
+    if not asked or index_of(pod) is not None:
         return []
-    return [Problem(f"metadata.annotations[{nearness.SLICE_LEVEL}]", "has no effect on a pod group; use a Job")]
+    text = f"has no effect unless each pod of the group has its index, such as label {INDEX}: 0"
+    return [Problem(f"metadata.annotations[{nearness.SLICE_LEVEL}]", text)]
 
 
 def _alone(pod: Json) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import orjson
 
-from atoll.kinds import metadata
+from atoll.kinds import metadata, nearness
 from atoll.kinds.interface import (
     NOTHING,
     Assembly,
@@ -289,18 +289,27 @@ class Templated:
     ) -> tuple[list[Task], TopologyWish | None]:
         """The tasks with the groups of their pods, and the wish of all: that of the object, or of its only component.
 
-        What one of several templates says is for its own pods; with a `unit`, for those of each set of pods. Where it
-        asks for slices as well, their level holds for the slices and the other one for all.
+        What one of several templates says is for its own pods; with a `unit`, for those of each set of pods; with a
+        group's name, for those of all templates that name it. Where it asks for slices as well, their level holds for
+        the slices and the other one for all.
         """
         whole = metadata.topology_wish(obj)
         found = [metadata.partitioned(task, template, obj) for task, template in zip(tasks, templates, strict=True)]
+        groups = [metadata.topology_annotations(template).get(nearness.GROUP, "") for template in templates]
+        of_groups: dict[str, TopologyWish] = {}
+        for name, template in zip(groups, templates, strict=True):
+            if name and (said := metadata.topology_wish(template)) is not None:
+                of_groups.setdefault(name, said)
+        together = len(set(groups)) == 1 and bool(groups[0]) and not self.sets
         for number, (each, task, template) in enumerate(zip(components, found, templates, strict=True)):
-            own = metadata.topology_wish(template)
+            own = metadata.topology_wish(template) or of_groups.get(groups[number])
             if own is None:
                 continue
             size = self.sets(obj, each) if self.sets else task.replicas
-            if (len(found) > 1 or self.sets) and task.partition is None and size and whole is None:
-                part = Partition(size, own, _SET if self.sets else "")
+            alone = len(found) == 1 or together
+            if (not alone or self.sets) and task.partition is None and size and whole is None:
+                name = f"group-{groups[number]}" if groups[number] else ""
+                part = Partition(size, own, _SET if self.sets else name)
                 found[number] = msgspec.structs.replace(task, partition=part)
             elif whole is None:
                 whole = own

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -55,10 +56,17 @@ def sub_group_of(group: PodGroup | None, pod: Pod) -> SubGroup | None:
         named = policy.get("matchLabelKeys") or ()
         if any(key not in labels for key in named):
             continue
-        return SubGroup(
-            number, tuple(labels[key] for key in named) if named else (_by_index(pod, size_of(group, number)),)
-        )
+        if named:
+            return SubGroup(number, tuple(labels[key] for key in named))
+        # An index tells pods of one task apart, not which of several tasks belong together.
+        return SubGroup(number, () if _of_tasks(selector) else (_by_index(pod, size_of(group, number)),))
     return None
+
+
+def _of_tasks(selector: Mapping[str, Any] | None) -> bool:
+    """Whether a selector names several tasks."""
+    terms = (selector or {}).get("matchExpressions") or ()
+    return any(term.get("key") == keys.TASK_SPEC and len(term.get("values") or ()) > 1 for term in terms)
 
 
 def _by_index(pod: Pod, size: int) -> str:
