@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.fit import Miss, Nodes, Placement, place
+from atoll.fit.balanced import shares
 from atoll.model.gang import Gang, Partition, Task, TopologyWish
-from tests.fit.builders import make_nodes
+from tests.fit.builders import make_gang, make_nodes
 
 RACK = TopologyWish("hard", 1)
 
@@ -134,3 +137,111 @@ def test_whole_groups_go_to_each_part(replicas: int, size: int, sets: list[int])
     division = divide_natively(grouped(replicas, size), room)
     assert isinstance(division, Division)
     assert sorted(part.replicas for part in division.gangs) == sets
+
+
+def test_groups_that_may_span_more_than_their_gang_are_counted_within_it() -> None:
+    """Of the 11 GPUs of the spine 9 are whole groups, and all of these are in one rack."""
+    found = place(make_nodes([[2], [1, 3, 5]]), grouped(9, 3, wish=TopologyWish("hard", 2), hard=1))
+    assert isinstance(found, Placement)
+
+
+# -- apart -------------------------------------------------------------------------------------------------------------
+
+
+def apart(gang: Gang, *, mode: str = "hard", tier: str = "rack") -> Gang:
+    return msgspec.structs.replace(gang, apart=TopologyWish(mode, None, tier))
+
+
+def test_groups_that_are_apart_share_no_rack() -> None:
+    """Two groups go to the first rack otherwise, which holds both."""
+    nodes = make_nodes([[8], [9]])
+    together = place(nodes, grouped(8, 4))
+    assert isinstance(together, Placement)
+    assert racks_of(nodes, together, 4) == [{"rack0"}, {"rack0"}]
+    found = place(nodes, apart(grouped(8, 4)))
+    assert isinstance(found, Placement)
+    assert racks_of(nodes, found, 4) == [{"rack0"}, {"rack1"}]
+
+
+def test_groups_that_must_be_apart_wait_and_say_so_where_there_are_too_few_domains() -> None:
+    nodes = make_nodes([[8, 8], [3]])
+    miss = place(nodes, apart(grouped(8, 4)))
+    assert isinstance(miss, Miss)
+    assert miss.sentence() == "there would be room, but not for each of its groups in domains of tier rack of its own"
+    assert isinstance(place(nodes, apart(grouped(8, 4), mode="soft")), Placement)
+    assert isinstance(place(nodes, apart(grouped(8, 4), tier="row")), Miss), "no domain is of that tier"
+
+
+def test_groups_without_a_wish_of_their_own_are_apart_as_well() -> None:
+    nodes = make_nodes([[8], [2, 2], [4]], loose=[9])
+    found = place(nodes, apart(grouped(12, 4, wish=None)))
+    assert isinstance(found, Placement)
+    assert sorted(map(sorted, racks_of(nodes, found, 4))) == [["rack0"], ["rack1"], ["rack2"]]
+
+
+def test_tasks_without_groups_are_apart_and_grow_where_they_are() -> None:
+    tasks = [Task(name, 4, 2, {"gpu": 1, "pods": 1}) for name in ("a", "b")]
+    nodes = make_nodes([[8], [3]])
+    found = place(nodes, apart(Gang("q", tasks, 4)))
+    assert isinstance(found, Placement)
+    assert sorted(found.counts) == [3, 4]
+    racks = [{nodes.names[node] for task, node, _ in found.pods if task == index} for index in range(2)]
+    assert racks[0].isdisjoint(racks[1])
+
+
+# -- balanced ----------------------------------------------------------------------------------------------------------
+
+
+def balanced(gang: Gang, tier: str = "rack") -> Gang:
+    return msgspec.structs.replace(gang, balanced=TopologyWish("soft", None, tier))
+
+
+def per_rack(nodes: Nodes, found: Placement | Miss) -> dict[str, int]:
+    assert isinstance(found, Placement), found
+    count = Counter[str]()
+    for _, node, pods in found.pods:
+        count[nodes.tree.domains[int(nodes.lowest[node])].name] += pods
+    return dict(count)
+
+
+@pytest.mark.parametrize(
+    ("racks", "pods", "expected"),
+    [
+        pytest.param([[19], [10], [10]], 20, {"rack1": 10, "rack2": 10}, id="as even as can be"),
+        pytest.param([[19], [10], [10]], 15, {"rack0": 15}, id="one domain is enough"),
+        pytest.param([[19], [10], [12]], 21, {"rack1": 10, "rack2": 11}, id="the larger one has what is over"),
+        pytest.param([[19], [5], [4]], 22, {"rack0": 17, "rack1": 5}, id="the least share is as large as it can be"),
+        pytest.param([[6], [6], [6], [6]], 13, {"rack0": 4, "rack1": 4, "rack2": 5}, id="three"),
+        pytest.param([[9], [9]], 18, {"rack0": 9, "rack1": 9}, id="full"),
+    ],
+)
+def test_pods_are_shared_out_evenly_over_few_racks(racks: list[list[int]], pods: int, expected: dict[str, int]) -> None:
+    nodes = make_nodes(racks)
+    wide = make_nodes(racks)
+    wide.free[wide.resources.index("pods")] = 99
+    assert per_rack(nodes, place(wide, balanced(make_gang(pods)))) == expected
+
+
+def test_groups_are_shared_out_evenly_whole() -> None:
+    nodes = make_nodes([[8, 8, 8], [8, 4], [8, 4]])
+    assert per_rack(nodes, place(nodes, grouped(28, 4))) == {"rack0": 4, "rack1": 12, "rack2": 12}
+    assert sorted(per_rack(nodes, place(nodes, balanced(grouped(28, 4)))).values()) == [12, 16]
+
+
+def test_where_there_is_no_such_tier_it_runs_all_the_same() -> None:
+    assert isinstance(place(make_nodes([[2], [2]]), balanced(make_gang(4), "row")), Placement)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=7), st.integers(1, 40))
+@settings(deadline=None)
+def test_shares_add_up_and_take_as_few_domains_as_hold_them(held: list[int], count: int) -> None:
+    found = shares(np.array(held, np.int64), count)
+    ranked = sorted(held, reverse=True)
+    fewest = next((number for number in range(1, len(held) + 1) if sum(ranked[:number]) >= count), None)
+    if fewest is None or fewest == 1:
+        assert found is None
+        return
+    assert found is not None
+    assert (int(found.sum()), int((found > 0).sum())) == (count, fewest)
+    assert all(share <= most for share, most in zip(found.tolist(), held, strict=True))
+    assert int(found[found > 0].min()) == min(count // fewest, ranked[fewest - 1])

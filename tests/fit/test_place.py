@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from atoll.fit import Miss, Nodes, Placement, Profile, place
 from atoll.model.gang import Gang, Task, TopologyWish
-from atoll.model.topology import NO_DOMAIN, Tree
+from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from atoll.model.verdict import Reason
 from tests.fit.builders import make_gang, make_nodes, pods_on
 
@@ -303,3 +303,38 @@ def test_nodes_without_domains_hold_a_soft_gang_and_no_hard_one() -> None:
     for mode, right in (("soft", True), ("hard", False)):
         wish = TopologyWish(mode, 1)
         assert isinstance(place(nodes, Gang(gang.queue, gang.tasks, 4, network_topology=wish)), Placement) is right
+
+
+# -- room to grow ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("racks", "sizes", "rack"),
+    [
+        pytest.param([[2], [3], [4]], None, "rack2", id="the most room now"),
+        pytest.param([[2], [3], [4]], [8, 8, 4], "rack1", id="where all of it may be once others have ended"),
+        pytest.param([[2], [3], [4]], [4, 4, 4], "rack2", id="where none ever holds all"),
+        pytest.param([[6], [9], [4]], [6, 9, 9], "rack0", id="all fit now"),
+    ],
+)
+def test_an_elastic_gang_that_must_stay_in_a_rack_starts_where_it_can_grow(
+    racks: list[list[int]], sizes: list[int] | None, rack: str
+) -> None:
+    nodes = make_nodes(racks)
+    if sizes is not None:
+        nodes.capacity = nodes.matrix([{"gpu": size, "pods": 9} for size in sizes])
+    found = place(nodes, make_gang(6, minimum=2, hard=1))
+    assert isinstance(found, Placement)
+    assert found.domain is not None
+    assert nodes.tree.domains[found.domain].name == rack
+
+
+def test_a_gang_that_may_span_racks_starts_in_the_spine_that_it_can_grow_in() -> None:
+    """Racks of spine 0 are tighter, but all of it is full; spine 1 has room in another rack."""
+    domains = [Domain(f"spine{s}", 2) for s in range(2)]
+    domains += [Domain(f"rack{r}", 1, r // 2) for r in range(4)]
+    free = [{"gpu": gpu, "pods": 9} for gpu in (2, 0, 3, 2)]
+    nodes = Nodes(Tree(domains), [2, 3, 4, 5], [f"n{n}" for n in range(4)], [Profile()] * 4, range(4), free)
+    found = place(nodes, make_gang(6, minimum=2, hard=2))
+    assert isinstance(found, Placement)
+    assert {node for _, node, _ in found.pods} == {2}

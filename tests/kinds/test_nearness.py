@@ -12,9 +12,11 @@ from atoll.agent.podgroups import Owner, group_of
 from atoll.kinds import Part, leader_worker_set, nearness
 from atoll.kinds import job_set as job_set_kind
 from atoll.kinds.batch_job import KIND as BATCH_JOB
+from atoll.kinds.volcano_job import KIND as VOLCANO_JOB
+from atoll.kinds.volcano_job.admission import warnings
 from atoll.model import keys
 from atoll.model.gang import Partition, TopologyWish
-from tests.kinds.builders import make_batch_job
+from tests.kinds.builders import make_batch_job, make_job, make_task
 
 REQUIRED, PREFERRED = "kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-preferred-topology"
 SLICE = {"kueue.x-k8s.io/podset-slice-required-topology": "rack", "kueue.x-k8s.io/podset-slice-size": "2"}
@@ -120,6 +122,27 @@ def test_a_group_of_all_templates_is_the_gang_and_leaves_slices_to_its_workers()
     assert [task.partition for task in gang.tasks] == [None, Partition(2, RACK)]
 
 
+TWO_TASKS = make_job(make_task("a", 2), make_task("b", 1), annotations={keys.APART: "rack", keys.BALANCED: "2"})
+
+
+def test_a_workload_says_that_its_groups_are_apart_and_its_pods_balanced() -> None:
+    gang = VOLCANO_JOB.gang(TWO_TASKS, priority=0)
+    assert gang.apart == TopologyWish("hard", None, "rack")
+    assert gang.balanced == TopologyWish("soft", 2)
+    assert nearness.spread_out(gang) == {keys.APART: "rack", keys.APART_MODE: "hard", keys.BALANCED: "2"}
+    assert list(warnings(TWO_TASKS)) == []
+
+
+def test_what_is_apart_without_groups_and_annotations_for_other_kinds_are_warned_of() -> None:
+    job = make_job(make_task("a", 2), annotations={keys.APART: "rack"})
+    job["spec"]["tasks"][0]["template"]["metadata"] = {"annotations": {REQUIRED: "rack"}}
+    assert VOLCANO_JOB.gang(job, priority=0).apart is None
+    told = {each.field: each.message for each in warnings(job)}
+    assert "has one task, whose pods are in no groups" in told[f"metadata.annotations[{keys.APART}]"]
+    field = f"spec.tasks[0].template.metadata.annotations[{REQUIRED}]"
+    assert "has no effect on a Volcano Job: use networkTopology" in told[field]
+
+
 @pytest.mark.parametrize(
     ("notes", "told"),
     [
@@ -129,6 +152,8 @@ def test_a_group_of_all_templates_is_the_gang_and_leaves_slices_to_its_workers()
         pytest.param({REQUIRED: "kubernetes.io/hostname"}, "is no tier of HyperNodes", id="a node as level"),
         pytest.param({nearness.SLICE_LAYERS: "[]"}, "slices have one layer", id="slices in slices"),
         pytest.param({GATHER: "{}"}, "has no effect", id="no layers"),
+        pytest.param({keys.APART_MODE: "soft"}, "has no effect without", id="a mode alone"),
+        pytest.param({keys.APART: "rack", keys.APART_MODE: "x"}, "neither hard nor soft", id="no mode"),
         pytest.param({nearness.GROUP: "near"}, "has no effect without", id="a group without a level"),
     ],
 )

@@ -4,6 +4,8 @@ leader with its workers.
 1. The domain for the whole gang is chosen as for any other; what is counted is whole groups (`in_whole_groups`).
 2. Inside it group by group, hard ones first, then the greediest, each as a gang by itself; then what is in no group.
 3. Equal groups are numbered along the tree, so that neighbours in number are neighbours in the fabric.
+4. Where groups are to be apart, a domain of that tier that has pods of one is closed for the others. Where they are to
+   be balanced, a domain is closed for groups of a kind that has its share there.
 
 A hard group counts against the largest domain of an allowed tier: such domains do not overlap, so equal groups of one
 task never block each other.
@@ -11,6 +13,7 @@ task never block each other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.fit.balanced import shares, sums
 from atoll.fit.constraints import resources
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import Ints, Placement
@@ -37,6 +41,8 @@ class _Group:
     counts: tuple[tuple[int, int], ...]
     """(task index, pods)."""
     wish: TopologyWish | None
+    whose: object
+    """Equal for what is not kept apart."""
 
 
 def in_whole_groups(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> list[Ints]:
@@ -48,11 +54,27 @@ def in_whole_groups(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> list[Ints
         room: per task int64[N], pods that each node holds.
     """
     found = []
+    apart = _tier_apart(nodes, gang) if gang.apart is not None and gang.apart.mode == "hard" else None
     for task, here in zip(gang.tasks, room, strict=True):
         part = task.partition
-        cells = None if part is None else _cells(nodes, part.wish)
-        found.append(here if part is None or cells is None else _trimmed(cells, here, min(part.size, task.replicas)))
+        cells = None if part is None else _cells(nodes, part.wish, gang.network_topology)
+        if part is not None and cells is not None:
+            here = _cut(cells, here, unit=min(part.size, task.replicas))
+        if apart is not None:
+            here = _cut(apart, here, most=task.replicas if part is None else part.size)
+        found.append(here)
     return found
+
+
+def _tier_apart(nodes: Nodes, gang: Gang) -> Ints | None:
+    """int64[N]: the domain of each node of which no two groups may be; None where that is not asked for, or nothing is
+    known of it here.
+    """
+    wish = gang.apart
+    if wish is None or (nodes.tree.is_elsewhere(wish) and nodes.seen_by(wish) is nodes):
+        return None
+    found = nodes.at(wish)
+    return found if found is not None else np.full(len(nodes), NO_DOMAIN, np.int64)
 
 
 def put_in_groups(
@@ -75,14 +97,37 @@ def put_in_groups(
         room_of: per task int64[N], what each node holds of a gang's tasks.
         find: places one group.
     """
-    room = _Left(nodes.copy(), gang, inside, room_of)
+    tried = [(_tier_apart(nodes, gang), gang.balanced)]
+    if gang.apart is not None and gang.apart.mode != "hard":
+        tried.append((None, gang.balanced))
+    tried += [(apart, None) for apart, balanced in tried if balanced is not None]
+    for apart, balanced in tried:
+        room = _Left(nodes.copy(), gang, inside, room_of, apart)
+        found = _put(nodes, gang, want, full, room, find, balanced)
+        if found is not None:
+            return found
+    return None
+
+
+def _put(
+    nodes: Nodes,
+    gang: Gang,
+    want: Sequence[int],
+    full: Sequence[int],
+    room: _Left,
+    find: Find,
+    balanced: TopologyWish | None,
+) -> Placement | None:
     counts = [0] * len(gang.tasks)
     placed: list[tuple[_Group, Placement]] = []
     for target in (want, full) if list(want) != list(full) else (want,):
         more = [most - have for most, have in zip(target, counts, strict=True)]
         full_kinds: set[tuple[object, ...]] = set()
-        for group in _ordered(nodes, gang, more, whole=target is want):
-            if group.key in full_kinds:
+        groups = list(_ordered(nodes, gang, more, whole=target is want))
+        room.share_out(balanced if target is want else None, groups)
+        for group in groups:
+            beyond = any(counts[index] + number > target[index] for index, number in group.counts)
+            if beyond or group.key in full_kinds:
                 continue
             found = room.put(group, find)
             if found is None:
@@ -106,13 +151,54 @@ class _Left:
         gang: Gang,
         inside: NDArray[np.bool_],
         room_of: Callable[[Nodes, Gang], list[Ints]],
+        apart: Ints | None,
     ) -> None:
         self._free, self._gang, self._inside, self._room_of = free, gang, inside, room_of
+        self._apart = apart
+        #: domain of `_apart` -> whose pods are there
+        self._taken: dict[int, object] = {NO_DOMAIN: None}
+        #: int64[N]: the domain of each node over which groups are balanced
+        self._parts: Ints | None = None
+        #: kind of groups -> domain of `_parts` -> how many more of them it may have
+        self._quota: dict[tuple[object, ...], dict[int, int]] = {}
         self._plain = not free.exact and free.company is None
         self._room = self._all() if self._plain else []
 
     def _all(self) -> list[Ints]:
         return [np.where(self._inside, each, 0) for each in self._room_of(self._free, self._gang)]
+
+    def share_out(self, wish: TopologyWish | None, groups: Sequence[_Group]) -> None:
+        """Have equal groups shared out over the domains of a tier, if it is known and they are more than one domain
+        holds; from now on, and no others.
+        """
+        self._parts, self._quota = self._free.at(wish) if wish is not None else None, {}
+        if self._parts is None:
+            return
+        for kind, many in Counter(group.key for group in groups).items():
+            group = next(each for each in groups if each.key == kind)
+            room = in_whole_groups(self._free, self._gang, self._all())
+            held = [sums(self._parts, room[index]) // count for index, count in group.counts]
+            if (found := shares(np.minimum.reduce(held), many)) is not None:
+                self._quota[kind] = {domain: int(found[domain]) for domain in np.flatnonzero(found).tolist()}
+
+    def _open(self, group: _Group) -> NDArray[np.bool_] | None:
+        """bool[N]: nodes that the group may have, by what others have; None for all."""
+        found: NDArray[np.bool_] | None = None
+        if self._apart is not None:
+            closed = [domain for domain, whose in self._taken.items() if whose != group.whose]
+            found = ~np.isin(self._apart, closed)
+        if (quota := self._quota.get(group.key)) is not None and self._parts is not None:
+            open_ = np.isin(self._parts, [domain for domain, left in quota.items() if left > 0])
+            found = open_ if found is None else found & open_
+        return found
+
+    def _count(self, group: _Group, placement: Placement) -> None:
+        nodes = placement.arrays()[1]
+        if self._apart is not None:
+            self._taken |= dict.fromkeys(self._apart[nodes].tolist(), group.whose)
+        if (quota := self._quota.get(group.key)) is not None and self._parts is not None:
+            for domain in set(self._parts[nodes].tolist()):
+                quota[domain] = quota.get(domain, 0) - 1
 
     def put(self, group: _Group, find: Find) -> Placement | None:
         """Place a group; None, and nothing is done, where it does not fit. Task indices are those of the gang."""
@@ -124,14 +210,20 @@ class _Left:
             ],
             min_available=sum(count for _, count in group.counts),
             network_topology=group.wish,
+            balanced=None,
+            apart=None,
         )
+        may = self._open(group)
         if self._plain:
             room = [self._room[index] for index, _ in group.counts]
         else:
             room = [np.where(self._inside, each, 0) for each in self._room_of(self._free, gang)]
+        if may is not None:
+            room = [np.where(may, each, 0) for each in room]
         found = find(self._free, gang, room)
         if found is None:
             return None
+        self._count(group, found)
         self._free.put(gang.tasks, found)
         if self._plain:
             changed = np.unique(found.arrays()[1])
@@ -166,20 +258,22 @@ def _ordered(nodes: Nodes, gang: Gang, counts: Sequence[int], *, whole: bool) ->
                 float((nodes.column(gang.tasks[i].requests) * n / total).max(initial=0.0)) for i, n in sizes.items()
             )
             inside = tuple((index, size) for index, size in sizes.items() if size)
-            found.append((wish is None or not wish.hard, -greed, len(found), _Group(inside, inside, wish)))
+            group = _Group(inside, inside, wish, object())
+            found.append((wish is None or not wish.hard, -greed, len(found), group))
             left = {index: left[index] - size for index, size in sizes.items()}
     yield from (group for *_, group in sorted(found, key=lambda each: each[:3]))
     weight = [float((nodes.column(task.requests) / total).max(initial=0.0)) for task in gang.tasks]
     for index in sorted((each for each in loose if counts[each] > 0), key=lambda each: (-weight[each], each)):
         pieces = [counts[index]] if whole else _pieces(counts[index])
-        yield from (_Group((index, number), ((index, number),), None) for number in pieces)
+        whose = gang.tasks[index].role or index
+        yield from (_Group((index, number), ((index, number),), None, whose) for number in pieces)
 
 
 def _pieces(count: int) -> Iterator[int]:
-    """Powers of two that add up to it, the largest first: what is left over is found in few steps."""
-    for bit in range(count.bit_length() - 1, -1, -1):
-        if count >> bit & 1:
-            yield 1 << bit
+    """Powers of two, the largest first, of which some add up to any number until it: what is left over is found in few
+    steps.
+    """
+    return (1 << bit for bit in range(count.bit_length() - 1, -1, -1))
 
 
 def _size(gang: Gang, index: int) -> int:
@@ -204,31 +298,38 @@ def _along_the_tree(nodes: Nodes, placed: Sequence[tuple[_Group, Placement]]) ->
         yield from pods
 
 
-def _cells(nodes: Nodes, wish: TopologyWish | None) -> Ints | None:
-    """int64[N]: the largest domain around each node that a hard group may span; None where any nodes may be."""
+def _cells(nodes: Nodes, wish: TopologyWish | None, of_gang: TopologyWish | None) -> Ints | None:
+    """int64[N]: the largest domain around each node that a hard group may span, as its gang may; None where any nodes
+    may be.
+    """
+    whole = nodes.seen_by(of_gang)
     nodes = nodes.seen_by(wish)
     levels = nodes.tree.levels(wish) if wish is not None and wish.hard else None
     if levels is None:
         return None
+    if nodes.tree is whole.tree and (allowed := nodes.tree.levels(of_gang)) is not None:
+        levels = [level for level in levels if level in allowed]
     cells = np.full(len(nodes), NO_DOMAIN, np.int64)
     for level in levels:
         cells = np.where(nodes.domain[level] != NO_DOMAIN, nodes.domain[level], cells)
     return cells
 
 
-def _trimmed(cells: Ints, room: Ints, size: int) -> Ints:
-    """Room of which each cell holds whole groups alone; none outside of cells."""
+def _cut(cells: Ints, room: Ints, *, unit: int = 1, most: int | None = None) -> Ints:
+    """Room of which each cell holds a multiple of a unit, and at most so much; none outside of cells."""
     left = np.where(cells != NO_DOMAIN, room, 0)
     order = np.lexsort((left, cells))
     order = order[cells[order] != NO_DOMAIN]
-    if not order.size or size < 2:
+    if not order.size or (unit < 2 and most is None):
         return left
     ordered, of = left[order], cells[order]
-    starts = np.flatnonzero(np.r_[True, of[1:] != of[:-1]])
-    over = np.add.reduceat(ordered, starts) % size
+    begins = np.r_[True, of[1:] != of[:-1]]
+    starts = np.flatnonzero(begins)
+    held = np.add.reduceat(ordered, starts)
+    over = held % unit if most is None else np.maximum(held - most, held % unit)
     before = np.cumsum(ordered) - ordered
-    number = np.cumsum(np.r_[True, of[1:] != of[:-1]]) - 1
+    number = np.cumsum(begins) - 1
     taken = np.clip(over[number] - (before - before[starts][number]), 0, ordered)
-    trimmed = left.copy()
-    trimmed[order] = ordered - taken
-    return trimmed
+    cut = left.copy()
+    cut[order] = ordered - taken
+    return cut

@@ -199,6 +199,14 @@ class Nodes:
         twin._look_at(chosen)
         return twin
 
+    def at(self, wish: TopologyWish) -> Ints | None:
+        """int64[N]: the domain of each node of the tier that a wish names, NO_DOMAIN where it is in none; None where
+        there is no such tier.
+        """
+        seen = self.seen_by(wish)
+        level = seen.tree.level_of(wish)
+        return None if level is None else seen.domain[level]
+
     def ways(self) -> list[tuple[list[int], int, int]]:
         """Per domain (its index and those of the domains above it, in as many steps as there are tiers; its rank among
         all names; its index).
@@ -288,6 +296,12 @@ class Nodes:
             for each in self._layouts.values():
                 inside |= each.within(task.domain)
             return inside & self.accepting(replace(task, domain=""))
+        if task.away:
+            inside = np.zeros(len(self), np.bool_)
+            for name in task.away:
+                for each in self._layouts.values():
+                    inside |= each.within(name)
+            return ~inside & self.accepting(replace(task, away=[]))
         if task.node_terms and any("matchFields" in term for term in task.node_terms):
             verdicts = [self.profiles[p].accepts(task, name) for p, name in zip(self.profile, self.names, strict=True)]
             return np.array(verdicts, np.bool_)

@@ -2,7 +2,7 @@
 
 0. Where all replicas fit on nodes without taints that they should rather avoid (PreferNoSchedule), they go there.
 1. All replicas before the bare minimum: a domain for the whole workload is worth more than a tighter one for its
-   floor.
+   floor. Where only that fits and it must stay in a domain, one that it can grow in.
 2. Tier by tier from the nearest; in a tier the domain with the least room that is enough, so that large empty ones
    stay whole.
 3. Inside a domain the same rule downwards: the smallest part that holds what is left, else the largest part and go
@@ -20,9 +20,11 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Literal, overload
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from atoll.fit import balanced
 from atoll.fit.constraints import Numa
 from atoll.fit.groups import in_whole_groups, put_in_groups
 from atoll.fit.nodes import Nodes
@@ -31,7 +33,7 @@ from atoll.fit.scored import fill_by_score
 from atoll.fit.sparing import put_sparingly
 from atoll.fit.stepwise import put_in_turn
 from atoll.model import quantity
-from atoll.model.gang import Gang, Task
+from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.verdict import Reason
 
@@ -60,6 +62,8 @@ class Miss:
     """Whether there would be room, but for the NUMA nodes of nodes."""
     by_rules: bool = False
     """Whether there would be room, but for what its pods and others say of pods beside them."""
+    apart: str = ""
+    """The tier of which its groups must share no domain, where there would be room but for that."""
 
     def sentence(self) -> str:
         """The miss for a person."""
@@ -69,6 +73,8 @@ class Miss:
             return "it has no topology domain (HyperNode) of a tier that the gang allows"
         if self.by_rules:
             return "pod affinity, anti-affinity or topology spread, of its pods or of others, leave no nodes for them"
+        if self.apart:
+            return f"there would be room, but not for each of its groups in domains of tier {self.apart} of its own"
         if self.by_numa:
             return (
                 "nodes would have room, but can't align the CPUs and devices of its pods to NUMA nodes as the policies"
@@ -185,6 +191,8 @@ def _find(
     for want in (full, floor) if full != floor else (full,):
         for domains in levels:
             fitting = _by_tightness(nodes, domains, counted, held, want)
+            if want is not full and len(fitting) > 1 and gang.network_topology is not None:
+                fitting = _growing_first(nodes, gang, fitting, held, full)
             for domain in _preferred_first(nodes, gang, fitting, room) if turns else fitting:
                 placement = _try(nodes, gang, room, want, full, _members(nodes, int(domain)), int(domain))
                 if placement is not None:
@@ -327,7 +335,7 @@ def _try(
             found.domain, found.tier = covering(nodes, found.arrays()[1])
         return found
     if nodes.in_turn(gang):
-        return _try_in_turn(nodes, gang, room, want, full, inside)
+        return _try_in_turn(nodes, gang, room, want, full, inside, domain)
     free = nodes
     placement = Placement(counts=[0] * len(gang.tasks))
     order = _greediest_first(nodes, gang.tasks, want)
@@ -355,17 +363,19 @@ def _try(
                 return found
             taken = min(missing, held)
             stocked = _stocked(nodes, gang.tasks[index])
-            if scoring is None:
-                chosen, counts = _fill(nodes, here, taken, domain, stocked)
-            else:
-                chosen, counts = fill_by_score(free, gang.tasks[index], here, taken, scoring, stocked)
-            placement.pods += zip(repeat(index), chosen.tolist(), counts.tolist())
             placement.counts[index] += taken
-            if free is not nodes:
-                free.free[:, chosen] -= np.outer(free.column(gang.tasks[index].requests), counts)
-                if free.exact or free.company is not None:
-                    for node, count in zip(chosen.tolist(), counts.tolist(), strict=True):
-                        free.count_pieces(gang.tasks[index], node, count)
+            parts = balanced.parts(nodes, gang.balanced, here, taken) if gang.balanced is not None else ()
+            for part, pods in parts or ((here, taken),):
+                if scoring is None:
+                    chosen, counts = _fill(nodes, part, pods, domain, stocked)
+                else:
+                    chosen, counts = fill_by_score(free, gang.tasks[index], part, pods, scoring, stocked)
+                placement.pods += zip(repeat(index), chosen.tolist(), counts.tolist())
+                if free is not nodes:
+                    free.free[:, chosen] -= np.outer(free.column(gang.tasks[index].requests), counts)
+                    if free.exact or free.company is not None:
+                        for node, count in zip(chosen.tolist(), counts.tolist(), strict=True):
+                            free.count_pieces(gang.tasks[index], node, count)
     placement.domain, placement.tier = covering(nodes, placement.arrays()[1])
     return placement
 
@@ -382,11 +392,32 @@ def _try_in_turn(
     want: Sequence[int],
     full: Sequence[int],
     inside: NDArray[np.bool_],
+    domain: int,
 ) -> Placement | None:
     """As `_try`, pod by pod, on nodes of bool[N]."""
-    found = put_in_turn(nodes, gang, room, want, full, inside, _greediest_first(nodes, gang.tasks, want))
+    order = _greediest_first(nodes, gang.tasks, want)
+    found = None
+    if gang.balanced is not None:
+        evened = [
+            _evened(nodes, gang.balanced, np.where(inside, r, 0), n, domain) for r, n in zip(room, want, strict=True)
+        ]
+        found = put_in_turn(nodes, gang, evened, want, want, inside, order)
+    if found is None:
+        found = put_in_turn(nodes, gang, room, want, full, inside, order)
     if found is not None:
         found.domain, found.tier = covering(nodes, found.arrays()[1])
+    return found
+
+
+def _evened(nodes: Nodes, wish: TopologyWish, room: Ints, count: int, domain: int) -> Ints:
+    """The room that so many pods get where they are shared out evenly; all of it where they can't be."""
+    parts = balanced.parts(nodes, wish, room, count)
+    if not parts:
+        return room
+    found = np.zeros(len(nodes), np.int64)
+    for part, pods in parts:
+        chosen, counts = _fill(nodes, part, pods, domain, None)
+        found[chosen] = counts
     return found
 
 
@@ -401,6 +432,32 @@ def _reach(nodes: Nodes, levels: Sequence[Ints]) -> NDArray[np.bool_]:
 
 def _level(nodes: Nodes, domains: Ints) -> int:
     return nodes.tree.tiers.index(nodes.tree.domains[domains[0]].tier)
+
+
+def _growing_first(nodes: Nodes, gang: Gang, domains: Ints, held: Sequence[Ints], full: Sequence[int]) -> Ints:
+    """Domains of one tier for a gang that must stay in one of a tier: those first where all of its replicas could be if
+    others left, then those with the most room for them now; of equal ones as they were. What counts is the largest
+    domain around each that it may grow into, then the domain itself.
+    """
+    highest = nodes.tree.ceiling(gang.network_topology)
+    if highest is None or gang.network_topology is None or not gang.network_topology.hard:
+        return domains
+    tiers = np.array([*(domain.tier for domain in nodes.tree.domains), highest + 1], np.int64)
+    around = domains
+    for _ in nodes.tree.tiers[1:]:
+        above = nodes.parent.take(around)
+        around = np.where(tiers.take(above) <= highest, above, around)
+    now, here = (
+        np.sum([np.minimum(each.take(where), want) for each, want in zip(held, full, strict=True)], axis=0)
+        for where in (around, domains)
+    )
+    short = np.zeros(len(domains), np.bool_)
+    if nodes.capacity is not None:
+        empty = nodes.with_free(nodes.capacity)
+        for task, want in zip(gang.tasks, full, strict=True):
+            most = np.where(nodes.accepting(task), empty.room(task.requests), 0)
+            short |= _held(nodes, most).take(around) < want
+    return domains.take(np.lexsort((np.arange(len(domains)), -here, -now, short)))
 
 
 def _preferred_first(nodes: Nodes, gang: Gang, domains: Ints, room: Sequence[Ints]) -> Ints:
@@ -520,6 +577,11 @@ def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequenc
     reason = Reason.NO_DOMAIN_FITS if near else Reason.INSUFFICIENT_RESOURCES
     if held < 0:
         return Miss(reason, wanted, 0)
+    if gang.apart is not None:
+        heedless_gang = msgspec.structs.replace(gang, apart=None)
+        if place(nodes, heedless_gang, explain=False) is not None:
+            tier = gang.apart.highest_tier_name or str(gang.apart.highest_tier_allowed)
+            return Miss(reason, wanted, max(0, min(held, wanted - 1)), apart=tier)
     if any(task.aligned or task.numa for task in gang.tasks) and any(isinstance(each, Numa) for each in nodes.exact):
         heedless = nodes.copy()
         heedless.exact = tuple(each for each in heedless.exact if not isinstance(each, Numa))

@@ -106,10 +106,15 @@ def topology_annotations(*holders: Mapping[str, Any]) -> dict[str, str]:
     """Those annotations of these objects that say how near each other pods are to be, the first one's before the
     next one's.
     """
-    found: dict[str, str] = {}
-    for holder in reversed(holders):
-        found |= nearness.said_by(holder)
-    return found
+    return nearness.topology_of(holders)
+
+
+def spread_out(gang: Gang, *holders: Mapping[str, Any]) -> Gang:
+    """The gang, balanced and its groups kept apart as annotations of these objects ask for."""
+    notes = topology_annotations(*holders)
+    groups = len(gang.tasks) > 1 or any(task.partition is not None for task in gang.tasks)
+    wishes = nearness.balanced(notes), nearness.apart(notes) if groups else None
+    return gang if wishes == (None, None) else msgspec.structs.replace(gang, balanced=wishes[0], apart=wishes[1])
 
 
 def partitioned(task: Task, *holders: Mapping[str, Any]) -> Task:

@@ -6,13 +6,14 @@ Kueue only prefers, and a Koordinator layer with PreferGather, is mode soft with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from atoll.model import keys, numbers
-from atoll.model.gang import Partition, TopologyWish
+from atoll.model.gang import Gang, Partition, TopologyWish
+from atoll.model.objects import MALFORMED
 
 _PODSET: Final = "kueue.x-k8s.io/podset-"
 REQUIRED: Final = f"{_PODSET}required-topology"
@@ -25,8 +26,9 @@ GROUP: Final = f"{_PODSET}group-name"
 """Of a template: its pods and those of others that say the same are in one domain, such as a leader and its workers."""
 KOORDINATOR: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
 SAID: Final = (keys.TOPOLOGY_MODE, keys.HIGHEST_TIER, REQUIRED, PREFERRED, UNCONSTRAINED, SLICE_LEVEL, SLICE_SIZE,
-               GROUP, KOORDINATOR)  # fmt: skip
+               GROUP, keys.BALANCED, keys.APART, keys.APART_MODE, KOORDINATOR)  # fmt: skip
 """Annotations that act."""
+_OF_ALL_KINDS: Final = (keys.BALANCED, keys.APART, keys.APART_MODE)
 _HOST: Final = "kubernetes.io/hostname"
 
 
@@ -39,10 +41,15 @@ class _Gathering(msgspec.Struct, rename="camel"):
     gather_strategy: list[_Layer] = []
 
 
-def said_by(holder: Mapping[str, Any]) -> dict[str, str]:
-    """Those annotations of an object that say how near each other pods are to be."""
-    found = (holder.get("metadata") or {}).get("annotations") or {}
-    return {key: str(found[key]) for key in SAID if found.get(key)}
+def topology_of(holders: Iterable[object]) -> dict[str, str]:
+    """What several objects say of it, the first one's before the next one's; what is malformed says nothing."""
+    found: dict[str, str] = {}
+    for holder in holders:
+        about = holder.get("metadata") if isinstance(holder, Mapping) else None
+        notes = about.get("annotations") if isinstance(about, Mapping) else None
+        if isinstance(notes, Mapping):
+            found = {key: str(notes[key]) for key in SAID if notes.get(key)} | found
+    return found
 
 
 def wish(notes: Mapping[str, str]) -> TopologyWish | None:
@@ -69,6 +76,34 @@ def partition(notes: Mapping[str, str], replicas: int) -> Partition | None:
     return Partition(size, TopologyWish("hard", None, level))
 
 
+def balanced(notes: Mapping[str, str]) -> TopologyWish | None:
+    """The tier over whose domains pods are shared out evenly; None for none."""
+    return _tier("soft", notes.get(keys.BALANCED))
+
+
+def apart(notes: Mapping[str, str]) -> TopologyWish | None:
+    """The tier of which no domain has pods of two groups; None for any."""
+    return _tier("soft" if notes.get(keys.APART_MODE) == "soft" else "hard", notes.get(keys.APART))
+
+
+def _tier(mode: str, said: str | None) -> TopologyWish | None:
+    if not said:
+        return None
+    number = numbers.whole(said)
+    return TopologyWish(mode, None, said) if number is None else TopologyWish(mode, min(number, numbers.INT32))
+
+
+def spread_out(gang: Gang) -> dict[str, str]:
+    """The annotations of its pods that say how a gang is balanced, and kept apart."""
+    found = {}
+    for key, said in ((keys.BALANCED, gang.balanced), (keys.APART, gang.apart)):
+        if said is not None:
+            found[key] = said.highest_tier_name or str(said.highest_tier_allowed)
+    if gang.apart is not None:
+        found[keys.APART_MODE] = gang.apart.mode
+    return found
+
+
 def without_effect(holder: object, path: str = "") -> Iterator[tuple[str, str]]:
     """(path, what does not act, and why) of annotations of an object of any form."""
     about = holder.get("metadata") if isinstance(holder, Mapping) else None
@@ -88,15 +123,49 @@ def _without_effect(notes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield SLICE_SIZE, f"has no effect without {SLICE_LEVEL}"
     if notes.get(GROUP) and wish(notes) is None:
         yield GROUP, f"has no effect without {REQUIRED} or {PREFERRED}"
+    if (mode := notes.get(keys.APART_MODE)) and mode not in ("hard", "soft"):
+        yield keys.APART_MODE, f"has no effect: {mode!r} is neither hard nor soft, and it is hard"
+    if notes.get(keys.APART_MODE) and not notes.get(keys.APART):
+        yield keys.APART_MODE, f"has no effect without {keys.APART}"
     if notes.get(SLICE_LAYERS):
         yield SLICE_LAYERS, f"has no effect: slices have one layer, {SLICE_LEVEL}"
-    for key in (REQUIRED, SLICE_LEVEL):
+    for key in (REQUIRED, SLICE_LEVEL, keys.BALANCED, keys.APART):
         if notes.get(key) == _HOST:
             yield key, f"{_HOST} is no tier of HyperNodes, so its pods wait for ever; ask for larger pods instead"
     if notes.get(KOORDINATOR) and not _layers(notes):
         yield KOORDINATOR, "has no gatherStrategy that can be read, so it has no effect"
     if "podCountMultiple" in notes.get(KOORDINATOR, ""):
         yield KOORDINATOR, "podCountMultiple has no effect"
+
+
+def unread(holder: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """As `without_effect`, for a workload that says in fields how near its pods are to be."""
+    about = holder.get("metadata") if isinstance(holder, Mapping) else None
+    notes = about.get("annotations") if isinstance(about, Mapping) else None
+    for key in SAID:
+        if isinstance(notes, Mapping) and notes.get(key) and key not in _OF_ALL_KINDS:
+            field = f"{path}.metadata.annotations[{key}]" if path else f"metadata.annotations[{key}]"
+            yield field, "has no effect on a Volcano Job: use networkTopology of the Job, or partitionPolicy of a task"
+
+
+def without_groups(holders: Sequence[object], gang: Callable[[], Gang]) -> Iterator[tuple[str, str]]:
+    """As `without_effect`, of a workload that has no groups to keep apart.
+
+    Args:
+        holders: of annotations.
+        gang: of the workload.
+    """
+    notes = topology_of(holders)
+    if not notes.get(keys.APART):
+        return
+    try:
+        idle = gang().apart is None
+    except (*MALFORMED, ValueError):
+        # What is wrong with it is told of elsewhere.
+        return
+    if idle:
+        text = "has no effect: it has one task, whose pods are in no groups; use podAntiAffinity or topology spread"
+        yield f"metadata.annotations[{keys.APART}]", text
 
 
 def as_pod_group(

@@ -98,6 +98,10 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Name of the domain that its pods must be in, for those that join pods that run; empty for any."""
     shared: dict[str, list[str]] = {}
     """Driver -> handles of those of `attach` that other pods use as well, sorted: a node attaches each once."""
+    role: str = ""
+    """Tasks of one role are one group where groups are to be apart; empty for a task by itself."""
+    away: list[str] = []
+    """Names of domains that its pods must not be in, as pods of other groups are there."""
     own_terms: list[dict[str, Any]] | None = None
     """`node_terms` without what the pod's volumes add to them, where they add something: pods that are to be spread are
     counted over the nodes of these.
@@ -151,6 +155,10 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How its pods name those in other members, as its policy says (`atoll.model.network`); empty where they can't."""
     scoring: str = ""
     """Which nodes are preferred (`atoll.model.scoring`); empty for what its member says."""
+    balanced: TopologyWish | None = None
+    """The tier over whose domains its pods, or groups of them, are shared out evenly; it may not be possible."""
+    apart: TopologyWish | None = None
+    """The tier of which no domain has pods of two of its groups, or of two tasks where these have no groups."""
 
     @property
     def replicas(self) -> int:
@@ -163,8 +171,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def grouped(self) -> bool:
-        """Whether some of its pods are in groups with a wish of their own."""
-        return any([task.partition is not None for task in self.tasks])
+        """Whether some of its pods are in groups with a wish of their own, or its tasks are groups to be apart."""
+        return self.apart is not None or any([task.partition is not None for task in self.tasks])
 
     def total(self) -> Vector:
         """What all replicas request together: what a queue is charged."""

@@ -78,6 +78,13 @@ class Tree:
         named = self.tier_named(wish.highest_tier_name or "")
         return named if named is not None else -1 if wish.hard else None
 
+    def level_of(self, wish: TopologyWish) -> int | None:
+        """The number, of `tiers`, of the tier that a wish names; None where there is none."""
+        tier = wish.highest_tier_allowed
+        if tier is None:
+            tier = self.tier_named(wish.highest_tier_name or "")
+        return self.tiers.index(tier) if tier in self.tiers else None
+
     def levels(self, wish: TopologyWish | None) -> Sequence[int] | None:
         """Numbers of the `tiers` that a gang of this wish may span, nearest first; None where it may be anywhere."""
         highest = self.ceiling(wish)

@@ -147,7 +147,7 @@ class BatchJob:
             labels={**said, "batch.kubernetes.io/job-name": about.get("name", ""), "job-name": about.get("name", "")},
             namespace=about.get("namespace", ""),
         )
-        return Gang(
+        gang = Gang(
             queue=self.queue_of(obj, default=default_queue),
             tasks=[metadata.partitioned(task, obj, spec.get("template") or {})],
             min_available=minimum,
@@ -164,6 +164,7 @@ class BatchJob:
             needs=needs.of([pod]),
             features=features.of(self.resource, [pod]),
         )
+        return metadata.spread_out(gang, obj, spec.get("template") or {})
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
         """The PriorityClass and ServiceAccount of its pods."""

@@ -139,7 +139,11 @@ def warnings(job: Json) -> list[Problem]:
     if not KIND.takes(job):
         return []
     template = mapping(job.get("spec")).get("template")
-    near = [*nearness.without_effect(job), *nearness.without_effect(template, "spec.template")]
+    near = [
+        *nearness.without_effect(job),
+        *nearness.without_effect(template, "spec.template"),
+        *nearness.without_groups((job, template), lambda: KIND.gang(job, priority=0)),
+    ]
     told = [Problem(*each) for each in near]
     return [*unread_durations(job), *pods.template_warnings(template, "spec.template"), *told]
 

@@ -165,7 +165,7 @@ class PodGroup(VolcanoJob):
         )
         if (part := _slices(obj)) is not None and count > 1:
             task = msgspec.structs.replace(task, partition=part)
-        return Gang(
+        gang = Gang(
             queue=self.queue_of(obj, default=default_queue),
             tasks=[task],
             min_available=count,
@@ -182,6 +182,7 @@ class PodGroup(VolcanoJob):
             needs=needs.of(pods),
             features=features.of(JOBS, pods),
         )
+        return metadata.spread_out(gang, obj, *members[:1])
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
         """The PriorityClasses and ServiceAccounts of its pods; the default account is everywhere."""
@@ -205,7 +206,10 @@ class PodGroup(VolcanoJob):
                 continue
             template = metadata.template_for_member(_template(pod, part), TASK, part.flavors)
             template = metadata.ending_in_time(template, part.grace)
-            if slices is not None:
+            if slices is None:
+                # Each pod is a task there, and none a group.
+                template["metadata"]["annotations"].pop(keys.APART, None)
+            else:
                 template["metadata"]["labels"][keys.PARTITION] = str((index_of(pod) or 0) // slices.size)
             tasks.append({"name": name, "replicas": 1, "minAvailable": 1, "maxRetry": 1, "template": template})
         return {

@@ -50,7 +50,11 @@ def default_pod(pod: Json, namespace: dict[str, str]) -> list[jsonpatch.Operatio
 
 
 def _slices(pod: Json) -> list[Problem]:
-    """Which pods make a slice is said by their indices."""
+    """Which pods make a slice is said by their indices; a group without slices has no groups of pods."""
+    notes = mapping(mapping(pod.get("metadata")).get("annotations"))
+    if keys.APART in notes and nearness.SLICE_LEVEL not in notes:
+        text = "has no effect on a pod group without slices; use podAntiAffinity or topology spread"
+        return [Problem(f"metadata.annotations[{keys.APART}]", text)]
     asked = nearness.SLICE_LEVEL in mapping(mapping(pod.get("metadata")).get("annotations"))
     if not asked or index_of(pod) is not None:
         return []

@@ -266,7 +266,7 @@ class Templated:
         replicas = sum(task.replicas for task in tasks)
         minimum = min(minimum_of(obj) or sum(task.min_available for task in tasks), replicas)
         templates = [template for _, template in self.templates(obj)]
-        return Gang(
+        gang = Gang(
             queue=self.queue_of(obj, default=default_queue),
             tasks=tasks,
             min_available=minimum,
@@ -283,6 +283,7 @@ class Templated:
             needs=needs.of(pods),
             features=features.of(self.resource, pods),
         )
+        return metadata.spread_out(gang, obj, *templates)
 
     def _near(
         self, obj: Mapping[str, Any], components: Sequence[Component], tasks: list[Task], templates: Sequence[Json]

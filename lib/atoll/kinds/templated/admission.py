@@ -173,6 +173,8 @@ def _wrong_with(kind: Templated, obj: Json) -> list[Problem]:
 def _warnings(kind: Templated, obj: Json) -> list[Problem]:
     problems = [*unread_durations(obj), *(Problem(field, text) for field, text in kind.warnings(obj))]
     problems += [Problem(*each) for each in nearness.without_effect(obj)]
+    holders = (obj, *(template for _, template in kind.templates(obj)))
+    problems += [Problem(*each) for each in nearness.without_groups(holders, lambda: kind.gang(obj, priority=0))]
     for path, template in kind.templates(obj):
         problems += pods.template_warnings(template, path)
         problems += [Problem(*each) for each in nearness.without_effect(template, path)]

@@ -145,7 +145,7 @@ class VolcanoJob:
         tasks = [_task(number, task, named, obj["metadata"]) for number, task in enumerate(spec.get("tasks") or ())]
         minimum = spec.get("minAvailable")
         wish = spec.get("networkTopology")
-        return Gang(
+        gang = Gang(
             queue=self.queue_of(obj, default=default_queue),
             tasks=tasks,
             min_available=sum(task.min_available for task in tasks) if minimum is None else int(minimum),
@@ -163,6 +163,7 @@ class VolcanoJob:
             # Only a member that has all of its tasks sees which have started.
             whole=any(task.later for task in tasks),
         )
+        return metadata.spread_out(gang, obj, *(task.get("template") or {} for task in spec.get("tasks") or ()))
 
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
         """The PriorityClasses and ServiceAccounts that it names."""

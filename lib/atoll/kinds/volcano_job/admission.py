@@ -28,6 +28,7 @@ from atoll.admission.problems import (
 )
 from atoll.admission.rules import NEW_SPEC, Rules
 from atoll.api import batch
+from atoll.kinds import nearness
 from atoll.kinds.metadata import default_queue
 from atoll.kinds.volcano_job import KIND, plugins
 from atoll.kinds.volcano_job.tasks import task_dependencies, task_minimum, task_partitions, task_replicas
@@ -169,6 +170,7 @@ def _trust_problems(spec: Json) -> Iterator[Problem]:
 def warnings(job: Json) -> list[Problem]:
     """What of a Job that is taken has no effect."""
     spec = mapping(job.get("spec"))
+    near = list(nearness.unread(job))
     found = [*idle("Job", job), *unread_durations(job), *_policy_warnings(spec.get("policies"), "spec.policies")]
     for index, task in enumerate(sequence(spec.get("tasks"))):
         path = f"spec.tasks[{index}].policies"
@@ -178,8 +180,12 @@ def warnings(job: Json) -> list[Problem]:
         if policy and policy != "none" and not _is_guaranteed(pod):
             text = "has no effect: CPUs and memory of its containers have no limits that their requests are equal to"
             found.append(Problem(f"spec.tasks[{index}].topologyPolicy", text))
-        found += pods.template_warnings(mapping(task).get("template"), f"spec.tasks[{index}].template")
-    return found
+        template = mapping(task).get("template")
+        found += pods.template_warnings(template, f"spec.tasks[{index}].template")
+        near += nearness.unread(template, f"spec.tasks[{index}].template")
+    templates = [mapping(task).get("template") for task in sequence(spec.get("tasks"))]
+    near += nearness.without_groups((job, *templates), lambda: KIND.gang(job, priority=0))
+    return found + [Problem(*each) for each in near]
 
 
 def _is_guaranteed(pod: Json) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,6 +13,7 @@ from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.core import sub_groups
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.sub_groups import Joined, SubGroup, sub_group_of
+from atoll.kinds import nearness
 from atoll.model import keys, numbers, pod_rules, selectors
 from atoll.model.gang import Gang, Partition, Task, TopologyWish
 from atoll.model.pod_rules import PodRules
@@ -117,8 +118,10 @@ def standing(
             leaving[pod.task] += bool(node or pod.node)
         elif node or pod.finished or pod.node:
             settled[pod.task] += 1
-            if grouped:
-                joined.add(sub_group_of(group, pod), node or pod.node or "")
+            of = sub_group_of(group, pod) if grouped else None
+            joined.add(of, node or pod.node or "")
+            if of is None and keys.APART in pod.metadata.annotations:
+                joined.tasks.setdefault(pod.task, []).append(node or pod.node or "")
         elif not pod.gated and ours(pod):
             waiting.append(pod)
     # Pods that are being removed are no company for those that replace them; alone, they are a gang that ends.
@@ -162,6 +165,17 @@ def scoring_of(view: Standing) -> str:
     holders = [view.group.metadata] if view.group is not None else []
     said = (each.annotations.get(keys.NODE_SCORING) for each in (*holders, *(pod.metadata for pod in view.waiting)))
     return next((text for text in said if text), "")
+
+
+def spread_out(view: Standing) -> tuple[TopologyWish | None, TopologyWish | None]:
+    """(the tier over which its pods are balanced, the tier of which its groups share no domain), by annotations of its
+    PodGroup, or else of its pods.
+    """
+    declared = [view.group.metadata] if view.group is not None else []
+    for meta in (*declared, *(pod.metadata for pod in view.waiting[:1])):
+        if not meta.annotations.keys().isdisjoint((keys.BALANCED, keys.APART)):
+            return nearness.balanced(meta.annotations), nearness.apart(meta.annotations)
+    return None, None
 
 
 def rules_of(pods: Iterable[Pod], read: set[str] | None) -> list[PodRules | None]:
@@ -213,7 +227,10 @@ def _in_sub_groups(view: Standing) -> list[tuple[SubGroup | None, list[Pod]]]:
 
 
 def gang_of(
-    view: Standing, read: set[str] | None = None, domains: Mapping[SubGroup, str] | None = None
+    view: Standing,
+    read: set[str] | None = None,
+    domains: Mapping[SubGroup, str] | None = None,
+    used: Mapping[SubGroup | str, Collection[str]] = {},
 ) -> tuple[Gang, list[list[Pod]]]:
     """What must be placed now, and the pods of each of its tasks; `read` as of `rules_of`.
 
@@ -225,10 +242,15 @@ def gang_of(
         view: the gang.
         read: as of `rules_of`.
         domains: sub-groups that partly run -> the domain that their other pods must be in.
+        used: groups that are to be apart, sub-groups or tasks, and that partly run -> the domains that others leave
+            to them.
     """
+    balanced, apart = spread_out(view)
     groups: dict[bytes, list[Pod]] = {}
     #: as in `groups`, for pods of sub-groups: what is said of them
     partitions: dict[bytes, tuple[int, Partition | None, str]] = {}
+    #: as in `groups`, for pods of groups that are to be apart: which it is, where that is known by now
+    owners: dict[bytes, SubGroup | str] = {}
     rules = rules_of(view.waiting, read)
     of_pods = dict(zip(map(id, view.waiting), rules, strict=True))
     for sub_group, members in _in_sub_groups(view):
@@ -252,9 +274,14 @@ def gang_of(
             alike.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
         if sub_group is None or view.group is None:
             found = dict.fromkeys(alike, b"")
+            if apart is not None:
+                owners |= {key: same[0].task for key, same in alike.items()}
         elif sub_group in view.joined.nodes:
             domain = (domains or {}).get(sub_group, "")
             found = {key: b"%s in %s" % (key, domain.encode()) for key in alike}
+            if apart is not None:
+                found = {key: b"%s of %s" % (each, repr(sub_group).encode()) for key, each in found.items()}
+                owners |= dict.fromkeys(found.values(), sub_group)
             partitions |= {key: (sub_group.policy, None, domain) for key in found.values()}
         else:
             # Equal ones are groups of the same tasks.
@@ -281,6 +308,7 @@ def gang_of(
         if partition is not None and view.group is not None:
             run = sum(each.policy == policy for each in view.joined.nodes)
             need = max(need, min(partition.size * (sub_groups.needed(view.group, policy) - run), len(pods)))
+        owner = owners.get(key)
         tasks.append(
             Task(
                 str(number),
@@ -300,12 +328,16 @@ def gang_of(
                 numa=first.numa,
                 partition=partition,
                 domain=domain,
+                role="" if owner is None else str(owner),
+                away=sorted(set().union(*[names for each, names in used.items() if each != owner])),
                 own_terms=first.own_terms,
             )
         )
     floor = max(1, view.missing, sum(task.min_available for task in tasks))
     least, wish = min(floor, len(view.waiting)), wish_of(view.group)
-    gang = Gang("", tasks, least, network_topology=wish, scoring=scoring_of(view))
+    gang = Gang("", tasks, least, network_topology=wish, scoring=scoring_of(view), balanced=balanced)
+    if len(tasks) > 1 or used or any(task.partition is not None for task in tasks):
+        gang = msgspec.structs.replace(gang, apart=apart)
     return gang, list(groups.values())
 
 

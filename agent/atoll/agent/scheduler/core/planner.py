@@ -21,6 +21,7 @@ from atoll.agent.scheduler.core.gangs import (
     labels_selected,
     rules_of,
     scoring_of,
+    spread_out,
     task_of,
     wish_of,
 )
@@ -28,6 +29,7 @@ from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.nominations import Nominations
 from atoll.agent.scheduler.core.queues import Queues
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.scheduler.core.sub_groups import SubGroup
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.fit.constraints import Attachments, Numa
 from atoll.model import gang as gangs
@@ -204,6 +206,8 @@ def _decide(
         if _is_whole(outcome, gang):
             return Plan(view, spread(pods, nodes, outcome))
     outcome = place(nodes, gang, within=within)
+    if isinstance(outcome, Miss) and (anyhow := _anyhow(gang)) is not None:
+        outcome = place(nodes, anyhow, within=within)
     if isinstance(outcome, Miss):
         parked.misses[shape] = outcome.sentence()
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()), shape=shape)
@@ -262,8 +266,32 @@ def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None
         wish = sub_groups.wish_of(view.group, sub_group.policy) if view.group is not None else None
         if (domain := _widest(nodes, set(names), wish)) is not None:
             domains[sub_group] = nodes.seen_by(wish).tree.domains[domain].name
-    gang, pods = gang_of(view, room.peers.read_keys() if room.peers.keep_others_away else None, domains)
+    read = room.peers.read_keys() if room.peers.keep_others_away else None
+    gang, pods = gang_of(view, read, domains, _used(nodes, view))
     return gang, pods, _widest(nodes, view.nodes, wish_of(view.group))
+
+
+def _used(nodes: Nodes, view: Standing) -> dict[SubGroup | str, set[str]]:
+    """Groups of a gang that partly run and are to be apart -> the domains, of that tier, where they do."""
+    _, apart = spread_out(view)
+    inside = None if apart is None else nodes.at(apart)
+    if apart is None or inside is None:
+        return {}
+    names = nodes.seen_by(apart).tree.domains
+    around = {node: names[at].name for node, at in zip(nodes.names, inside.tolist(), strict=True) if at != NO_DOMAIN}
+    found: dict[SubGroup | str, set[str]] = {}
+    for running in (view.joined.nodes, view.joined.tasks):
+        for group, there in running.items():
+            found[group] = {around[node] for node in there if node in around}
+    return found
+
+
+def _anyhow(gang: Gang) -> Gang | None:
+    """The gang as it may be placed where its groups can't be apart; None where they must be."""
+    if gang.apart is None or gang.apart.mode == "hard":
+        return None
+    tasks = [msgspec.structs.replace(task, away=[]) for task in gang.tasks]
+    return msgspec.structs.replace(gang, tasks=tasks, apart=None)
 
 
 def _along(nodes: Nodes, kept: Sequence[tuple[Pod, str]]) -> list[tuple[Pod, str]]:

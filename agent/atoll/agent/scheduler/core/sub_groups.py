@@ -38,6 +38,9 @@ class Joined:
     #: nodes of the pods of each; empty for a pod that has ended without one
     nodes: dict[SubGroup, list[str]] = field(default_factory=dict)
 
+    #: likewise of the pods of each task that are in no sub-group, where groups are to be apart
+    tasks: dict[str, list[str]] = field(default_factory=dict)
+
     def add(self, sub_group: SubGroup | None, node: str) -> None:
         """A pod of a sub-group, or of none, has this node."""
         if sub_group is not None:

@@ -79,7 +79,7 @@ class Shape:
     @property
     def wishes(self) -> list[TopologyWish]:
         """Of the gang and of groups of its pods."""
-        found = [self.gang.network_topology]
+        found = [self.gang.network_topology, self.gang.apart]
         found += [task.partition.wish for task in self.gang.tasks if task.partition is not None]
         return [wish for wish in found if wish is not None]
 
@@ -111,7 +111,9 @@ def shape_key(binding: BindingView, restricted: str) -> bytes:
     # Which quotas its pods count against matters where the namespace has some; that is part of `restricted`.
     unsaid: dict[str, Any] = {"name": ""} if restricted else {"name": "", "scopes": []}
     tasks = [msgspec.structs.replace(task, **unsaid) for task in gang.tasks] if gang else None
-    wish = (gang.min_available, gang.network_topology, gang.needs, gang.features) if gang else None
+    wish: tuple[Any, ...] = ()
+    if gang is not None:
+        wish = (gang.min_available, gang.network_topology, gang.needs, gang.features, gang.balanced, gang.apart)
     spread = (binding.divided, binding.least_clusters, binding.most_clusters)
     # Of a gang that leaves its flavor open, with which it would start where the first is short.
     others: list[list[Any]] = [[each.assigned for each in binding.variants]] if binding.variants else []

@@ -1,0 +1,84 @@
+"""Groups that are apart, pods that are balanced and slices of a pod group, on real API servers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from atoll.kinds import nearness
+from atoll.kinds.pod_group import GROUP, INDEX, TOTAL
+from atoll.model import keys
+from atoll.model.apiresource import HYPER_NODES
+from tests.integration.federation import Json, Site, job, until
+from tests.integration.gangs import gpus
+
+pytestmark = pytest.mark.integration
+
+MEMBER = "alpha"
+
+
+async def racks_of(site: Site, prefix: str, pods: int) -> dict[str, str]:
+    """Host name or name of each pod -> its rack, once all have nodes."""
+    racks: dict[str, str] = {}
+    for each in await site.members[MEMBER].list(HYPER_NODES):
+        if each["spec"].get("tierName") == "rack":
+            members = [member["selector"]["exactMatch"]["name"] for member in each["spec"]["members"]]
+            racks |= dict.fromkeys(members, each["metadata"]["name"])
+
+    async def look() -> dict[str, str] | None:
+        mine = [each for each in await site.pods(MEMBER) if each["metadata"]["name"].startswith(prefix)]
+        if len(mine) != pods or not all(each["spec"].get("nodeName") for each in mine):
+            return None
+        return {
+            each["spec"].get("hostname") or each["metadata"]["name"]: racks[each["spec"]["nodeName"]] for each in mine
+        }
+
+    return await until(look, what=f"{prefix} has nodes")
+
+
+def slice_of(name: str, index: int) -> Json:
+    notes = {TOTAL: "4", nearness.SLICE_LEVEL: "rack", nearness.SLICE_SIZE: "2"}
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "8"}, "limits": {"nvidia.com/gpu": "8"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {GROUP: "sliced", INDEX: str(index)}, "annotations": notes},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "c", "image": "busybox", "resources": resources}],
+        },
+    }
+
+
+async def test_tasks_apart_pods_balanced_and_slices_of_a_pod_group(site: Site) -> None:
+    """1. Two small tasks would share a rack; they are apart. 2. Six pods, of which a rack holds four, are three and
+    three. 3. Pods of a group go by their indices to racks, two by two, whatever they are called.
+    """
+    await site.only(MEMBER)
+    apart: dict[str, Any] = job("apart", seconds=None)
+    apart["metadata"]["annotations"] = {keys.APART: "rack"}
+    [task] = apart["spec"]["tasks"]
+    apart["spec"]["tasks"] = [{**task, "name": "a"}, {**task, "name": "b"}]
+    await site.submit(apart)
+    found = await racks_of(site, "apart-", 2)
+    assert len(set(found.values())) == 2, found
+    site.kubectl("delete", "vcjob", "apart", "-n", site.namespace)
+
+    even = gpus("even", 6, 4, seconds=None)
+    even["metadata"]["annotations"] = {keys.BALANCED: "rack"}
+    await site.submit(even)
+    spread = list((await racks_of(site, "even-", 6)).values())
+    assert sorted(spread.count(rack) for rack in set(spread)) == [3, 3], spread
+    site.kubectl("delete", "vcjob", "even", "-n", site.namespace)
+
+    for name, index in (("p", 2), ("q", 0), ("r", 3), ("s", 1)):
+        await site.submit(slice_of(name, index))
+    of = await racks_of(site, "sliced-", 4)
+    assert of["q"] == of["s"] != of["p"] == of["r"], of
+
+    alone = job("alone", seconds=None)
+    alone["metadata"] |= {"annotations": {keys.APART: "rack"}, "namespace": site.namespace}
+    warning = site.warned("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(alone))
+    assert "has one task, whose pods are in no groups" in warning
