@@ -13,6 +13,7 @@ from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core import Bind, MemberCore, Pass
 from atoll.agent.scheduler.core.events import NodeSet, NumaGone, NumaSet, PodGroupSet, PodSet, Whose
 from atoll.agent.scheduler.core.gangs import task_of
+from atoll.model import keys
 from atoll.model.numa import Cells, Policy, aligned, asks_of
 from tests.agent.builders import make_group, make_node, make_pod
 from tests.agent.telling import of, settle
@@ -156,9 +157,17 @@ def test_what_goes_gives_back_what_the_figures_tell_of_it() -> None:
 
 
 def make_zones(
-    policy: str, scope: str, *, gpus: tuple[int, int] = (4, 4), cpus: tuple[int, int] = (8, 8)
+    policy: str,
+    scope: str = "container",
+    *,
+    gpus: tuple[int, int] = (4, 4),
+    cpus: tuple[int, int] = (8, 8),
+    islands: tuple[int, ...] = (),
+    name: str = "n",
 ) -> NumaTopology:
-    """A node of two NUMA nodes with 8 CPUs and 4 GPUs each, of which so many are free."""
+    """A node of two NUMA nodes with 8 CPUs and 4 GPUs each, of which so many are free; and the free GPUs of islands of
+    two each.
+    """
     attributes = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
 
     def amounts(name: str, total: int, free: int) -> dict[str, str]:
@@ -176,8 +185,12 @@ def make_zones(
         }
         for cell in range(2)
     ]
-    said = [{"name": name, "value": value} for name, value in attributes.items()]
-    return decode_zones(orjson.dumps({"metadata": {"name": "n"}, "attributes": said, "zones": zones}))
+    zones += [
+        {"name": f"nvlink-{number}", "type": "NVLink", "resources": [amounts("nvidia.com/gpu", 2, free)]}
+        for number, free in enumerate(islands)
+    ]
+    said = [{"name": each, "value": value} for each, value in attributes.items()]
+    return decode_zones(orjson.dumps({"metadata": {"name": name}, "attributes": said, "zones": zones}))
 
 
 def with_gpus(name: str, gpus: int, cpu: int = 2, containers: int = 1) -> Pod:
@@ -201,6 +214,47 @@ def test_gpus_and_cpus_are_of_one_numa_node_where_zones_say_where_they_are() -> 
     cells = make_zones("single-numa-node", "pod").cells
     asks = asks_of([{"nvidia.com/gpu": 3}, {"nvidia.com/gpu": 3}])
     assert (cells.room(asks), cells._replace(by_pod=False).room(asks)) == (0, 1)
+
+
+def together(pod: Pod, what: str) -> Pod:
+    pod.metadata.annotations[keys.DEVICES_IN] = what
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("zones", "what", "gpus", "runs"),
+    [
+        pytest.param({"gpus": (1, 1)}, "", 2, True, id="no wish"),
+        pytest.param({"gpus": (1, 1)}, "numa-node", 2, False, id="two NUMA nodes have one each"),
+        pytest.param({"gpus": (1, 2)}, "numa-node", 2, True, id="one NUMA node has two"),
+        pytest.param({"gpus": (2, 2), "islands": (1, 1, 1, 1)}, "nvlink-island", 2, False, id="islands have one each"),
+        pytest.param({"gpus": (2, 2), "islands": (0, 2, 1, 1)}, "nvlink-island", 2, True, id="one island has two"),
+        pytest.param({"gpus": (4, 4), "islands": (2,) * 4}, "nvlink-island", 3, False, id="larger than an island"),
+        pytest.param({"gpus": (4, 4), "islands": (2,) * 4}, "unheard-of", 3, True, id="what is no wish"),
+    ],
+)
+def test_devices_are_together_where_a_pod_asks_for_it(zones: dict[str, Any], what: str, gpus: int, runs: bool) -> None:
+    core = member(make_zones("best-effort", **zones))
+    assert bool(placed(core, together(with_gpus("a", gpus), what))) == runs
+    if not runs:
+        settle(core)
+        assert "devices together" in core.waits["pod/default/a"].message
+
+
+def test_pods_that_take_an_island_leave_it_to_no_other() -> None:
+    core = member(make_zones("none", islands=(2, 1, 2, 2)))
+    pods = (together(with_gpus(f"p{number}", 2), "nvlink-island") for number in range(4))
+    assert len(placed(core, *pods)) == 3
+
+
+def test_a_wish_that_nothing_in_the_cluster_can_tell_of_waits_with_that_reason() -> None:
+    """Zones tell of NUMA nodes alone, and of a kubelet that does not look at them."""
+    core = member(make_zones("none"))
+    assert placed(core, together(with_gpus("a", 1), "nvlink-island"), together(with_gpus("b", 1), "numa-node")) == {}
+    settle(core)
+    text = "no NodeResourceTopology tells which devices are in one nvlink-island"
+    assert text in core.waits["pod/default/a"].message
+    assert "devices together" in core.waits["pod/default/b"].message
 
 
 def test_the_host_is_told_that_kubelets_align() -> None:

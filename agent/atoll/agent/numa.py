@@ -14,6 +14,9 @@ from atoll.model import quantity
 from atoll.model.numa import CPU, MOST_CELLS, Asks, Cells, Policy
 from atoll.model.objects import Slim
 
+ISLAND = "NVLink"
+"""Type of the zones of a NodeResourceTopology that are islands of devices."""
+
 
 class _Resource(msgspec.Struct, frozen=True, gc=False):
     allocatable: str = ""
@@ -51,6 +54,8 @@ class NumaTopology(Slim, frozen=True):
     """Free as it was when it was written: pods that came since are not in it."""
     used: dict[str, int] = msgspec.field(default_factory=dict)
     """What pods had for their own then."""
+    islands: NumaTopology | None = None
+    """The same of islands of devices; None where nothing tells of them."""
     pods: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     """UID of a pod -> its CPUs by NUMA node; of those that it tells of."""
 
@@ -126,7 +131,9 @@ def decode_numa(raw: bytes | msgspec.Raw) -> NumaTopology:
 
     cells = Cells(policy, resources, amounts(free), amounts(list(where)))
     used = max(0, len(where) - len(free & where.keys()) - reserved)
-    return NumaTopology(said.metadata, cells, {CPU: used}, {uid: by_cell(some) for uid, some in allocated.items()})
+    return NumaTopology(
+        said.metadata, cells, {CPU: used}, None, {uid: by_cell(some) for uid, some in allocated.items()}
+    )
 
 
 def cpus(text: str) -> set[int]:
@@ -185,27 +192,39 @@ def decode_zones(raw: bytes | msgspec.Raw) -> NumaTopology:
     about = {each.name: each.value for each in said.attributes}
     old = next(iter(said.topology_policies), "None")
     by_pod = about.get("topologyManagerScope", "pod" if old.endswith("PodLevel") else "container") == "pod"
-    zones = [each for each in said.zones if each.type == "Node"]
-    if len(zones) > MOST_CELLS:
-        raise msgspec.ValidationError(f"NodeResourceTopology {said.metadata.name}: {len(zones)} zones are too many")
-    known = sorted(
-        {each.name for zone in zones for each in zone.resources if each.name == CPU or quantity.is_device(each.name)}
-    )
     try:
         policy = Policy(about["topologyManagerPolicy"]) if "topologyManagerPolicy" in about else _old_policy(old)
-
-        def amounts(field: str) -> tuple[tuple[int, ...], ...]:
-            found = [{each.name: getattr(each, field) for each in zone.resources} for zone in zones]
-            return tuple(tuple(_whole(each.get(name, 0)) for name in known) for each in found)
-
-        free, offered, total = (amounts(field) for field in ("available", "allocatable", "capacity"))
+        numa = _cells([each for each in said.zones if each.type == "Node"], policy, cpus=True)
+        # What chooses among devices of one NUMA node is their plug-in, whatever the policy.
+        islands = _cells([each for each in said.zones if each.type == ISLAND], Policy.BEST_EFFORT, cpus=False)
     except ValueError as error:
         raise msgspec.ValidationError(f"NodeResourceTopology {said.metadata.name}: {error}") from error
+    cells, used = numa
+    joined = NumaTopology(said.metadata, *islands) if islands[0].free else None
+    return NumaTopology(said.metadata, cells._replace(by_pod=by_pod), used, joined)
+
+
+def _cells(zones: Sequence[_Zone], policy: Policy, *, cpus: bool) -> tuple[Cells, dict[str, int]]:
+    """(what is in each of these zones, what pods have of it).
+
+    Raises:
+        ValueError: an amount is no quantity, or they are too many.
+    """
+    if len(zones) > MOST_CELLS:
+        raise ValueError(f"{len(zones)} zones are too many")
+    found = {each.name for zone in zones for each in zone.resources}
+    known = sorted(name for name in found if quantity.is_device(name) or (cpus and name == CPU))
+
+    def amounts(field: str) -> tuple[tuple[int, ...], ...]:
+        each_zone = [{each.name: getattr(each, field) for each in zone.resources} for zone in zones]
+        return tuple(tuple(_whole(each.get(name, 0)) for name in known) for each in each_zone)
+
+    free, offered, total = (amounts(field) for field in ("available", "allocatable", "capacity"))
     used = {
         name: max(0, sum(cell[row] for cell in offered) - sum(cell[row] for cell in free))
         for row, name in enumerate(known)
     }
-    return NumaTopology(said.metadata, Cells(policy, tuple(known), free, total, by_pod), used)
+    return Cells(policy, tuple(known), free, total), used
 
 
 def _old_policy(said: str) -> Policy:

@@ -9,7 +9,7 @@ import msgspec
 
 from atoll.model import cards, images, keys, needs, numa, placer, pod_rules, ports, quantity, selectors, vector
 from atoll.model.conditions import condition
-from atoll.model.numa import CPU, Policy
+from atoll.model.numa import CPU, Policy, Together
 from atoll.model.objects import Meta, Slim
 from atoll.model.pod_rules import PodRules
 from atoll.model.ports import HostPort
@@ -221,6 +221,13 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
         """The policy of the topology manager that its node must have; empty for any, as for pods without own CPUs."""
         said = self.metadata.annotations.get(keys.NUMA_POLICY, "")
         return said if said != Policy.NONE and any(CPU in each for each in self.aligned) else ""
+
+    @property
+    def devices_in(self) -> str:
+        """What the devices of each container must be in together; empty for anything, as for pods without devices."""
+        said = self.metadata.annotations.get(keys.DEVICES_IN, "")
+        known = said in list(Together) and any(name != CPU for each in self.aligned for name in each)
+        return said if known else ""
 
     @property
     def finished(self) -> bool:

@@ -22,7 +22,7 @@ from atoll.admission.problems import (
     mapping,
     sequence,
 )
-from atoll.model import flavors, keys, needs, quantity
+from atoll.model import flavors, keys, needs, numa, quantity
 from atoll.model.selectors import NodeSelectorTerm
 
 
@@ -119,6 +119,9 @@ def template_warnings(template: object, path: str) -> list[Problem]:
     )
     notes = mapping(mapping(mapping(template).get("metadata")).get("annotations"))
     found += (Problem(f"{path}.metadata.annotations[{key}]", _GROUP) for key in keys.GROUP_NAMES if notes.get(key))
+    if (together := notes.get(keys.DEVICES_IN)) and together not in list(numa.Together):
+        text = f"has no effect: {together!r} is none of {', '.join(numa.Together)}"
+        found.append(Problem(f"{path}.metadata.annotations[{keys.DEVICES_IN}]", text))
     name = spec.get("runtimeClassName")
     if isinstance(name, str) and name and not mapping(spec.get("overhead")):
         found.append(Problem(f"{path}.spec.runtimeClassName", _RUNTIME_CLASS))

@@ -78,7 +78,7 @@ class Miss:
         if self.by_numa:
             return (
                 "nodes would have room, but can't align the CPUs and devices of its pods to NUMA nodes as the policies"
-                " of their kubelets, or of its pods, demand"
+                " of their kubelets, or of its pods, demand, or have its devices together"
             )
         if self.requested == 1:
             text = f"domain {self.domain} has no room for its pod" if self.domain else "there is no room for its pod"

@@ -110,9 +110,14 @@ def topology_annotations(*holders: Mapping[str, Any]) -> dict[str, str]:
 
 
 def spread_out(gang: Gang, *holders: Mapping[str, Any]) -> Gang:
-    """The gang, balanced and its groups kept apart as annotations of these objects ask for."""
+    """The gang, balanced, its groups kept apart and devices together as annotations of these objects ask for."""
     notes = topology_annotations(*holders)
     groups = len(gang.tasks) > 1 or any(task.partition is not None for task in gang.tasks)
+    # Only members know where devices of a node are: they are asked.
+    said = (_said(holder, "annotations", keys.DEVICES_IN) for holder in holders)
+    if together := next((str(each) for each in said if each in list(numa.Together)), ""):
+        tasks = [msgspec.structs.replace(task, devices_in=together) for task in gang.tasks]
+        gang = msgspec.structs.replace(gang, tasks=tasks)
     wishes = nearness.balanced(notes), nearness.apart(notes) if groups else None
     return gang if wishes == (None, None) else msgspec.structs.replace(gang, balanced=wishes[0], apart=wishes[1])
 

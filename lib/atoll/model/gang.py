@@ -88,6 +88,8 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Per container of a pod what the kubelet may align to NUMA nodes (`atoll.model.numa`); empty for nothing."""
     numa: str = ""
     """The policy of the topology manager that its node must have; empty for any."""
+    devices_in: str = ""
+    """What the devices of each container must be in together (`atoll.model.numa.Together`); empty for anything."""
     later: bool = False
     """Its pods are made once other tasks have started."""
     grace: int = 30

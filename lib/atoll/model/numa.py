@@ -42,6 +42,14 @@ class Policy(StrEnum):
         return self in (Policy.RESTRICTED, Policy.SINGLE)
 
 
+class Together(StrEnum):
+    """What devices of a container are to be in together: annotation `atoll.sh/devices-in` of a pod."""
+
+    NUMA_NODE = "numa-node"
+    ISLAND = "nvlink-island"
+    """Devices of one node that are joined by links of their own."""
+
+
 class Cells(NamedTuple):
     """The NUMA nodes of one node; CPUs in whole ones, devices in pieces."""
 
@@ -66,6 +74,15 @@ class Cells(NamedTuple):
         """
         policy = Policy.RESTRICTED if narrow and not self.policy.strict else self.policy
         return _room(self._replace(policy=policy), asks)
+
+    def room_together(self, asks: Asks) -> int:
+        """How many such pods it takes with the devices of each container in one of the cells, which the kubelet
+        prefers unless its policy is `none`; 0 where it is not known of all of these devices where they are.
+        """
+        devices = tuple(tuple((name, amount) for name, amount in container if name != CPU) for container in asks)
+        if self.policy is Policy.NONE or not all(name in self.resources for each in devices for name, _ in each):
+            return 0
+        return self._replace(policy=Policy.SINGLE, by_pod=False).room(tuple(filter(None, devices)))
 
     def after(self, asks: Asks) -> Cells:
         """With one such pod more; amounts that are not there are taken where most is left, and end below zero."""

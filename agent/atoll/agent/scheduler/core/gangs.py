@@ -213,6 +213,7 @@ def task_of(pod: Pod, rules: PodRules | None) -> Task:
         own_terms=pod.own_terms,
         aligned=pod.aligned,
         numa=pod.numa,
+        devices_in=pod.devices_in,
     )
 
 
@@ -270,6 +271,7 @@ def gang_of(
                 pod.own_terms,
                 pod.aligned,
                 pod.numa,
+                pod.devices_in,
             )
             alike.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
         if sub_group is None or view.group is None:
@@ -326,6 +328,7 @@ def gang_of(
                 images=first.images,
                 aligned=first.aligned,
                 numa=first.numa,
+                devices_in=first.devices_in,
                 partition=partition,
                 domain=domain,
                 role="" if owner is None else str(owner),

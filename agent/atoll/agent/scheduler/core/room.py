@@ -27,7 +27,7 @@ from atoll.model import keys, numbers, ports, quantity, topology, vector
 from atoll.model.cards import SHARE, asked, chosen
 from atoll.model.decision import Gone
 from atoll.model.gang import Task
-from atoll.model.numa import Asks, Cells, asks_of
+from atoll.model.numa import Asks, Cells, Together, asks_of
 from atoll.model.ports import HostPort
 from atoll.model.scoring import Scoring
 from atoll.model.topology import NO_DOMAIN, Built, Grown, Tree
@@ -464,6 +464,11 @@ class Room:
             if charge is not None and charge.asks and charge.node in self._numa:
                 gone.setdefault(charge.node, []).append(charge)
 
+        def now(node: str, told: NumaTopology) -> Cells:
+            leave = gone.get(node, [])
+            pinned = self._pinned.get(node, Counter()) - Counter(each.asks for each in leave)
+            return told.now(pinned, self._numa_then.get(node, Counter()), [(each.uid, each.asks) for each in leave])
+
         def known() -> dict[int, Cells]:
             found = {}
             for node, told in self._numa.items():
@@ -471,17 +476,24 @@ class Room:
                 if column is None:
                     continue
                 if node in gone:
-                    pinned = self._pinned.get(node, Counter()) - Counter(each.asks for each in gone[node])
-                    left = [(each.uid, each.asks) for each in gone[node]]
-                    found[column] = told.now(pinned, self._numa_then.get(node, Counter()), left)
+                    found[column] = now(node, told)
                     continue
                 if node not in self._cells:
-                    pinned = self._pinned.get(node, Counter())
-                    self._cells[node] = told.now(pinned, self._numa_then.get(node, Counter()))
+                    self._cells[node] = now(node, told)
                 found[column] = self._cells[node]
             return found
 
-        return (Numa(known),)
+        def islands() -> dict[int, Cells]:
+            joined = {node: told.islands for node, told in self._numa.items() if node in self._column}
+            return {self._column[node]: now(node, told) for node, told in joined.items() if told is not None}
+
+        return (Numa(known, islands),)
+
+    def tells(self, together: str) -> bool:
+        """Whether something tells of some node which of its devices are together so."""
+        if together == Together.ISLAND:
+            return any(told.islands is not None for told in self._numa.values())
+        return bool(self._numa)
 
     def limited(self, driver: str) -> bool:
         """Whether some node has a limit of its volumes."""

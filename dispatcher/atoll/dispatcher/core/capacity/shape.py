@@ -72,7 +72,7 @@ class Shape:
             if member.asks_for_tier(wish):
                 return True
         for task in self.gang.tasks:
-            if task.numa or (task.aligned and member.aligns):
+            if task.numa or task.devices_in or (task.aligned and member.aligns):
                 return True
         return bool(self.selects) and not self.selects.isdisjoint(member.unknown)
 
