@@ -265,6 +265,20 @@ def test_the_host_is_told_that_kubelets_align() -> None:
     assert capacity.specs()["nodes"]["aligns"] is True
 
 
+def test_the_host_is_told_what_numa_nodes_have_when_that_changes_and_not_when_it_is_taken() -> None:
+    core = member(make_numa("n", "restricted"))
+    capacity = MemberCapacity("m", core.room)
+    first = capacity.specs()["nodes"]
+    [profile] = first["profiles"]
+    assert profile["numa"] == {"policy": "restricted", "byPod": False, "nodes": [{"cpu": 8}, {"cpu": 8}]}
+    core.handle(NumaSet(make_numa("n", "restricted", "0-3")))
+    assert capacity.specs()["nodes"] is first
+    core.handle(NumaSet(make_numa("n", "single-numa-node", "0-3")))
+    assert capacity.specs()["nodes"]["profiles"][0]["numa"]["policy"] == "single-numa-node"
+    core.handle(NumaGone("n"))
+    assert "numa" not in capacity.specs()["nodes"]["profiles"][0]
+
+
 def test_lists_of_cpus_are_the_kernels() -> None:
     assert cpus("0-2,5") == {0, 1, 2, 5}
     assert cpus("") == set()

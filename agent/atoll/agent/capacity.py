@@ -18,13 +18,13 @@ class MemberCapacity:
         self._cluster, self._room = cluster, room
         self._summary: Summary | None = None
         #: of the room when `_summary` was made
-        self._layout, self._aligns = -1, False
+        self._said = -1, False, -1
 
     def specs(self) -> dict[str, Json]:
         """As the room is now, by object name, without `generation`; don't change them."""
         room = self._room
-        if self._summary is None or (self._layout, self._aligns) != (room.layout, room.aligns):
-            self._layout, self._aligns = room.layout, room.aligns
+        if self._summary is None or self._said != (room.layout, room.aligns, room.numa_kinds):
+            self._said = room.layout, room.aligns, room.numa_kinds
             self._summary = self._begin()
         else:
             for name in room.refilled:
@@ -51,8 +51,9 @@ class MemberCapacity:
                     for name, grown in others.items()
                     if node.metadata.name in grown.lowest
                 },
+                room.numa_of(node.metadata.name),
             )
             for node in nodes
         ]
         trees = {name: grown.tree for name, grown in others.items()}
-        return Summary(self._cluster, rooms, tree, room.topology_problems, trees, aligns=self._aligns)
+        return Summary(self._cluster, rooms, tree, room.topology_problems, trees, aligns=room.aligns)

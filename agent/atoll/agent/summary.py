@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from atoll.model import quantity, vector
+from atoll.model.numa import Cells
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
 
@@ -57,6 +58,8 @@ class NodeRoom:
     """Index of its lowest domain."""
     others: Mapping[str, int] = field(default_factory=dict)
     """Name of a further tree -> index of its lowest domain there, of those in which it is in one."""
+    numa: Cells | None = None
+    """What is in each of its NUMA nodes; None where that is not known."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,6 +84,7 @@ class _Profile(NamedTuple):
     taints: list[Json]
     where: Mapping[str, int]
     """As `NodeRoom.others`, of trees that are told of."""
+    numa: Json | None
 
 
 @dataclass(slots=True, eq=False)
@@ -221,10 +225,11 @@ class Summary:
                 {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in node.taints
             ]
             where = {name: node.others[name] for name in self._others if name in node.others}
-            text = f"{labels}{taints}{where}"
+            numa = _numa(node.numa)
+            text = f"{labels}{taints}{where}{numa}"
             number = profiles.setdefault(text, len(profiles))
             if number == len(self._described):
-                self._described.append(_Profile(labels, taints, where))
+                self._described.append(_Profile(labels, taints, where, numa))
             allocatable = offered.setdefault(tuple(node.allocatable.items()), dict(node.allocatable))
             self._file(node.lowest, _Class(number, 1, _rounded(node.free, allocatable), allocatable, [node.name]))
         self._root = {index: _root(tree, index) for index in range(len(tree.domains))}
@@ -294,6 +299,14 @@ def object_name(root: str) -> str:
         return root
     plain = re.sub(r"[^a-z0-9]+", "-", root.lower()).strip("-")[:200]
     return f"{plain or 'domain'}-{hashlib.sha256(root.encode()).hexdigest()[:8]}"
+
+
+def _numa(cells: Cells | None) -> Json | None:
+    """What a profile says of them; None where the kubelet aligns nothing."""
+    if cells is None or not cells.resources:
+        return None
+    amounts = [dict(zip(cells.resources, each, strict=True)) for each in cells.total]
+    return {"policy": cells.policy, "byPod": cells.by_pod, "nodes": amounts}
 
 
 def _root(tree: Tree, index: int) -> int:
@@ -366,9 +379,10 @@ def _spec(
             number = numbers.setdefault((each.profile, *amounts), len(profiles))
             known[each.profile, id(each.allocatable)] = number
             if number == len(profiles):
-                labels, taints = described[each.profile].labels, described[each.profile].taints
+                alike = described[each.profile]
                 allocatable = {name: quantity.format_units(name, amount) for name, amount in amounts}
-                profiles.append({"labels": labels, "taints": taints, "allocatable": allocatable})
+                numa = {"numa": alike.numa} if alike.numa is not None else {}
+                profiles.append({"labels": alike.labels, "taints": alike.taints, "allocatable": allocatable, **numa})
         classes.append(
             {
                 "domain": tree.domains[index].name if index != NO_DOMAIN else "",

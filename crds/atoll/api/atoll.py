@@ -69,6 +69,17 @@ class ProfileTaint(ApiModel):
     """NoSchedule, PreferNoSchedule or NoExecute."""
 
 
+class ProfileNuma(ApiModel):
+    """NUMA nodes of nodes, and how their kubelets align to them."""
+
+    policy: str
+    """Of the topology manager: none, best-effort, restricted or single-numa-node."""
+    by_pod: bool | None = None
+    """Whether it aligns whole pods rather than containers."""
+    nodes: Annotated[list[dict[str, int]], Field(max_length=8), ATOMIC] = Field(default_factory=list)
+    """What each NUMA node has, free or not: whole CPUs that may be a container's own, and devices."""
+
+
 class Profile(ApiModel):
     """What several nodes have in common."""
 
@@ -78,6 +89,8 @@ class Profile(ApiModel):
     """Taints."""
     allocatable: dict[str, str] = Field(default_factory=dict)
     """Allocatable resources of each node, as quantities."""
+    numa: ProfileNuma | None = None
+    """NUMA nodes of each node, where the member knows them."""
 
 
 class NodeClass(ApiModel):

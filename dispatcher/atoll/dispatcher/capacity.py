@@ -22,6 +22,7 @@ from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.objects import CapacityClass, CapacityDomain, CapacityObject, CapacityProfile, CapacityTree
 from atoll.kube import metrics
 from atoll.model import keys, quantity
+from atoll.model.numa import MOST_CELLS, Cells, Policy
 from atoll.model.reports import BadReport, readable
 from atoll.model.vector import MOST_ON_NODE, Vector
 
@@ -350,7 +351,8 @@ def capacity_view(obj: CapacityObject) -> CapacityView:
             raise BadReport(f"spec.{field}: {amount} of them; the most is {most}")
     domains = {domain.name for domain in spec.domains} | {""}
     profiles = [
-        (profile.labels, tuple(profile.taints), _devices(index, profile)) for index, profile in enumerate(spec.profiles)
+        (profile.labels, tuple(profile.taints), _devices(index, profile), _numa(index, profile))
+        for index, profile in enumerate(spec.profiles)
     ]
     classes = []
     for index, each in enumerate(spec.classes):
@@ -383,7 +385,7 @@ def _as_view(domains: Iterable[CapacityDomain]) -> tuple[tuple[str, int, str, st
 def _node_class(
     published: CapacityClass,
     domains: Set[str],
-    profiles: Sequence[tuple[dict[str, str], tuple[dict[str, Any], ...], Vector]],
+    profiles: Sequence[tuple[dict[str, str], tuple[dict[str, Any], ...], Vector, Cells | None]],
     trees: Mapping[str, Set[str]],
 ) -> NodeClass:
     if published.domain not in domains:
@@ -393,14 +395,28 @@ def _node_class(
     if not 1 <= published.nodes <= MAX_NODES:
         raise BadReport(f"nodes: {published.nodes} is not between 1 and {MAX_NODES}")
     _check_resources("free", published.free)
-    labels, taints, devices = profiles[published.profile]
+    labels, taints, devices, numa = profiles[published.profile]
     # Names that are not one for each node say nothing about any of them.
     names = tuple(published.names) if len(published.names) == published.nodes else ()
     free = _bounded(published.free, MOST_ON_NODE)
     for tree, domain in published.in_trees.items():
         if domain not in trees.get(tree, ()):
             raise BadReport(f"inTrees: {readable(domain)} is no domain of a tree {readable(tree)} in spec.trees")
-    return NodeClass(published.domain, labels, taints, published.nodes, free, names, devices, published.in_trees)
+    return NodeClass(published.domain, labels, taints, published.nodes, free, names, devices, published.in_trees, numa)
+
+
+def _numa(index: int, profile: CapacityProfile) -> Cells | None:
+    said = profile.numa
+    if said is None:
+        return None
+    where = f"spec.profiles[{index}].numa"
+    if said.policy not in list(Policy):
+        raise BadReport(f"{where}.policy: {readable(said.policy)} is not known")
+    names = sorted(set().union(*said.nodes))
+    if len(said.nodes) > MOST_CELLS or len(names) > MAX_LABELS:
+        raise BadReport(f"{where}.nodes: they are too many, or name too many resources")
+    total = tuple(tuple(min(max(each.get(name, 0), 0), MOST_ON_NODE) for name in names) for each in said.nodes)
+    return Cells(Policy(said.policy), tuple(names), total, total, said.by_pod)
 
 
 def _devices(index: int, profile: CapacityProfile) -> Vector:

@@ -267,10 +267,17 @@ class CapacityDomain(Part, frozen=True, rename="camel"):
     parent: str = ""
 
 
+class CapacityNuma(Part, frozen=True, rename="camel"):
+    policy: str = ""
+    by_pod: bool = False
+    nodes: list[dict[str, int]] = []
+
+
 class CapacityProfile(Part, frozen=True, rename="camel"):
     labels: dict[str, str] = {}
     taints: list[dict[str, str]] = []
     allocatable: dict[str, str | int | float] = {}
+    numa: CapacityNuma | None = None
 
 
 class CapacityClass(Part, frozen=True, rename="camel"):

@@ -67,6 +67,8 @@ class Miss:
 
     def sentence(self) -> str:
         """The miss for a person."""
+        if self.reason is Reason.NO_NODE_MATCHES and self.by_numa:
+            return "no node could align the CPUs and devices of its pods to NUMA nodes, even if it were empty"
         if self.reason is Reason.NO_NODE_MATCHES:
             return "no node accepts the selectors and tolerations of its pods"
         if self.reason is Reason.NO_TOPOLOGY:
@@ -561,7 +563,9 @@ def covering(nodes: Nodes, chosen: Ints | Sequence[int]) -> tuple[int | None, in
 def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequence[int], levels: Sequence[Ints]) -> Miss:
     wanted = sum(floor)
     if any(want and not nodes.accepting(task).any() for task, want in zip(gang.tasks, floor, strict=True)):
-        return Miss(Reason.NO_NODE_MATCHES, wanted, 0)
+        anyhow = [msgspec.structs.replace(task, aligned=[], numa="", devices_in="") for task in gang.tasks]
+        by_numa = anyhow != gang.tasks and all(nodes.accepting(task).any() for task in anyhow)
+        return Miss(Reason.NO_NODE_MATCHES, wanted, 0, by_numa=by_numa)
     near = nodes.tree.ceiling(gang.network_topology) is not None
     if not levels:
         return Miss(Reason.NO_TOPOLOGY, wanted, 0)

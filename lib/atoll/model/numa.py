@@ -84,6 +84,25 @@ class Cells(NamedTuple):
             return 0
         return self._replace(policy=Policy.SINGLE, by_pod=False).room(tuple(filter(None, devices)))
 
+    def empty(self) -> Cells:
+        """With all free that there is."""
+        return self._replace(free=self.total)
+
+    def ever(self, asks: Asks, policy: str, together: str) -> bool:
+        """Whether it could take such a pod while it has no others.
+
+        Args:
+            asks: of the pod.
+            policy: that it asks for; empty for any.
+            together: what its devices must be in (`Together`); islands are not known here.
+        """
+        empty = self.empty()
+        if policy and (policy != self.policy or CPU not in self.resources):
+            return False
+        if together == Together.NUMA_NODE and not empty.room_together(asks):
+            return False
+        return not self.policy.strict or empty.room(asks) > 0
+
     def after(self, asks: Asks) -> Cells:
         """With one such pod more; amounts that are not there are taken where most is left, and end below zero."""
         cells = self

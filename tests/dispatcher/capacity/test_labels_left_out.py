@@ -89,6 +89,7 @@ def test_where_every_member_tells_the_label_no_member_is_asked() -> None:
         pytest.param(False, {"aligned": [{"cpu": 2}]}, Phase.DISPATCHED, id="where nothing is aligned"),
         pytest.param(False, {"numa": "restricted"}, Phase.RESERVING, id="a policy"),
         pytest.param(True, {}, Phase.DISPATCHED, id="shares of CPUs"),
+        pytest.param(False, {"devices_in": "nvlink-island"}, Phase.RESERVING, id="an island of devices"),
     ],
 )
 def test_a_member_is_asked_whether_it_can_align_pods_to_numa_nodes(

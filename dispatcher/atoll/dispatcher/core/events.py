@@ -12,6 +12,7 @@ from atoll.model.decision import Decision
 from atoll.model.failover import EvictionTask
 from atoll.model.flavors import NONE, Flavors, Variant
 from atoll.model.gang import Gang
+from atoll.model.numa import Cells
 from atoll.model.quotas import Quota
 from atoll.model.vector import Vector
 
@@ -184,6 +185,8 @@ class NodeClass:
     """Allocatable extended resources of each, free or not."""
     in_trees: Mapping[str, str] = field(default_factory=dict)
     """Name of a further tree -> their lowest domain there."""
+    numa: Cells | None = None
+    """Their NUMA nodes, free or not; None where the member does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from atoll.fit.constraints import node_affinity, node_selector, taints
 from atoll.model.gang import Task
+from atoll.model.numa import Cells, asks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +20,21 @@ class Profile:
     unknown: frozenset[str] = frozenset()
     """Label keys, or the field, by which these nodes may differ: what a task asks of them counts as met."""
 
+    numa: Cells | None = None
+    """What is in each of their NUMA nodes, free or not; None where that is looked at node by node, or not known."""
+
     def accepts(self, task: Task, name: str) -> bool:
         """Whether every filter allows the task a node of this profile."""
         return (
             node_selector.accepts(task.node_selector, self.labels, self.unknown)
             and node_affinity.accepts(task.node_terms, self.labels, name, self.unknown)
             and taints.accepts(task.tolerations, self.taints)
+            and (self.numa is None or not task.aligned or self._aligns(self.numa, task))
         )
+
+    @staticmethod
+    def _aligns(cells: Cells, task: Task) -> bool:
+        return cells.ever(asks_of(task.aligned), task.numa, task.devices_in)
 
     def refusal(self, task: Task) -> str:
         """Why a filter does not, in kube-scheduler's words."""

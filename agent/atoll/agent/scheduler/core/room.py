@@ -114,6 +114,8 @@ class Room:
         #: node -> (cpu, memory) in use when it was measured and free then, together
         self._measured: dict[str, tuple[int, int]] = {}
         #: node -> whether by zones -> its NUMA nodes as an object says
+        #: how often NUMA nodes of a node became others, what is free in them aside
+        self.numa_kinds = 0
         self._numa_said: dict[str, dict[bool, NumaTopology]] = {}
         #: node -> its NUMA nodes as they were told
         self._numa: dict[str, NumaTopology] = {}
@@ -422,8 +424,11 @@ class Room:
         told = said.get(True) or said.get(False)
         if not said:
             del self._numa_said[node]
-        if self._numa.get(node) == told:
+        known = self._numa.get(node)
+        if known == told:
             return
+        if known is None or told is None or known.cells.empty() != told.cells.empty():
+            self.numa_kinds += 1
         self._numa.pop(node, None)
         if told is not None:
             self._numa[node] = told
@@ -435,6 +440,11 @@ class Room:
         self._cells.pop(node, None)
         self.disturbed.add(node)
         self._changed(grew=True, node=node)
+
+    def numa_of(self, node: str) -> Cells | None:
+        """The NUMA nodes of a node, free or not; None where nothing tells of them."""
+        told = self._numa.get(node)
+        return told.cells.empty() if told is not None else None
 
     def begin(self) -> None:
         """What is there was there before: the figures of NUMA nodes may contain all of it."""

@@ -458,7 +458,7 @@ class FitTable:
         """The profile of each node in numbers that all members share."""
         numbers = []
         for profile in nodes.profiles:
-            key = _encoder.encode((profile.labels, profile.taints, sorted(profile.unknown)))
+            key = _encoder.encode((profile.labels, profile.taints, sorted(profile.unknown), profile.numa))
             number = self._profile_index.get(key)
             if number is None:
                 number = self._profile_index[key] = len(self._profiles)
@@ -553,7 +553,8 @@ class FitTable:
 
 
 def _pod_key(task: Task) -> bytes:
-    return _encoder.encode((task.requests, task.node_selector, task.node_terms, task.tolerations))
+    aligned = (task.aligned, task.numa, task.devices_in) if task.aligned else None
+    return _encoder.encode((task.requests, task.node_selector, task.node_terms, task.tolerations, aligned))
 
 
 def _used(tasks: Sequence[Task | None]) -> Iterator[tuple[int, Task]]:

@@ -75,7 +75,7 @@ class _Laid:
             key = (id(each.labels), id(each.taints))
             if key not in profiles:
                 profiles[key] = len(distinct)
-                distinct.append(Profile(each.labels, each.taints, unknown))
+                distinct.append(Profile(each.labels, each.taints, unknown, each.numa))
             profile.append(profiles[key])
         amounts = [[each.free.get(name, 0) for each in view.classes] for name in resources]
         amounts += [

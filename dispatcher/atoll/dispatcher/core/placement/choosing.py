@@ -163,10 +163,12 @@ def _nearest(shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_
     if isinstance(miss, Placement):
         # Its policy wants more clusters than one, and does not let it be divided.
         return Verdict(Reason.NO_CLUSTER)
+    # What its figures of free amounts don't show.
+    why = miss.sentence() if miss.apart or miss.by_numa else ""
     if miss.reason is Reason.NO_NODE_MATCHES:
-        return Verdict(miss.reason, Blocker("Cluster", member.name))
+        return Verdict(miss.reason, Blocker("Cluster", member.name, message=why))
     kind, name = ("Domain", f"{member.name}/{miss.domain}") if miss.domain else ("Cluster", member.name)
-    return Verdict(miss.reason, Blocker(kind, name, "pods", str(miss.requested), str(miss.available)))
+    return Verdict(miss.reason, Blocker(kind, name, "pods", str(miss.requested), str(miss.available), message=why))
 
 
 def _without_topology(members: Members, ready: NDArray[np.bool_]) -> Verdict:
