@@ -10,7 +10,8 @@ import pytest
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.planner import NOT_ENOUGH_RESOURCES, NOT_ENOUGH_TASKS, Plan, Wait, plan
 from atoll.model import keys
-from tests.agent.builders import make_group, make_pod
+from atoll.model.topology import HOST
+from tests.agent.builders import make_group, make_node, make_pod, make_room
 from tests.agent.plans import assert_waits, gang, racks
 
 RACK = {"mode": "hard", "highestTierAllowed": 1}
@@ -93,6 +94,24 @@ def test_pods_of_several_tasks_without_a_label_that_tells_groups_apart_are_one_s
     [outcome] = plan(room, [gang(room, group, pods)])
     assert isinstance(outcome, Plan)
     assert {node[:2] for _, node in outcome.nodes} == {"r1"}
+
+
+def test_groups_on_single_nodes_need_no_hyper_nodes_and_are_joined_there() -> None:
+    room = make_room(*(make_node(f"n{number}") for number in range(3)))
+    group = make_group("g", 4, sub_groups=[policy(2, topology={"mode": "hard", "highestTierName": HOST})])
+    [outcome] = plan(room, [gang(room, group, partitions(2, 2))])
+    assert isinstance(outcome, Plan)
+    by_partition = defaultdict(set)
+    for pod, node in outcome.nodes:
+        by_partition[pod.metadata.labels[keys.PARTITION]].add(node)
+    assert sorted(map(len, by_partition.values())) == [1, 1]
+    room = make_room(*(make_node(f"n{number}") for number in range(3)))
+    running = [*partitions(1, 2, node="n2")[:1], make_pod("other", gpu=4, node="n0")]
+    for pod in running:
+        room.pod_changed(None, pod)
+    [outcome] = plan(room, [gang(room, group, [*running[:1], partitions(1, 2)[1], *partitions(1, 2, first=1)])])
+    assert isinstance(outcome, Plan)
+    assert {pod.metadata.name: node for pod, node in outcome.nodes}["g-1"] == "n2"
 
 
 @pytest.mark.parametrize(

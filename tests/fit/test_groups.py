@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.fit.balanced import shares
 from atoll.model.gang import Gang, Partition, Task, TopologyWish
-from tests.fit.builders import make_gang, make_nodes
+from tests.fit.builders import make_gang, make_nodes, pods_on
 
 RACK = TopologyWish("hard", 1)
 
@@ -245,3 +245,27 @@ def test_shares_add_up_and_take_as_few_domains_as_hold_them(held: list[int], cou
     assert (int(found.sum()), int((found > 0).sum())) == (count, fewest)
     assert all(share <= most for share, most in zip(found.tolist(), held, strict=True))
     assert int(found[found > 0].min()) == min(count // fewest, ranked[fewest - 1])
+
+
+# -- nodes as domains --------------------------------------------------------------------------------------------------
+
+NODE = TopologyWish("hard", None, "kubernetes.io/hostname")
+
+
+def test_each_node_is_a_domain_of_the_tier_of_hosts() -> None:
+    nodes = make_nodes([[3, 2], [5]], loose=[4])
+    found = place(nodes, grouped(4, 2, wish=NODE))
+    assert isinstance(found, Placement)
+    assert all(count % 2 == 0 for count in pods_on(found).values())
+    whole = make_gang(4)
+    found = place(nodes, msgspec.structs.replace(whole, network_topology=NODE))
+    assert pods_on(found) == {3: 4}, "the tightest gap is on the node outside of any HyperNode"
+    miss = place(nodes, msgspec.structs.replace(make_gang(6), network_topology=NODE))
+    assert isinstance(miss, Miss)
+    assert miss.domain == "node/n2"
+    split = place(nodes, apart(grouped(8, 2, wish=None), tier="kubernetes.io/hostname"))
+    assert sorted(pods_on(split)) == [0, 1, 2, 3]
+    even = place(make_nodes([[5, 3, 3]]), balanced(make_gang(6), "kubernetes.io/hostname"))
+    assert sorted(pods_on(even).values()) == [3, 3]
+    joining = msgspec.structs.replace(whole.tasks[0], domain="node/n2")
+    assert nodes.accepting(joining).tolist() == [False, False, True, False]

@@ -149,7 +149,6 @@ def test_what_is_apart_without_groups_and_annotations_for_other_kinds_are_warned
         pytest.param({REQUIRED: "a", PREFERRED: "b"}, "has no effect beside", id="both"),
         pytest.param({"kueue.x-k8s.io/podset-slice-size": "2"}, "has no effect without", id="a size alone"),
         pytest.param({nearness.SLICE_LEVEL: "rack", nearness.SLICE_SIZE: "x"}, "no whole number", id="no number"),
-        pytest.param({REQUIRED: "kubernetes.io/hostname"}, "is no tier of HyperNodes", id="a node as level"),
         pytest.param({nearness.SLICE_LAYERS: "[]"}, "slices have one layer", id="slices in slices"),
         pytest.param({GATHER: "{}"}, "has no effect", id="no layers"),
         pytest.param({keys.APART_MODE: "soft"}, "has no effect without", id="a mode alone"),

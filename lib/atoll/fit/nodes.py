@@ -19,7 +19,7 @@ from atoll.fit.scores import Amounts, OfCards, Typical
 from atoll.model import selectors
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.scoring import Scoring, parse
-from atoll.model.topology import NO_DOMAIN, Tree
+from atoll.model.topology import HOST, NO_DOMAIN, NODE_DOMAIN, Domain, Tree
 from atoll.model.vector import Vector
 
 _MOST = int(UNBOUNDED)
@@ -154,6 +154,8 @@ class Nodes:
         layout = _Layout.of(tree, lowest)
         #: by name of the tree; that without a name is always there
         self._layouts: dict[str, _Layout] = {"": layout}
+        #: of single nodes, once a wish was about them; shared by copies
+        self._node_layout: list[_Layout] = []
         self._look_at(layout)
 
     def _look_at(self, layout: _Layout) -> None:
@@ -188,16 +190,27 @@ class Nodes:
         """The same nodes with that tree as `tree` which a wish is about: a tier's name may be of any, and is of the one
         without a name where that has it; a number is of that one. Everything but the tree is shared.
         """
-        if wish is None or not wish.limited or len(self._layouts) == 1:
+        if wish is None or not wish.limited or (len(self._layouts) == 1 and wish.highest_tier_name != HOST):
             return self
         chosen = self._layouts[""]
         if wish.highest_tier_allowed is None and (name := wish.highest_tier_name):
-            chosen = next((each for each in self._layouts.values() if each.tree.tier_named(name) is not None), chosen)
+            named = (each for each in self._layouts.values() if each.tree.tier_named(name) is not None)
+            found = next(named, None)
+            chosen = found or (self._by_node() if name == HOST else chosen)
         if chosen.tree is self.tree:
             return self
         twin = self.with_free(self.free)
         twin._look_at(chosen)
         return twin
+
+    def _by_node(self) -> _Layout:
+        """Each node as a domain."""
+        if not self._node_layout:
+            tree = Tree(
+                [Domain(f"{NODE_DOMAIN}{name or node}", 0, NO_DOMAIN, HOST) for node, name in enumerate(self.names)]
+            )
+            self._node_layout.append(_Layout.of(tree, np.arange(len(self))))
+        return self._node_layout[0]
 
     def at(self, wish: TopologyWish) -> Ints | None:
         """int64[N]: the domain of each node of the tier that a wish names, NO_DOMAIN where it is in none; None where
@@ -292,16 +305,10 @@ class Nodes:
     def accepting(self, task: Task) -> NDArray[np.bool_]:
         """bool[N]: which nodes the task's selectors, tolerations and domain allow."""
         if task.domain:
-            inside = np.zeros(len(self), np.bool_)
-            for each in self._layouts.values():
-                inside |= each.within(task.domain)
-            return inside & self.accepting(replace(task, domain=""))
+            return self._within(task.domain) & self.accepting(replace(task, domain=""))
         if task.away:
-            inside = np.zeros(len(self), np.bool_)
-            for name in task.away:
-                for each in self._layouts.values():
-                    inside |= each.within(name)
-            return ~inside & self.accepting(replace(task, away=[]))
+            there: NDArray[np.bool_] = np.logical_or.reduce([self._within(name) for name in task.away])
+            return ~there & self.accepting(replace(task, away=[]))
         if task.node_terms and any("matchFields" in term for term in task.node_terms):
             verdicts = [self.profiles[p].accepts(task, name) for p, name in zip(self.profile, self.names, strict=True)]
             return np.array(verdicts, np.bool_)
@@ -309,6 +316,13 @@ class Nodes:
         if all(by_profile):
             return np.ones(len(self.names), np.bool_)
         return np.array(by_profile, np.bool_)[self.profile]
+
+    def _within(self, name: str) -> NDArray[np.bool_]:
+        """bool[N]: nodes in the domain of that name, of any tree."""
+        if name.startswith(NODE_DOMAIN):
+            return np.array([NODE_DOMAIN + each == name for each in self.names], np.bool_)
+        found: NDArray[np.bool_] = np.logical_or.reduce([each.within(name) for each in self._layouts.values()])
+        return found
 
     def disliked(self, task: Task) -> NDArray[np.bool_] | None:
         """bool[N]: which nodes have a taint with PreferNoSchedule that the task does not tolerate; None for none."""

@@ -29,7 +29,6 @@ SAID: Final = (keys.TOPOLOGY_MODE, keys.HIGHEST_TIER, REQUIRED, PREFERRED, UNCON
                GROUP, keys.BALANCED, keys.APART, keys.APART_MODE, KOORDINATOR)  # fmt: skip
 """Annotations that act."""
 _OF_ALL_KINDS: Final = (keys.BALANCED, keys.APART, keys.APART_MODE)
-_HOST: Final = "kubernetes.io/hostname"
 
 
 class _Layer(msgspec.Struct):
@@ -129,9 +128,6 @@ def _without_effect(notes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield keys.APART_MODE, f"has no effect without {keys.APART}"
     if notes.get(SLICE_LAYERS):
         yield SLICE_LAYERS, f"has no effect: slices have one layer, {SLICE_LEVEL}"
-    for key in (REQUIRED, SLICE_LEVEL, keys.BALANCED, keys.APART):
-        if notes.get(key) == _HOST:
-            yield key, f"{_HOST} is no tier of HyperNodes, so its pods wait for ever; ask for larger pods instead"
     if notes.get(KOORDINATOR) and not _layers(notes):
         yield KOORDINATOR, "has no gatherStrategy that can be read, so it has no effect"
     if "podCountMultiple" in notes.get(KOORDINATOR, ""):
