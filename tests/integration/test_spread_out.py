@@ -10,8 +10,9 @@ import pytest
 from atoll.kinds import nearness
 from atoll.kinds.pod_group import GROUP, INDEX, TOTAL
 from atoll.model import keys
-from atoll.model.apiresource import HYPER_NODES
-from tests.integration.federation import Json, Site, job, until
+from atoll.model.apiresource import CAPACITIES, HYPER_NODES
+from atoll.model.topology import HOST
+from tests.integration.federation import Json, Site, batch_job, job, until
 from tests.integration.gangs import gpus
 
 pytestmark = pytest.mark.integration
@@ -82,3 +83,55 @@ async def test_tasks_apart_pods_balanced_and_slices_of_a_pod_group(site: Site) -
     alone["metadata"] |= {"annotations": {keys.APART: "rack"}, "namespace": site.namespace}
     warning = site.warned("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(alone))
     assert "has one task, whose pods are in no groups" in warning
+
+
+async def test_a_second_tree_and_single_nodes_are_levels_as_racks_are(site: Site) -> None:
+    """1. Feeds join a node of each of two racks. Two pods of a whole node each ask for one feed: a rack would be nearer.
+    2. Four pods of two GPUs ask for one node, by Kueue's level of hosts.
+    """
+    await site.only(MEMBER)
+    member = site.members[MEMBER]
+    racks = [
+        [of["selector"]["exactMatch"]["name"] for of in each["spec"]["members"]]
+        for each in sorted(await member.list(HYPER_NODES), key=lambda each: each["metadata"]["name"])
+        if each["spec"].get("tierName") == "rack"
+    ]
+    feeds = [[racks[0][0], racks[1][0]], [racks[0][1], racks[1][1]]]
+    about = {"apiVersion": HYPER_NODES.api_version, "kind": HYPER_NODES.kind}
+    for number, names in enumerate(feeds):
+        labels = {keys.TOPOLOGY_TREE: "power"}
+        members = [{"type": "Node", "selector": {"exactMatch": {"name": name}}} for name in names]
+        spec = {"tier": 1, "tierName": "feed", "members": members}
+        await member.create(
+            HYPER_NODES, {**about, "metadata": {"name": f"feed-{number}", "labels": labels}, "spec": spec}
+        )
+    try:
+
+        async def known() -> bool:
+            published = await site.host.list(CAPACITIES, f"karmada-es-{MEMBER}")
+            return any(each["spec"].get("trees") for each in published)
+
+        await until(known, what="the host knows the second tree")
+        topology = {"mode": "hard", "highestTierName": "feed"}
+        await site.submit(gpus("fed", 2, 8, seconds=None, networkTopology=topology))
+        on = await nodes_of(site, "fed-", 2)
+        assert set(on) in [set(feed) for feed in feeds], on
+    finally:
+        for number in range(len(feeds)):
+            await member.delete(HYPER_NODES, f"feed-{number}")
+    hosted = batch_job("hosted", parallelism=4, seconds=None)
+    template = hosted["spec"]["template"]
+    template["metadata"]["annotations"] = {nearness.REQUIRED: HOST}
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "2"}, "limits": {"nvidia.com/gpu": "2"}}
+    template["spec"]["containers"][0]["resources"] = resources
+    await site.submit(hosted)
+    assert len(set(await nodes_of(site, "hosted-", 4))) == 1
+
+
+async def nodes_of(site: Site, prefix: str, pods: int) -> list[str]:
+    async def look() -> list[str] | None:
+        mine = [each for each in await site.pods(MEMBER) if each["metadata"]["name"].startswith(prefix)]
+        found = [each["spec"].get("nodeName") for each in mine]
+        return found if len(found) == pods and all(found) else None
+
+    return await until(look, what=f"{prefix} has nodes")

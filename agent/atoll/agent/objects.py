@@ -226,8 +226,9 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     def devices_in(self) -> str:
         """What the devices of each container must be in together; empty for anything, as for pods without devices."""
         said = self.metadata.annotations.get(keys.DEVICES_IN, "")
-        known = said in list(Together) and any(name != CPU for each in self.aligned for name in each)
-        return said if known else ""
+        if not said or said not in list(Together):
+            return ""
+        return said if any(name != CPU for each in self.aligned for name in each) else ""
 
     @property
     def finished(self) -> bool:
