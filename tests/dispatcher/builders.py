@@ -97,6 +97,10 @@ class BindingBuilder:
     def created(self, when: str) -> Self:
         return self.having(created=when)
 
+    def apart(self, tier: int) -> Self:
+        self._gang["apart"] = TopologyWish("hard", tier)
+        return self
+
     def hard(self, tier: int) -> Self:
         self._gang["network_topology"] = TopologyWish("hard", tier)
         return self

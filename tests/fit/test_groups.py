@@ -269,3 +269,26 @@ def test_each_node_is_a_domain_of_the_tier_of_hosts() -> None:
     assert sorted(pods_on(even).values()) == [3, 3]
     joining = msgspec.structs.replace(whole.tasks[0], domain="node/n2")
     assert nodes.accepting(joining).tolist() == [False, False, True, False]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    racks=st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3), min_size=1, max_size=5),
+    size=st.integers(1, 4),
+    groups=st.integers(1, 4),
+    near=st.booleans(),
+    even=st.booleans(),
+)
+def test_groups_are_apart_if_there_are_racks_enough_and_never_share_one(
+    racks: list[list[int]], size: int, groups: int, near: bool, even: bool
+) -> None:
+    nodes = make_nodes(racks)
+    gang = apart(grouped(size * groups, size, wish=RACK if near else None))
+    found = place(nodes, balanced(gang, "spine") if even else gang)
+    if near:
+        assert isinstance(found, Placement) == (sum(sum(rack) >= size for rack in racks) >= groups)
+    if isinstance(found, Placement):
+        assert found.counts == [size * groups]
+        assert all(count <= nodes.free[nodes.resources.index("gpu"), node] for node, count in pods_on(found).items())
+        of = racks_of(nodes, found, size)
+        assert sum(map(len, of)) == len(set().union(*of))

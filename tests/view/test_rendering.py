@@ -140,6 +140,17 @@ def test_the_run_time_that_a_workload_states_is_shown() -> None:
     assert "  estimate  runs for 6h" in explanation.text(data).splitlines()
 
 
+def test_how_its_groups_are_apart_and_its_pods_balanced_is_shown() -> None:
+    found = binding()
+    notes = found["metadata"]["annotations"]
+    apart, over = gang.TopologyWish("hard", None, "rack"), gang.TopologyWish("soft", 2)
+    wish = msgspec.structs.replace(gang.decode(notes[keys.GANG]), apart=apart, balanced=over)
+    notes[keys.GANG] = gang.encode(wish)
+    lines = explanation.text(explanation.explain(explanation.Facts(job(), found), NOW)).splitlines()
+    assert "  apart     hard, groups in different domains of tier rack" in lines
+    assert "  balanced  over domains of tier 2" in lines
+
+
 def test_a_queue_is_explained_with_the_limits_that_the_dispatcher_knows() -> None:
     mine = binding(phase=Phase.DISPATCHED, reason=Reason.DISPATCHED, clusters=("east",))
     above = {**queue("lab", capability={"cpu": "64"}), "status": {"state": "Closing"}}

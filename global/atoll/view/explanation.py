@@ -12,6 +12,7 @@ from atoll.model import keys, quantity, vector
 from atoll.model.ages import duration
 from atoll.model.conditions import condition, is_true
 from atoll.model.decision import Phase
+from atoll.model.gang import TopologyWish
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
 from atoll.model.words import counted
@@ -122,9 +123,16 @@ def _gang(view: Seen) -> Json:
         result["runningEstimate"] = duration(gang.running_estimate)
     wish = gang.network_topology
     if wish is not None:
-        limit = wish.highest_tier_name if wish.highest_tier_allowed is None else wish.highest_tier_allowed
-        result["topology"] = {"mode": wish.mode, "highestTier": limit}
+        result["topology"] = {"mode": wish.mode, "highestTier": _tier(wish)}
+    if gang.apart is not None:
+        result["apart"] = {"mode": gang.apart.mode, "tier": _tier(gang.apart)}
+    if gang.balanced is not None:
+        result["balancedOver"] = _tier(gang.balanced)
     return result
+
+
+def _tier(wish: TopologyWish) -> str | int | None:
+    return wish.highest_tier_name if wish.highest_tier_allowed is None else wish.highest_tier_allowed
 
 
 def _quantities(amounts: vector.Vector) -> dict[str, str]:
@@ -585,6 +593,10 @@ def text(data: Json) -> str:
             lines.append(f"  estimate  runs for {estimate}")
         if wish := gang.get("topology"):
             lines.append(f"  topology  {_topology(wish)}")
+        if apart := gang.get("apart"):
+            lines.append(f"  apart     {apart['mode']}, groups in different domains of tier {apart['tier']}")
+        if over := gang.get("balancedOver"):
+            lines.append(f"  balanced  over domains of tier {over}")
     lines += ["", "Way"]
     for step in data["steps"]:
         here = "   <- here" if step["state"] == "current" else ""

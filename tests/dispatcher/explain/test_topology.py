@@ -53,6 +53,18 @@ def test_they_are_named_too_where_the_rest_of_the_tree_is_full() -> None:
     assert "HyperNode rack-9 is wrong" in found.clusters[0].message
 
 
+def test_groups_that_find_no_domains_of_their_own_are_told_what_would_help() -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", {"r1": [4], "r2": [0]}))
+    s.submit(make_binding("a").tasks(2).tasks(2).apart(1))
+    found = told(s)
+    assert found.reason == Reason.INSUFFICIENT_RESOURCES
+    assert found.blocker is not None
+    assert "not for each of its groups in domains of tier 1 of its own" in found.blocker.message
+    assert "atoll.sh/groups-apart-mode: soft; cluster m has room for it then" in [
+        each.message for each in found.changes
+    ]
+
+
 def test_the_member_with_a_topology_is_the_nearest_even_if_it_is_full() -> None:
     s = Scene(make_queue("q"), make_cluster("flat"), make_capacity("flat", [8]))
     s.tell(make_cluster("m"), make_capacity("m", {"r1": [1]}))

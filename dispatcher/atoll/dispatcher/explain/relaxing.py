@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from atoll.dispatcher.core.capacity.member import Member
+from atoll.model import keys
 from atoll.model.gang import Gang, Task
 from atoll.model.query import Change, ChangeKind
 
@@ -27,6 +28,10 @@ def relaxations(
         fits: whether a gang has room in a member, and would delay no reservation there.
     """
     yield from _tiers(gang, members, fits)
+    if gang.apart is not None and gang.apart.mode == "hard":
+        soft = msgspec.structs.replace(gang.apart, mode="soft")
+        if found := _first(msgspec.structs.replace(gang, apart=soft), members, fits):
+            yield Change(ChangeKind.WISH, f"{keys.APART_MODE}: soft; cluster {found.name} has room for it then", True)
     for member, otherwise in excluded:
         if fits(member, gang):
             yield Change(ChangeKind.POLICY, f"{otherwise}: cluster {member.name} has room for it", True)
