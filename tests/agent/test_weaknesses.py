@@ -247,6 +247,18 @@ def test_w11_groups_keep_away_from_each_others_domains() -> None:
     assert {places[f"a-{i}"][:2] for i in range(2)}.isdisjoint(places[f"b-{i}"][:2] for i in range(2))
 
 
+def test_w11_groups_of_one_gang_keep_away_from_each_others_domains() -> None:
+    """Two tasks of two pods each, for which one rack has room."""
+    core = member(2, 4)
+    made = [*pods("g", 2, task="a"), *pods("g", 2, task="b", start=2)]
+    for pod in made:
+        pod.metadata.annotations[keys.APART] = "1"
+    submit(core, "g", made)
+    places = bound(settle(core))
+    racks = [{places[f"g-{index}"][:2] for index in task} for task in ((0, 1), (2, 3))]
+    assert sorted(map(sorted, racks)) == [["r0"], ["r1"]]
+
+
 def test_w12_an_elastic_gang_starts_with_whole_partitions() -> None:
     """Three partitions of two, two of them at least: five nodes are free, and hold two partitions, not two and a half."""
     core = member(1, 5)
