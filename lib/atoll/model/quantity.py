@@ -75,11 +75,13 @@ def scale_of(resource: str) -> int:
     return 1000 if resource == "cpu" else 1
 
 
+@lru_cache(maxsize=16384)
 def ceil_units(resource: str, text: str | int | float) -> int:
     """A request in integer units of the resource, rounded up."""
     return -((-parse(text) * scale_of(resource)) // 1)
 
 
+@lru_cache(maxsize=16384)
 def floor_units(resource: str, text: str | int | float) -> int:
     """A capacity in integer units of the resource, rounded down."""
     return (parse(text) * scale_of(resource)) // 1
