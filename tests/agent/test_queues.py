@@ -82,7 +82,8 @@ def test_a_queue_is_measured_by_what_it_deserves_of_the_resource_that_it_has_mos
 
 def test_a_queue_of_a_higher_priority_is_served_first_and_those_below_another_share_its_part() -> None:
     core = core_of(make_node("n", cpu="4"))
-    queue(core, "team", weight=1)
+    queue(core, "root", deserved={"cpu": "4"})
+    queue(core, "team", weight=1, parent="root")
     queue(core, "x", parent="team")
     queue(core, "y", parent="team")
     queue(core, "other", weight=1)

@@ -41,8 +41,11 @@ class Queues:
         self._charges: dict[str, _Charge] = {}
         #: queue -> what its pods and those of the queues below have
         self._used: dict[str, Vector] = {}
-        #: layout of the room -> what all its nodes have
-        self._total: tuple[int, Vector] = (-1, {})
+        #: queue -> those that hold it, from the root down, each with its place and what it deserves; while queues and
+        #: nodes are these
+        self._paths: dict[str, list[tuple[str, int, Vector]]] = {}
+        #: of the room, when that was worked out
+        self._layout = -1
         #: seconds after which every gang has waited too long, as the scheduler's configuration says; None for never
         self.waiting_time: float | None = None
         #: gang -> when it will have waited too long, in seconds since 1970; of those that wait for room
@@ -65,7 +68,7 @@ class Queues:
             self._queues[name] = queue
         else:
             self._queues.pop(name, None)
-        self._used = {}
+        self._used, self._paths = {}, {}
         for charge in self._charges.values():
             self._add(charge, 1)
         return True
@@ -184,20 +187,30 @@ class Queues:
         """(priority, dominant share) of the queue at the root that holds it, and so on down to itself; the least is
         served first.
         """
-        path = [queue.metadata.name for queue in self._upwards(name)][::-1] or [name]
+        if self._layout != self._room.layout:
+            self._layout, self._paths = self._room.layout, {}
+        if (path := self._paths.get(name)) is None:
+            path = self._paths[name] = self._path(name)
+        return [(place, vector.share(self._used.get(each, {}), deserved)) for each, place, deserved in path]
+
+    def _path(self, name: str) -> list[tuple[str, int, Vector]]:
         found = []
-        deserved = self._all()
-        for each in path:
+        deserved = self._room.total()
+        deserved.pop("pods", None)
+        for each in [queue.metadata.name for queue in self._upwards(name)][::-1] or [name]:
             deserved = self._deserved(each, deserved)
             queue = self._queues.get(each)
-            priority = queue.spec.priority or 0 if queue is not None else 0
-            found.append((-priority, vector.share(self._used.get(each, {}), deserved)))
+            found.append((each, -(queue.spec.priority or 0) if queue is not None else 0, deserved))
         return found
 
     def _deserved(self, name: str, above: Vector) -> Vector:
         """What it is to have: as it says, and of what no sibling names its part by weight."""
         queue = self._queues.get(name)
-        siblings = [each for each in self._queues.values() if self._parent(each) == self._parent(queue)]
+        siblings = [
+            each
+            for each in self._queues.values()
+            if each.metadata.name != keys.ROOT_QUEUE and self._parent(each) == self._parent(queue)
+        ]
         said = queue.deserved if queue is not None else {}
         found = {}
         for resource, amount in above.items():
@@ -211,6 +224,7 @@ class Queues:
         return found
 
     def _parent(self, queue: Queue | None) -> str:
+        # One that does not exist holds nothing.
         return queue.parent if queue is not None and queue.parent in self._queues else ""
 
     def _upwards(self, name: str) -> list[Queue]:
@@ -220,13 +234,6 @@ class Queues:
             found.append(queue)
             name = queue.parent
         return found
-
-    def _all(self) -> Vector:
-        if self._total[0] != self._room.layout:
-            found = self._room.total()
-            found.pop("pods", None)
-            self._total = (self._room.layout, found)
-        return self._total[1]
 
     def _add(self, charge: _Charge, times: int) -> None:
         name = self._known(charge.queue)
