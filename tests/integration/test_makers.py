@@ -18,6 +18,7 @@ from atoll.model.apiresource import (
     JOBS,
     NAMESPACES,
     PODS,
+    QUEUES,
     VOLCANO_CRON_JOBS,
     ApiResource,
 )
@@ -224,8 +225,36 @@ async def test_a_hyper_job_with_auto_is_one_gang(site: Site) -> None:
     assert (only["spec"]["minAvailable"], only["spec"]["tasks"][0]["replicas"]) == (2, 2)
     [bound] = await site.host.list(BINDINGS, site.namespace)
     assert bound["spec"]["placement"]["replicaScheduling"] == {"replicaSchedulingType": "Divided"}
-    with pytest.raises(errors.Forbidden, match="one by one"):
-        await make(site, HYPER_JOBS, "bad", {"replicatedJobs": [{**group, "splitPolicy": None}], "minAvailable": 2})
+    with pytest.raises(errors.Forbidden, match="2 replicas"):
+        await make(site, HYPER_JOBS, "bad", {"replicatedJobs": [{**group, "splitPolicy": None}], "minAvailable": 3})
+
+
+async def test_the_jobs_of_a_hyper_job_start_together_or_not_at_all(site: Site) -> None:
+    queue = await site.queue(capability={"cpu": "300m"})
+    groups = [
+        {"name": member, "clusterNames": [member], "templateSpec": template(seconds=None, queue=queue, replicas=2)}
+        for member in sorted(site.members)[:2]
+    ]
+    await make(site, HYPER_JOBS, "both", {"replicatedJobs": groups, "minAvailable": 2})
+    first, second = (f"both-{each['name']}-0" for each in groups)
+    said = await site.reason(first, "GangGroupIncomplete")
+    assert said["blocker"]["name"] == f"{second}-job"
+    assert "400m needed" in said["blocker"]["message"]
+    assert not [each for member in site.members for each in await site.pods(member)]
+    await site.host.merge_patch(QUEUES, queue, {"spec": {"capability": {"cpu": "400m"}}})
+    for name in (first, second):
+        await site.phase(name, "Running")
+    # One that its user holds takes the other with it.
+    await site.host.merge_patch(JOBS, first, {"metadata": {"annotations": {keys.HOLD: "true"}}}, site.namespace)
+    await site.reason(second, "GangGroupIncomplete")
+
+    async def gone() -> bool:
+        return not [each for member in site.members for each in await site.pods(member)]
+
+    await until(gone, what="neither has pods")
+    await site.host.merge_patch(JOBS, first, {"metadata": {"annotations": {keys.HOLD: None}}}, site.namespace)
+    for name in (first, second):
+        await site.phase(name, "Running")
 
 
 async def test_jobs_of_kubernetes_own_cron_jobs_go_through_their_queue(site: Site) -> None:

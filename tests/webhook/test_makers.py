@@ -146,13 +146,12 @@ BAD_HYPER: dict[str, tuple[Json, str, str]] = {
         "pods request",
     ),
     "plugins": (make_hyper_job(group(), plugins={"svc": []}), "spec.plugins", "templateSpec.plugins"),
-    "a gang over Jobs": (make_hyper_job(group(), minAvailable=2), "spec.minAvailable", "one by one"),
-    "a gang over groups": (
-        make_hyper_job(group(mode="auto"), group("d", mode="auto"), minAvailable=2),
-        "spec.minAvailable",
-        "one by one",
-    ),
     "a gang of more than all": (make_hyper_job(group(mode="auto"), minAvailable=3), "spec.minAvailable", "2 replicas"),
+    "a gang of more than all groups": (
+        make_hyper_job(group(), group("d"), minAvailable=5),
+        "spec.minAvailable",
+        "4 rep",
+    ),
     "a gang of none": (make_hyper_job(group(mode="auto"), minAvailable=0), "spec.minAvailable", "1 or more"),
     "fewer members than Jobs": (make_hyper_job(group(), maxDomains=1), "spec.maxDomains", "clusterNames"),
     "no members": (make_hyper_job(group(), maxDomains=0), "spec.maxDomains", "1 or more"),
@@ -170,6 +169,7 @@ def test_hyper_jobs_that_are_refused(obj: Json, field: str, words: str) -> None:
     [
         pytest.param(make_hyper_job(group(), group("d")), id="Jobs one by one"),
         pytest.param(make_hyper_job(group(), minAvailable=1), id="a gang of one Job is a Job"),
+        pytest.param(make_hyper_job(group(), group("d", mode="auto"), minAvailable=4), id="a gang of several Jobs"),
         pytest.param(make_hyper_job(group(mode="auto"), minAvailable=2, maxDomains=1), id="one gang that is divided"),
         pytest.param(make_hyper_job(group(), maxDomains=2), id="as many members as Jobs"),
         pytest.param(make_hyper_job(group(clusterNames=["east"]), maxDomains=1), id="as many members as are named"),

@@ -46,7 +46,9 @@ class HyperJobSpec(ApiModel):
     replicated_jobs: Annotated[list[ReplicatedJob], Field(max_length=256)] = Field(default_factory=list)
     """Groups of equal Jobs."""
     min_available: Int32 | None = None
-    """Replicas that must start together, of a set whose only group is split `auto`; Jobs of others start one by one."""
+    """Replicas that must start together: the Jobs of that many are reserved in their members, and start then, or none
+    is. Jobs start one by one where it is not set.
+    """
     max_domains: Int32 | None = None
     """Most members that the set may use."""
     plugins: dict[str, list[str]] = Field(default_factory=dict)

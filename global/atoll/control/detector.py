@@ -26,7 +26,7 @@ from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import failover, gang, keys, lost, network, numbers, quantity
+from atoll.model import failover, gang, keys, lost, network, numbers, quantity, together
 from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
 from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
@@ -282,6 +282,7 @@ class Detector:
             suspended=suspended_on(policy),
             copies=kind.service and placements.duplicated(placement),
             network=network.read(policy.metadata.annotations.get(keys.NETWORK)) if policy is not None else "",
+            together=together.read(obj.metadata.annotations.get(keys.TOGETHER)),
         )
         spec: Json = {
             "resource": {

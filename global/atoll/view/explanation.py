@@ -503,6 +503,11 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
             meta = facts.workload["metadata"]
             again = f"atollctl job retry {meta['name']} -n {meta.get('namespace') or 'default'}"
             return [f"fix what the member names, there or in the workload, and then: {again}"]
+        case Reason.GANG_GROUP_INCOMPLETE:
+            return [
+                "room, or quota, for the one of its gang group that is named",
+                "a lower minAvailable of its HyperJob",
+            ]
         case Reason.RESERVING:
             return [f"{_NOTHING}the members answer within seconds"]
         case Reason.HELD | Reason.NO_PODS:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from atoll.api import effects
-from atoll.model import duration, keys, lost, quantity, scoring
+from atoll.model import duration, keys, lost, quantity, scoring, together
 from atoll.model.divided import is_most
 
 Json = dict[str, Any]
@@ -180,6 +180,11 @@ def unread_durations(obj: Json) -> list[Problem]:
             scoring.parse(str(text))
         except scoring.ScoringError as error:
             problems.append(Problem(f"metadata.annotations[{keys.NODE_SCORING}]", f"has no effect: it {error}"))
+    if text := annotations.get(keys.TOGETHER):
+        try:
+            together.parse(str(text))
+        except together.BadTogether as error:
+            problems.append(Problem(f"metadata.annotations[{keys.TOGETHER}]", f"has no effect: it {error}"))
     if text := annotations.get(keys.ON_LOST):
         try:
             lost.read(str(text))

@@ -6,6 +6,7 @@ said to the user who writes the template.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from atoll.admission import jsonpatch
@@ -117,8 +118,7 @@ def validate_hyper_job(obj: Json) -> list[Problem]:
     names = [each.get("name") for each in groups]
     for index, group in enumerate(groups):
         path, called, replicas = f"spec.replicatedJobs[{index}]", group.get("name"), group.get("replicas", 1)
-        split = mapping(group.get("splitPolicy"))
-        auto = split.get("mode") == "auto"
+        split, auto = mapping(group.get("splitPolicy")), is_auto(group)
         if not is_subdomain(called):
             problems.append(Problem(f"{path}.name", f"{called!r} can't name a group; {SUBDOMAIN_RULE}"))
         elif called in names[:index]:
@@ -138,29 +138,33 @@ def validate_hyper_job(obj: Json) -> list[Problem]:
     return [*problems, *_together(spec, groups, count)]
 
 
+def is_auto(group: Mapping[str, Any]) -> bool:
+    """Whether the replicas of a group of a HyperJob are one Job."""
+    return mapping(group.get("splitPolicy")).get("mode") == "auto"
+
+
+def is_one_gang(groups: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all of a HyperJob is one Job, of which fewer replicas than all may start."""
+    return len(groups) == 1 and is_auto(groups[0])
+
+
 def _together(spec: Json, groups: list[Json], count: int) -> list[Problem]:
-    """What is asked of all Jobs of a HyperJob together: they are admitted one by one, and only one Job is a gang."""
+    """What is asked of all Jobs of a HyperJob together."""
     problems = []
-    auto = [mapping(each.get("splitPolicy")).get("mode") == "auto" for each in groups]
     least, most = spec.get("minAvailable"), spec.get("maxDomains")
     if least is not None:
-        replicas = groups[0].get("replicas", 1)
+        given = [each.get("replicas", 1) for each in groups]
+        replicas = sum(each for each in given if type(each) is int)
         if type(least) is not int or least < 1:
             problems.append(Problem("spec.minAvailable", f"is {least}; use 1 or more"))
-        elif least > 1 and not (len(groups) == 1 and auto[0]):
-            text = (
-                f"is {least}, and Jobs of a HyperJob are admitted one by one: use one group with splitPolicy.mode auto,"
-                " which is one gang, or leave it out"
-            )
-            problems.append(Problem("spec.minAvailable", text))
-        elif len(groups) == 1 and type(replicas) is int and least > replicas:
+        elif least > replicas:
             problems.append(Problem("spec.minAvailable", f"is {least}, more than the {replicas} replicas; lower it"))
     if most is not None:
         named = [sequence(each.get("clusterNames")) for each in groups]
         bounded = len({name for each in named for name in each}) if all(named) else None
         if type(most) is not int or most < 1:
             problems.append(Problem("spec.maxDomains", f"is {most}; use 1 or more"))
-        elif not (len(groups) == 1 and auto[0]) and count > most and (bounded is None or bounded > most):
+        elif not is_one_gang(groups) and count > most and (bounded is None or bounded > most):
             text = (
                 f"is {most}, and {count} Jobs that are placed one by one may use more members: name {most} members at"
                 " most in clusterNames of all groups, or use one group with splitPolicy.mode auto"

@@ -18,6 +18,7 @@ from atoll.model.failover import Failover
 from atoll.model.pod_rules import PodRules
 from atoll.model.ports import HostPort
 from atoll.model.timestamps import is_time
+from atoll.model.together import Together
 from atoll.model.vector import Vector
 
 MOST_PODS = 100_000
@@ -161,6 +162,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The tier over whose domains its pods, or groups of them, are shared out evenly; it may not be possible."""
     apart: TopologyWish | None = None
     """The tier of which no domain has pods of two of its groups, or of two tasks where these have no groups."""
+    together: Together | None = None
+    """The gang group with which it starts or not at all; None where it starts by itself."""
 
     @property
     def replicas(self) -> int:

@@ -270,6 +270,8 @@ DIVIDED: Final = "atoll.sh/divided"
 """Workload annotation: the most members over which it may be divided, `any` for any number, whatever its policy says of
 that but for a lower number.
 """
+TOGETHER: Final = "atoll.sh/together"
+"""Workload annotation: the gang group with which it starts or not at all, as JSON (`atoll.model.together`)."""
 SCHEDULED_FOR: Final = "volcano.sh/cronjob-scheduled-timestamp"
 """Annotation of a Job of a CronJob: for when it was made (RFC 3339)."""
 SLA_ANNOTATIONS: Final = ("volcano.sh/sla-waiting-time", "sla-waiting-time")

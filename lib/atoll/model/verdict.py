@@ -43,6 +43,7 @@ class Reason(StrEnum):
     FEATURE_MISSING = "FeatureMissing"
     AGENT_VERSION = "AgentVersionUnsupported"
     INVALID_GANG = "InvalidGang"
+    GANG_GROUP_INCOMPLETE = "GangGroupIncomplete"
     RESERVING = "Reserving"
     PART_REFUSED = "PartRefused"
     AVOIDED = "ClustersAvoided"
@@ -73,7 +74,9 @@ class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What stands in the way, with numbers; `requested` and `available` are quantities."""
 
     kind: str
-    """`Queue`, `Namespace`, `ResourceQuota` (with scopes), `Cluster`, `Domain`, `HyperNode`, `Need` or `Feature`."""
+    """`Queue`, `Namespace`, `ResourceQuota` (with scopes), `Cluster`, `Domain`, `HyperNode`, `Need`, `Feature` or
+    `Workload`.
+    """
     name: str
     resource: str = ""
     requested: str = ""
@@ -179,6 +182,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.FEATURE_MISSING: "no member that it may use has what it needs",
     Reason.AGENT_VERSION: "the agents of the members that it may use are too old, or too new, for the host",
     Reason.INVALID_GANG: "the gang annotation of its binding can't be read",
+    Reason.GANG_GROUP_INCOMPLETE: "too few of the workloads that start together with it can run",
     Reason.RESERVING: "its parts are being reserved",
     Reason.PART_REFUSED: "a member could not reserve its part",
     Reason.AVOIDED: "the members that match failed it lately and are avoided for a while, or until their room changes",

@@ -9,6 +9,7 @@ import pytest
 from atoll.control.makers.hyper import plan
 from atoll.control.makers.making import Plan
 from atoll.model import keys
+from atoll.model.together import Together, read, write
 
 Json = dict[str, Any]
 NOW = "2026-01-01T00:00:00Z"
@@ -72,6 +73,44 @@ def test_auto_is_one_gang_of_all_replicas(spec: Json, least: tuple[int, int, int
     server, worker = only["spec"]["tasks"]
     assert (server["replicas"], worker["replicas"]) == (3, 12)
     assert (only["spec"]["minAvailable"], server["minAvailable"], worker["minAvailable"]) == least
+
+
+def together(*jobs: Json) -> dict[str, Together | None]:
+    return {
+        each["metadata"]["name"]: read((each["metadata"].get("annotations") or {}).get(keys.TOGETHER)) for each in jobs
+    }
+
+
+def test_the_jobs_of_so_many_replicas_start_together() -> None:
+    found = look(hyper(group(), group("d", 3, mode="auto"), minAvailable=4))
+    assert together(*found.create) == {
+        "h-t-0": Together("u", 4),
+        "h-t-1": Together("u", 4),
+        "h-d-0": Together("u", 4, 3),
+    }
+    assert found.create[2]["spec"]["minAvailable"] == 9, "of a Job that is one of several all replicas start"
+    assert set(together(*look(hyper(group())).create).values()) == {None}
+    assert set(together(*look(hyper(group(mode="auto"), minAvailable=2)).create).values()) == {None}
+
+
+def test_what_ended_and_is_gone_is_not_waited_for() -> None:
+    obj = hyper(group(replicas=3), minAvailable=3)
+    jobs = look(obj).create
+    for each in jobs:
+        each["status"] = {"state": {"phase": "Running"}}
+    assert look(obj, *jobs).note == []
+    jobs[0]["status"]["state"]["phase"] = "Completed"
+    ended = look(obj, *jobs)
+    assert ended.note == []
+    assert look({**obj, "status": ended.status}, *jobs[1:]).note == [
+        (name, {keys.TOGETHER: write(Together("u", 2))}) for name in ("h-t-1", "h-t-2")
+    ]
+
+
+def test_a_changed_minimum_is_told_to_what_has_not_ended() -> None:
+    jobs = look(hyper(group(), minAvailable=2)).create
+    jobs[1]["status"] = {"state": {"phase": "Completed"}}
+    assert look(hyper(group()), *jobs).note == [("h-t-0", {keys.TOGETHER: None})]
 
 
 def test_a_job_that_ended_and_is_gone_never_runs_again() -> None:

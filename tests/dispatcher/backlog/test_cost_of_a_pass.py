@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -254,7 +255,7 @@ def test_of_what_room_wakes_only_as_much_is_looked_at_as_it_holds(monkeypatch: p
     looked_at: list[str] = []
     examine = Admission.examine
 
-    def counted(core: Admission, group: ShapeClass) -> Dispatch | None:
+    def counted(core: Admission, group: ShapeClass) -> Sequence[Dispatch]:
         looked_at.append(group.leaf.name)
         return examine(core, group)
 

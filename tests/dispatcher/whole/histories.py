@@ -17,7 +17,9 @@ import msgspec
 import numpy as np
 
 from atoll.dispatcher.core import Dispatch, Evict, Pass, Refused, Resize
+from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.model.decision import Phase
+from atoll.model.together import Together
 from atoll.model.vector import Vector
 from tests.dispatcher.builders import BACKFILL, GPU, BindingBuilder, make_binding, make_queue
 from tests.dispatcher.virtual import Town
@@ -34,6 +36,7 @@ EXTENSIONS = (
     "resources",
     "divided",
     "moved",
+    "together",
     "all",
 )
 QUEUES = ("q1", "q2", "q3")
@@ -60,12 +63,18 @@ class History:
             o=nodes(2, 2, 2),
         )
         self.judged = 0
+        #: gang group of which a part runs -> since when
+        self.broken: dict[str, float] = {}
         self.over_since = math.inf
 
     def has(self, extension: str) -> bool:
         if self.extension == "moved":
             # What waits goes to other queues while others are evicted.
             return extension in ("moved", "slow", "siblings", "borrowed")
+        if self.extension == "together":
+            return extension in ("together", "refused", "leaders", "joint")
+        if extension == "together":
+            return False
         return self.extension in (extension, "all")
 
     def queues(self) -> list[Any]:
@@ -105,7 +114,9 @@ class History:
         random, town = self.random, self.town
         there = [uid for uid, view in town.views.items() if not view.finished]
         act = random.choice(["submit", "submit", "delete", "scale", "ready", "lead", "rest"])
-        if act == "submit" and len(there) < 14:
+        if act == "submit" and self.has("together") and len(there) < 12 and random.random() < 0.7:
+            self.submit_group()
+        elif act == "submit" and len(there) < 14:
             grace = random.choice([2.0, 30.0, 600.0]) if self.has("slow") else None
             town.submit(self.work(), random.choice([20.0, 200.0, 2000.0]), grace=grace, estimate=random.random() < 0.8)
         elif act == "delete" and there:
@@ -121,6 +132,13 @@ class History:
             self.move()
         town.run(random.choice([0.1, 1.0, 10.0, 60.0]))
         self.judge()
+
+    def submit_group(self) -> None:
+        """Some that start together, of which not all may have to."""
+        random, builders = self.random, [self.work() for _ in range(self.random.randint(2, 3))]
+        wish = Together(f"group-{self.serial}", random.randint(2, len(builders)))
+        for builder in builders:
+            self.town.submit(builder.gang(together=wish), random.choice([20.0, 200.0]))
 
     def move(self) -> None:
         """What waits goes to another queue; else it is as it was."""
@@ -147,8 +165,24 @@ class History:
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
+    def judge_groups(self) -> None:
+        """None of a gang group has pods while too few of it run and others of it wait."""
+        groups: dict[Together, list[Binding]] = {}
+        for binding in self.town.core.bindings.values():
+            if binding.wish is not None and binding.wish.together is not None:
+                groups.setdefault(binding.wish.together, []).append(binding)
+        broken = set()
+        for wish, bindings in groups.items():
+            runs = [each for each in bindings if each.phase in (Phase.RESERVING, Phase.DISPATCHED, Phase.FINISHED)]
+            started = [each for each in bindings if each.phase is Phase.DISPATCHED]
+            if started and len(runs) < len(bindings) and len(runs) < wish.least:
+                broken.add(wish.group)
+        self.broken = {name: self.broken.get(name, self.town.time) for name in broken}
+        assert all(self.town.time <= since + 5.0 for since in self.broken.values()), f"{self.broken} run in part"
+
     def judge(self) -> None:
         town = self.town
+        self.judge_groups()
         for name, site in town.sites.items():
             assert (site.free().free >= 0).all(), f"{name} runs more than it has"
         held = self.held()

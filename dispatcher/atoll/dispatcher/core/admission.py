@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
@@ -22,9 +23,10 @@ from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.dispatcher.core.preemption.triggers import Triggers
 from atoll.dispatcher.core.progress import Progress
 from atoll.dispatcher.core.quota.namespaces import by_scopes
-from atoll.dispatcher.core.quota.queue import Queue, Standing
+from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.dispatcher.core.state import State
+from atoll.dispatcher.core.together import weight_of
 from atoll.fit.pods import Pods
 from atoll.model.decision import Phase, Spots
 from atoll.model.gang import Gang
@@ -56,10 +58,18 @@ class Admission:
         self.examined = 0
         self.namespaces, self.reservations, self.breakers = state.namespaces, state.reservations, state.breakers
 
-    def examine(self, group: ShapeClass) -> Dispatch | None:
-        """Dispatch the first workload of the class, or park the class on what blocks it."""
+    def examine(self, group: ShapeClass) -> Sequence[Dispatch]:
+        """Dispatch the first workload of the class, with all that must start together with it, or park the class on
+        what blocks it.
+        """
         self.examined += 1
         binding = self.bindings[group.members[0][2]]
+        if binding.gang.together is not None and self._state.together.incomplete(binding):
+            return self._examine_group(group, binding)
+        command = self._examine_one(group, binding)
+        return (command,) if command is not None else ()
+
+    def _examine_one(self, group: ShapeClass, binding: Binding) -> Dispatch | None:
         leaf, shape = group.leaf, group.shape
         found = self.admit(
             leaf, shape, binding.view.namespace, lambda: self.waiting.asleep(shape.key) or self._choose(group, binding)
@@ -86,6 +96,64 @@ class Admission:
             # By a ceiling in a member no room is kept: it could not be used before its queue uses less.
             self._policy.keep_room(group, certain=would_delay)
         return None
+
+    def _examine_group(self, group: ShapeClass, first: Binding) -> Sequence[Dispatch]:
+        """Dispatch as much of its gang group as fits, if that is enough to start; else park the class on what blocks
+        it.
+        """
+        together = self._state.together
+        waits = [each for each in together.of(first) if each.shape is not None]
+        least, found = together.least(first), together.weight(first, ())
+        if found + sum(map(weight_of, waits)) < least:
+            there = found + sum(map(weight_of, waits))
+            message = f"{there} of the {least} that start together wait"
+            verdict = Verdict(Reason.GANG_GROUP_INCOMPLETE, Blocker("Workload", first.view.name, message=message))
+            self.waiting.park_until_told(group, verdict)
+            return ()
+        chosen: list[tuple[Binding, Choice, Rules]] = []
+        obstacles: list[tuple[Binding, Obstacle]] = []
+        with ExitStack() as supposed:
+            for each in waits:
+                assert each.shape is not None, f"{each.view.uid} does not wait"
+                its = self.waiting.classes(each.leaf)[each.shape.key]
+                outcome = self.admit(each.leaf, each.shape, each.view.namespace, partial(self._choose, its, each))
+                if isinstance(outcome, Choice):
+                    chosen.append((each, outcome, self._rules))
+                    found += weight_of(each)
+                    self._suppose(supposed, each, outcome)
+                else:
+                    obstacles.append((each, outcome))
+        if found >= least:
+            commands = []
+            for each, choice, self._rules in chosen:
+                commands.append(self._dispatch(each, choice))
+            together.look_again(first)
+            return commands
+        # Each class waits for what blocks its own; what blocks another one wakes the class of that.
+        blocked, obstacle = next((each for each in obstacles if each[0].shape is group.shape), obstacles[0])
+        message = obstacle.verdict.sentence()
+        verdict = Verdict(Reason.GANG_GROUP_INCOMPLETE, Blocker("Workload", blocked.view.name, message=message))
+        short = obstacle.short
+        if short is not None and short.queue in path(group.leaf) and not group.shape.others:
+            self.waiting.park_on_limit(group, verdict, _with_all(short, chosen))
+        elif obstacle.sought and obstacle.verdict.reason is not Reason.WOULD_DELAY:
+            capped = obstacle.verdict.reason is Reason.QUOTA_EXCEEDED
+            self._state.wakeups.block(group.shape, capping(group.leaf) if capped else None)
+            self.waiting.park_on_shape(group, verdict)
+        else:
+            self.waiting.park_until_told(group, verdict)
+        return ()
+
+    def _suppose(self, supposed: ExitStack, binding: Binding, choice: Choice) -> None:
+        """Count it, until the end of that stack, as what was dispatched."""
+        namespace, total = binding.view.namespace, choice.total()
+        where = {member.name: gang.total() for member, gang in zip(choice.members, choice.gangs, strict=True)}
+        charges = by_scopes(choice.gangs, total)
+        supposed.enter_context(self.tree.supposing_use(binding.leaf, total, where))
+        self.namespaces.charge(namespace, charges)
+        supposed.callback(self.namespaces.charge, namespace, charges, -1)
+        for member, gang, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
+            supposed.enter_context(self.members.table.supposing(member, gang, placement))
 
     def _with_other_flavor(self, group: ShapeClass, binding: Binding) -> Dispatch | None:
         """Dispatch the first workload of a class with another flavor than the one that it waits for."""
@@ -183,7 +251,8 @@ class Admission:
         binding.variants = binding.variants[:1]
         phase, reason, patience = Phase.DISPATCHED, Reason.DISPATCHED, self._progress.settings.commit
         assert binding.shape is not None, f"{view.uid} does not wait"
-        if choice.divided or any(binding.shape.asks(member) for member in choice.members):
+        held = binding.gang.together is not None and self._state.together.is_held(binding)
+        if held or choice.divided or any(binding.shape.asks(member) for member in choice.members):
             phase, reason, patience = Phase.RESERVING, Reason.RESERVING, self._state.settings.progress.reserve
         deadline = self._state.now + patience
         placed = list(zip(choice.members, choice.gangs, choice.placements, strict=True))
@@ -228,6 +297,14 @@ class Admission:
             return {}
         [member], [gang], [placement] = choice.members, choice.gangs, choice.placements
         return spots(member, gang, placement)
+
+
+def _with_all(short: Shortage, chosen: Iterable[tuple[Binding, Choice, Rules]]) -> Shortage:
+    """What a limit lacks for all that start together."""
+    taken = sum(
+        choice.total().get(short.resource, 0) for binding, choice, _ in chosen if short.queue in path(binding.leaf)
+    )
+    return short._replace(requested=short.requested + taken, available=short.available + taken)
 
 
 def standing_verdict(queue: str, standing: Standing) -> Verdict:

@@ -149,6 +149,7 @@ class Dispatcher:
             *self.failing.leave_members(),
             *self.dry_runs.mend_claims(),
             *self.progress.settle_answers(),
+            *self.progress.too_few(),
             *self.resizing.keep_to_wishes(),
             *self.resizing.shrink_again(),
         ]
@@ -199,9 +200,9 @@ class Dispatcher:
                 # Members may tell of something else until then.
                 self.wakeups.woken = dict.fromkeys(self.wakeups.woken)
                 return False
-            command = self.admission.examine(group)
-            parked = command is None
-            if command is not None:
+            dispatched = self.admission.examine(group)
+            parked = not dispatched
+            for command in dispatched:
                 commands.append(command)
                 self.wakeups.sleep_again(part.cluster for part in command.parts)
         self.wakeups.woken.clear()

@@ -12,6 +12,7 @@ from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.events import Failure
 from atoll.dispatcher.core.state import State
+from atoll.dispatcher.core.together import weight_of
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker, reason_of_refusal
 from atoll.model.words import counted
@@ -46,6 +47,10 @@ class Progress:
                 continue
             if binding.phase is Phase.RESERVING:
                 silent = [name for name in binding.parts if name not in binding.view.reserved]
+                if not silent and self._state.together.is_held(binding):
+                    text = "others that must start together with it were not reserved in time"
+                    yield self._decisions.evict(binding, Reason.GANG_GROUP_INCOMPLETE, text)
+                    continue
                 for name in silent:
                     self._state.failed(binding, name)
                     self.breakers.failed(name, binding.view.namespace, uid, self._state.now, Failure.NOT_BOUND)
@@ -150,7 +155,7 @@ class Progress:
                     text = f"{away[0]} reserved its part and is not ready any more"
                     yield self._decisions.evict(binding, Reason.CLUSTERS_NOT_READY, text, Blocker("Cluster", away[0]))
                 else:
-                    yield self._commit(binding)
+                    yield from map(self._commit, self._ready_with(binding))
 
     def _refuse(self, binding: Binding, refusing: Mapping[str, str]) -> Command:
         """Take back what members refused, and avoid them: for it, or for its namespace where that is why."""
@@ -163,6 +168,34 @@ class Progress:
         verdict = Verdict(reason_of_refusal(words), why)
         refused = self.refusals.after(view, refusing)
         return self._decisions.evict(binding, verdict.reason, verdict.sentence(), why, refused=refused)
+
+    def _ready_with(self, binding: Binding) -> list[Binding]:
+        """What starts now that all members have reserved this one: it alone, or with those of its group that waited for
+        it; nothing while too few are reserved.
+        """
+        together = self._state.together
+        if not together.is_held(binding):
+            return [binding]
+        ready = [each for each in together.of(binding) if self._is_reserved(each)]
+        enough = sum(map(weight_of, ready)) + together.weight(binding, (Phase.DISPATCHED,))
+        return ready if enough >= together.least(binding) else []
+
+    def _is_reserved(self, binding: Binding) -> bool:
+        """Whether all of its parts are, and nothing keeps it from starting."""
+        answers = binding.view.reserved
+        return (
+            binding.phase is Phase.RESERVING
+            and binding.epoch == binding.view.epoch
+            and not binding.gang.hold
+            and not self._state.refusing(binding)
+            and all(name in answers and answers[name].granted and self._claims.is_ready(name) for name in binding.parts)
+        )
+
+    def too_few(self) -> Iterator[Command]:
+        """Evict what runs of gang groups of which too few are left."""
+        for binding in self._state.together.below(lambda each: each.epoch == each.view.epoch and not each.resized_at):
+            text = "others that must run together with it left, or did not start"
+            yield self._decisions.evict(binding, Reason.GANG_GROUP_INCOMPLETE, text)
 
     def _commit(self, binding: Binding) -> Command:
         deadline = self._state.now + self.settings.commit

@@ -32,6 +32,7 @@ from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.dispatcher.core.times import Times
+from atoll.dispatcher.core.together import GangGroups
 from atoll.dispatcher.strategies.budget import Strategies
 from atoll.fit.pods import Pods, as_before
 from atoll.model.decision import Phase
@@ -105,6 +106,9 @@ class State:
         self.on_waits.append(lambda binding, group: self.fair.waits(binding.view.namespace, group))
         self.on_waits_no_more.append(lambda binding, group: self.fair.waits_no_more(binding.view.namespace, group))
         self.on_changed.append(self.fair.queues_changed)
+        self.together = GangGroups(self.bindings, self.waiting)
+        self.on_entered.append(self.together.entered)
+        self.on_dropped.append(self.together.dropped)
         self.charges.on_used.append(self.fair.used)
         #: UIDs of what was to shrink, which was not written: others may have its quota by now
         self.unshrunk: dict[str, None] = {}
@@ -365,6 +369,9 @@ class State:
         if self.refusals.counted(binding.view):
             # No other is kept out of a member, nor waits, because of what one refused of this.
             alone = binding.view.uid
+        elif binding.gang.together is not None:
+            # Whether one of its gang group starts is no matter of its shape alone.
+            namespace, alone = binding.view.namespace, binding.gang.together.group
         # Ceilings of queues name the members that serve them; those of members are for all queues alike.
         limited = binding.leaf.serving is not None
         own = limited and (self.exclusions.serves(binding.leaf) is not None or capping(binding.leaf) is not None)

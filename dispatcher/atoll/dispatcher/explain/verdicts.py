@@ -207,6 +207,8 @@ class _Look:
         core, leaf = self.core, self._leaf
         if core.tree.standing(leaf) is Standing.OPEN and self._is_behind():
             return Verdict(Reason.BEHIND_HEAD, Blocker("Queue", leaf.name))
+        if core.state.together.incomplete(self.binding) and (said := core.verdict(self.binding.view.uid)) is not None:
+            return said
         found = core.admission.admit(leaf, self.shape, self.binding.view.namespace, lambda: self.choice)
         return found if isinstance(found, Choice) else found.verdict
 
@@ -619,6 +621,10 @@ def _by_itself(verdict: Verdict) -> list[Change]:
         Reason.HELD: (ChangeKind.WISH, "its user releases it"),
         Reason.NO_PODS: (ChangeKind.WISH, "its user gives it pods"),
         Reason.POLICY_SUSPENDED: (ChangeKind.WISH, "spec.suspension of its propagation policy is lifted"),
+        Reason.GANG_GROUP_INCOMPLETE: (
+            ChangeKind.WAIT,
+            "enough of its gang group can start, or fewer have to",
+        ),
         Reason.CLUSTERS_NOT_READY: (ChangeKind.WAIT, "a member that it may use is ready again"),
         Reason.NAMESPACE_NOT_ACCEPTED: (ChangeKind.WISH, "the member's administrator lets the namespace in"),
         Reason.REFUSED_BY_MEMBER: (ChangeKind.WISH, "fix what the member names, there or in the workload"),

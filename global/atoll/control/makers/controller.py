@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -93,6 +94,10 @@ class Makers:
         namespace = obj.metadata.namespace
         for each in plan.delete:
             await self._host.delete(JOBS, each, namespace)
+        for name, notes in plan.note:
+            with suppress(errors.NotFound):
+                patch = {"metadata": {"annotations": notes}}
+                await self._host.merge_patch(JOBS, name, patch, namespace, field_manager="atoll-control")
         refused = await self._create(plan)
         if resource == JOB_FLOWS and refused != self._refused.get(key, {}):
             self._refused[key] = refused

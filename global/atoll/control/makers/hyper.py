@@ -7,13 +7,15 @@ status, so a Job that ended never runs again. A set that is Completed or Failed 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from atoll.control.makers.making import Json, News, Plan, job, phase_of
+from atoll.kinds.makers import is_auto, is_one_gang
 from atoll.kinds.volcano_job.tasks import task_minimum, task_replicas
-from atoll.model import keys
+from atoll.model import keys, together
 from atoll.model.apiresource import HYPER_JOBS
+from atoll.model.together import Together
 
 COMPLETED, FAILED = "Completed", "Failed"
 _ENDED = ("Completed", "Failed", "Terminated")
@@ -64,6 +66,17 @@ def plan(hyper: Json, jobs: Sequence[Json], taken: Callable[[str], bool], now: s
                 if not (over or leaving or taken(name)):
                     create.append(made)
         states.append(_group(str(group.get("name") or ""), found))
+    phases = {name: str(state.get("phase")) for group in states for name, state in group["jobStates"].items()}
+    gone = {name for name, phase in phases.items() if phase in _ENDED and name not in mine}
+    notes = _together(hyper, gone)
+    for made in create:
+        made["metadata"]["annotations"] |= notes.get(made["metadata"]["name"], {})
+    note = []
+    for name, mine_now in mine.items():
+        said = (mine_now["metadata"].get("annotations") or {}).get(keys.TOGETHER)
+        wish = notes.get(name, {}).get(keys.TOGETHER)
+        if name in wanted and said != wish and phases[name] not in _ENDED:
+            note.append((name, {keys.TOGETHER: wish}))
     status: Json = {
         "replicatedJobsStatus": states,
         "splitCount": len(wanted),
@@ -71,7 +84,6 @@ def plan(hyper: Json, jobs: Sequence[Json], taken: Callable[[str], bool], now: s
         "conditions": list(old.get("conditions") or ()),
     }
     news = []
-    phases = {name: str(state.get("phase")) for group in states for name, state in group["jobStates"].items()}
     if phases and not over and all(phase in _ENDED for phase in phases.values()):
         lost = [f"{name} is {phase}" for name, phase in phases.items() if phase != "Completed"]
         end, text = (FAILED, "; ".join(lost[:5])) if lost else (COMPLETED, "all of its Jobs are Completed")
@@ -90,26 +102,51 @@ def plan(hyper: Json, jobs: Sequence[Json], taken: Callable[[str], bool], now: s
         del status["conditions"]
     # Fewer replicas than before: the Jobs beyond go, as with upstream.
     stale = sorted(name for name in mine if name not in wanted) if not over else []
-    return Plan(delete=stale, create=create, status=status, news=news)
+    return Plan(delete=stale, create=create, note=note, status=status, news=news)
+
+
+def _together(hyper: Json, gone: Collection[str]) -> dict[str, dict[str, str]]:
+    """Job -> annotation of what it starts with; none where each starts by itself.
+
+    `gone`: Jobs that ended and are no more. What must run together is fewer by them.
+    """
+    spec = hyper.get("spec") or {}
+    least, groups = spec.get("minAvailable"), spec.get("replicatedJobs") or ()
+    if least is None or is_one_gang(groups):
+        return {}
+    weights = {
+        made["metadata"]["name"]: _replicas(group) if is_auto(group) else 1
+        for group in groups
+        for made in jobs_of(hyper, group)
+    }
+    left = int(least) - sum(weight for name, weight in weights.items() if name in gone)
+    if left <= 1:
+        return {}
+    name = hyper["metadata"]["uid"]
+    return {job: {keys.TOGETHER: together.write(Together(name, left, weight))} for job, weight in weights.items()}
 
 
 def jobs_of(hyper: Mapping[str, Any], group: Mapping[str, Any]) -> list[Json]:
     """The Volcano Jobs of one group."""
     name, spec = str(group.get("name") or ""), hyper.get("spec") or {}
-    replicas = group.get("replicas")
-    count = 1 if replicas is None else int(replicas)
+    count = _replicas(group)
     notes = {}
     if clusters := group.get("clusterNames"):
         notes[keys.ONLY_CLUSTERS] = ",".join(clusters)
     template = group.get("templateSpec") or {}
-    if (group.get("splitPolicy") or {}).get("mode") == "auto":
-        least = spec.get("minAvailable")
+    if is_auto(group):
+        least = spec.get("minAvailable") if is_one_gang(spec.get("replicatedJobs") or ()) else None
         notes[keys.DIVIDED] = str(spec.get("maxDomains") or "any")
-        return [_job(hyper, name, 0, together(template, count, count if least is None else int(least)), notes)]
+        return [_job(hyper, name, 0, as_one(template, count, count if least is None else int(least)), notes)]
     return [_job(hyper, name, index, copy.deepcopy(template), notes) for index in range(count)]
 
 
-def together(template: Mapping[str, Any], count: int, least: int) -> Json:
+def _replicas(group: Mapping[str, Any]) -> int:
+    replicas = group.get("replicas")
+    return 1 if replicas is None else int(replicas)
+
+
+def as_one(template: Mapping[str, Any], count: int, least: int) -> Json:
     """One Job of so many replicas of a Job, of which so many must start together."""
     tasks = []
     for task in template.get("tasks") or ():

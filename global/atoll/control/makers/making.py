@@ -28,6 +28,8 @@ class Plan:
     """Names of Jobs."""
     create: list[Json] = field(default_factory=list)
     """Jobs."""
+    note: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    """Name of a Job, and annotations that it is to have; None for those that it is to lose."""
     status: Json = field(default_factory=dict)
     """The whole of it, once that is done."""
     again: float | None = None

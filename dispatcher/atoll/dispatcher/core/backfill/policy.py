@@ -145,9 +145,11 @@ class Policy:
         if (
             shape.least_clusters > 1
             or shape.sharing is not None
+            or self._state.together.incomplete(binding)
             or self.namespaces.shortage(binding.view.namespace, shape.charges) is not None
         ):
-            # It must be divided, and could not use what is reserved in one; or could not start whatever is reserved.
+            # It must be divided, and could not use what is reserved in one; or could not start whatever is reserved for
+            # it alone.
             members = []
         uid, before = binding.view.uid, self.reservations.known(binding.view.uid)
         by_patience = self._by_patience(binding)

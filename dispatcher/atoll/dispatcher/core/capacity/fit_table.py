@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 import numpy as np
@@ -438,6 +439,17 @@ class FitTable:
         before = self._states[:, columns]
         member.nodes.take(requests, placement, times)
         self._changed(member, columns, before, less=times > 0)
+
+    @contextmanager
+    def supposing(self, member: Member, gang: Gang, placement: Placement) -> Iterator[None]:
+        """Inside, a placement's pods are there; afterwards all is as it was."""
+        grown = {name: rows.copy() for name, rows in self._grown.items()}
+        self.take(member, gang, placement)
+        try:
+            yield
+        finally:
+            self.take(member, gang, placement, -1)
+            self._grown = grown
 
     def aside(self) -> FitTable:
         """The same nodes, as they are now, with rows of its own."""

@@ -179,6 +179,17 @@ class Tree:
             up = up.parent
 
     @contextmanager
+    def supposing_use(self, queue: Queue, amount: Vector, where: Mapping[str, Vector]) -> Iterator[None]:
+        """Inside, an amount that waits is used; afterwards all is as it was."""
+        changed = dict(self._changed)
+        self.start(queue, amount, where)
+        try:
+            yield
+        finally:
+            self.start(queue, amount, where, -1)
+            self._changed = changed
+
+    @contextmanager
     def supposing(self, queue: Queue, amount: Vector) -> Iterator[None]:
         """Inside, an amount is wanted in addition; afterwards all is as it was."""
         changed = dict(self._changed)

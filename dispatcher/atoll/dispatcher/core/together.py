@@ -1,0 +1,120 @@
+"""Gang groups: workloads that start together or not at all, each a gang by itself, as Jobs of a HyperJob may be.
+
+They are dispatched in one pass, when the smallest number that must start fits as a whole; each is reserved in its
+members, and they start once all of that number are. Where one of them leaves and fewer are left, the rest is evicted.
+Nothing of that is remembered: all of it follows from the phases of the group's bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from atoll.dispatcher.core.backlog.backlog import Waiting
+from atoll.dispatcher.core.backlog.binding import Binding
+from atoll.model.decision import Phase
+
+_Key = tuple[str, str]
+"""Namespace, name of the group."""
+_RUNS = (Phase.RESERVING, Phase.DISPATCHED)
+
+
+class GangGroups:
+    """Which bindings are in which group, and how much of each runs."""
+
+    def __init__(self, bindings: dict[str, Binding], waiting: Waiting) -> None:
+        self._bindings, self._waiting = bindings, waiting
+        self._of: dict[_Key, dict[str, None]] = {}
+        self._key: dict[str, _Key] = {}
+        #: of which fewer may be left than must run together
+        self._doubtful: dict[_Key, None] = {}
+
+    def entered(self, binding: Binding) -> None:
+        """It is filed under its phase."""
+        uid, key = binding.view.uid, key_of(binding)
+        if key != self._key.get(uid):
+            self.dropped(uid)
+        if key is None:
+            return
+        self._key[uid] = key
+        self._of.setdefault(key, {})[uid] = None
+        self._doubtful[key] = None
+        if binding.shape is not None:
+            # With it the others may be enough.
+            self.look_again(binding)
+
+    def dropped(self, uid: str) -> None:
+        """The binding is gone, or in another group."""
+        key = self._key.pop(uid, None)
+        if key is not None:
+            del self._of[key][uid]
+            if self._of[key]:
+                self._doubtful[key] = None
+            else:
+                del self._of[key]
+                self._doubtful.pop(key, None)
+
+    def of(self, binding: Binding) -> list[Binding]:
+        """All of its group, in their order; it alone where it is in none."""
+        key = key_of(binding)
+        return [binding] if key is None else self._all(key)
+
+    def _all(self, key: _Key) -> list[Binding]:
+        return sorted((self._bindings[uid] for uid in self._of[key]), key=lambda each: each.key)
+
+    def least(self, binding: Binding) -> int:
+        """What must run together of its group; 0 where it is in none."""
+        return min([each.gang.together.least for each in self.of(binding) if each.gang.together is not None], default=0)
+
+    def weight(self, binding: Binding, phases: Iterable[Phase]) -> int:
+        """What those of its group weigh that are in these phases, or finished."""
+        counted = (*phases, Phase.FINISHED)
+        return sum(weight_of(each) for each in self.of(binding) if each.phase in counted)
+
+    def incomplete(self, binding: Binding) -> bool:
+        """Whether it waits until it can start with others."""
+        return self.least(binding) > self.weight(binding, _RUNS)
+
+    def is_held(self, binding: Binding) -> bool:
+        """Whether it may not start when it is reserved, before others are."""
+        return self.least(binding) > self.weight(binding, (Phase.DISPATCHED,))
+
+    def look_again(self, binding: Binding) -> None:
+        """Look at those again that wait in its group."""
+        groups = {
+            group: None
+            for each in self.of(binding)
+            if each.shape is not None and (group := self._waiting.classes(each.leaf).get(each.shape.key)) is not None
+        }
+        for group in groups:
+            self._waiting.refresh(group)
+
+    def below(self, written: Callable[[Binding], bool]) -> list[Binding]:
+        """Those that run though too few of their group do, since others of it left or never started, and of which the
+        last decision is written.
+        """
+        found: list[Binding] = []
+        for key in list(self._doubtful):
+            bindings = self._all(key)
+            runs = [each for each in bindings if each.phase in _RUNS]
+            ended = [each for each in bindings if each.phase is Phase.FINISHED]
+            # What ended and was deleted since left no gap.
+            gap = len(bindings) > len(runs) + len(ended)
+            if not (runs and gap and self.incomplete(runs[0])):
+                del self._doubtful[key]
+                continue
+            found += filter(written, runs)
+            if all(map(written, runs)):
+                del self._doubtful[key]
+        return found
+
+
+def key_of(binding: Binding) -> _Key | None:
+    """The group that it is in."""
+    if binding.wish is None or binding.wish.together is None:
+        return None
+    return binding.view.namespace, binding.wish.together.group
+
+
+def weight_of(binding: Binding) -> int:
+    """What it counts for in its group."""
+    return binding.gang.together.weight if binding.gang.together is not None else 0
