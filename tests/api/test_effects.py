@@ -84,10 +84,7 @@ def test_every_other_field_is_read_somewhere(kind: str) -> None:
                 "failover": {"application": {"purgeMode": "Directly"}, "cluster": {"purgeMode": "Gracefully"}},
                 "placement": {"workloadAffinity": {"affinity": {"groupByLabelKey": "app"}}},
             },
-            [
-                "spec.failover.cluster.purgeMode",
-                "spec.placement.workloadAffinity",
-            ],
+            ["spec.failover.cluster.purgeMode"],
             id="of a policy",
         ),
         pytest.param("Queue", {"affinity": {"nodeGroupAffinity": {}}}, ["spec.affinity"], id="of a queue"),

@@ -15,6 +15,7 @@ from atoll.model.apiresource import (
     CLUSTER_OVERRIDES,
     CONFIGMAPS,
     EVENTS,
+    JOBS,
     NAMESPACES,
     OVERRIDES,
     POLICIES,
@@ -222,3 +223,83 @@ async def test_a_policy_that_overwrites_replaces_what_a_member_has_of_that_name(
         return found is not None and keys.BINDING_UID in found["metadata"].get("annotations", {})
 
     await until(replaced, what="the workload has the name")
+
+
+def propagation(name: str, **spec: Any) -> Json:
+    """A policy for the Volcano Jobs of the namespace."""
+    selectors = [{"apiVersion": JOBS.api_version, "kind": JOBS.kind}]
+    about = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind, "metadata": {"name": name}}
+    return {**about, "spec": {"resourceSelectors": selectors, **spec}}
+
+
+async def test_what_a_policy_preserves_stays_in_the_member_when_the_workload_is_deleted(site: Site) -> None:
+    where = {"clusterAffinity": {"clusterNames": [MEMBER]}}
+    await create(site, POLICIES, propagation("keep", placement=where, preserveResourcesOnDeletion=True))
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}
+    await create(site, CONFIGMAPS, settings)
+    kept = job("kept", seconds=None)
+    container = kept["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    container["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+    await site.submit(kept)
+    await site.phase("kept", "Running")
+    [pod] = await site.pods(MEMBER)
+    await site.host.delete(JOBS, "kept", site.namespace)
+
+    async def released() -> bool:
+        works = await site.host.list(WORKS, keys.execution_namespace(MEMBER))
+        mine = [each for each in works if each["metadata"]["annotations"][keys.BINDING_NAMESPACE] == site.namespace]
+        return not mine and not await site.host.list(BINDINGS, site.namespace)
+
+    await until(released, what="the host has nothing of it any more")
+    left = await site.find(JOBS, "kept", MEMBER)
+    assert left is not None
+    assert not {keys.BINDING_UID, keys.EPOCH} & left["metadata"]["annotations"].keys()
+    assert keys.MANAGED not in left["metadata"]["labels"]
+    config = await site.find(CONFIGMAPS, "settings", MEMBER)
+    assert config is not None
+    assert keys.MADE not in config["metadata"]["labels"]
+    # Another one comes and goes beside it.
+    await site.host.delete(POLICIES, "keep", site.namespace)
+    await create(site, POLICIES, propagation("plain", placement=where))
+    other = json.loads(json.dumps(kept))
+    other["metadata"] = {"name": "other"}
+    await site.submit(other)
+    await site.phase("other", "Running")
+    await site.host.delete(JOBS, "other", site.namespace)
+    await until(released, what="the other one is gone")
+
+    async def alone() -> bool:
+        return [each["metadata"]["uid"] for each in await site.pods(MEMBER)] == [pod["metadata"]["uid"]]
+
+    await until(alone, what="its pod runs on, and the other's is gone")
+    assert await site.find(CONFIGMAPS, "settings", MEMBER)
+    await site.members[MEMBER].delete(JOBS, "kept", site.namespace)
+
+
+async def test_workloads_keep_to_the_members_of_their_group_or_away_from_them(site: Site) -> None:
+    affinity = {"affinity": {"groupByLabelKey": "beside"}, "antiAffinity": {"groupByLabelKey": "apart"}}
+    await create(site, POLICIES, propagation("groups", placement={"workloadAffinity": affinity}, association=True))
+
+    async def submit(name: str, **labels: str) -> None:
+        made = job(name, seconds=None)
+        made["metadata"]["labels"] = labels
+        await site.submit(made)
+
+    where = []
+    for number in range(len(site.members)):
+        await submit(f"apart-{number}", apart="x", beside=f"group-{number}")
+        where.append(await site.where(f"apart-{number}"))
+    assert sorted(where) == sorted(site.members)
+    await submit("beside", beside="group-0")
+    assert await site.where("beside") == where[0]
+    await submit("too-many", apart="x")
+    said = await site.reason("too-many", "NoClusterMatches")
+    assert "of its group apart=x runs there" in said["blocker"]["message"]
+    binding = await site.host.get(BINDINGS, "apart-0-job", site.namespace)
+    assert binding["spec"]["workloadAffinityGroups"] == {
+        "affinityGroup": "beside=group-0",
+        "antiAffinityGroup": "apart=x",
+    }
+    assert binding["spec"]["propagateDeps"] is True
+    await site.host.delete(JOBS, "apart-1", site.namespace)
+    assert await site.where("too-many") == where[1]

@@ -273,7 +273,7 @@ async def test_a_job_that_waits_goes_only_to_a_queue(path: str, queue: str, said
 @pytest.mark.parametrize(
     ("path", "spec", "told"),
     [
-        pytest.param("/validate/policies", {"association": True}, "spec.association: has no effect", id="policy"),
+        pytest.param("/validate/policies", {"schedulerName": "x"}, "spec.schedulerName: has no effect", id="policy"),
         pytest.param(
             "/validate/cluster-policies",
             {"failover": {"cluster": {"purgeMode": "Never"}}},

@@ -36,8 +36,6 @@ class Idle:
 
 
 _POLICY: Final = (
-    Idle("spec.association", "what workloads refer to goes along unless spec.propagateDeps is false"),
-    Idle("spec.placement.workloadAffinity", "where other workloads run is not looked at"),
     Idle(
         "spec.schedulerName",
         "Atoll places every workload of the namespaces that opted in",
@@ -53,7 +51,6 @@ _POLICY: Final = (
         "services alone have two copies meanwhile, and not when a member is lost",
         only=("Gracefully", "Graciously", "Never"),
     ),
-    Idle("spec.preserveResourcesOnDeletion", "what runs in members goes with the workload"),
     Idle(
         "spec.schedulePriority.priorityClassSource",
         "the priority is that of the workload's own PriorityClass",

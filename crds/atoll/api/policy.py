@@ -136,9 +136,9 @@ class WorkloadAffinity(ApiModel):
     """Workloads to run beside, and to keep away from."""
 
     affinity: WorkloadGroup | None = None
-    """Run where others of the group are."""
+    """Run only in members in which each of the group runs that runs anywhere."""
     anti_affinity: WorkloadGroup | None = None
-    """Run where no other of the group is."""
+    """Run only in members in which no other of the group runs."""
 
 
 class Placement(ApiModel):
@@ -261,7 +261,7 @@ class PropagationSpec(ApiModel):
     resource_selectors: Annotated[list[ResourceSelector], Field(min_length=1)]
     """Workloads that the policy is for."""
     association: bool | None = None
-    """Older name of propagateDeps."""
+    """Older name of propagateDeps: true counts where that is not set."""
     propagate_deps: bool | None = None
     """Whether what the workload refers to, such as ConfigMaps, goes to members with it; it does unless this is false. A
     change counts for workloads that run as well."""

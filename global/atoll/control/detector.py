@@ -282,6 +282,7 @@ class Detector:
             suspended=suspended_on(policy),
             copies=kind.service and placements.duplicated(placement),
             network=network.read(policy.metadata.annotations.get(keys.NETWORK)) if policy is not None else "",
+            **placements.groups_of(placement, obj.metadata.labels),
             together=together.read(obj.metadata.annotations.get(keys.TOGETHER)),
         )
         spec: Json = {
@@ -312,8 +313,13 @@ class Detector:
         }
         if placement:
             spec["placement"] = placement
-        if policy is not None and policy.spec.propagate_deps is not None:
-            spec["propagateDeps"] = policy.spec.propagate_deps
+        if wish.beside or wish.apart:
+            groups = {"affinityGroup": wish.beside, "antiAffinityGroup": wish.apart}
+            spec["workloadAffinityGroups"] = {name: each for name, each in groups.items() if each}
+        if policy is not None and (propagates := policy.spec.propagates) is not None:
+            spec["propagateDeps"] = propagates
+        if policy is not None and policy.spec.preserve_resources_on_deletion:
+            spec["preserveResourcesOnDeletion"] = True
         if at := self._rescheduled(kind, obj, current):
             spec["rescheduleTriggeredAt"] = at
         if said:
@@ -452,6 +458,10 @@ def _owned(binding: BindingObject) -> tuple[str, Json]:
         spec["placement"] = binding.spec.placement
     if binding.spec.propagate_deps is not None:
         spec["propagateDeps"] = binding.spec.propagate_deps
+    if binding.spec.workload_affinity_groups is not None:
+        spec["workloadAffinityGroups"] = binding.spec.workload_affinity_groups
+    if binding.spec.preserve_resources_on_deletion is not None:
+        spec["preserveResourcesOnDeletion"] = binding.spec.preserve_resources_on_deletion
     if binding.spec.reschedule_triggered_at:
         spec["rescheduleTriggeredAt"] = binding.spec.reschedule_triggered_at
     if binding.spec.failover is not None:

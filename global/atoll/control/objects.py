@@ -44,6 +44,8 @@ class BindingSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     clusters: list[Target] = []
     suspension: Json | None = None
     propagate_deps: bool | None = None
+    workload_affinity_groups: Json | None = None
+    preserve_resources_on_deletion: bool | None = None
     schedule_priority: Json | None = None
     conflict_resolution: str = "Abort"
     failover: Json | None = None

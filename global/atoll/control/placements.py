@@ -38,6 +38,17 @@ def duplicated(placement: Mapping[str, Any]) -> bool:
     return (placement.get("replicaScheduling") or {}).get("replicaSchedulingType") == "Duplicated"
 
 
+def groups_of(placement: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, str]:
+    """Fields of the gang: the groups of workloads to whose members it keeps, and to whose it does not go."""
+    wish = placement.get("workloadAffinity") or {}
+    found = {}
+    for field, term in (("beside", "affinity"), ("apart", "antiAffinity")):
+        key = (wish.get(term) or {}).get("groupByLabelKey") or ""
+        if value := labels.get(key):
+            found[field] = f"{key}={value}"
+    return found
+
+
 def clusters(text: str) -> list[str]:
     """Names with commas between."""
     return [name for each in text.split(",") if (name := each.strip())]

@@ -155,13 +155,15 @@ class Works:
             wanted = self._wanted(binding)
         except NotRead:
             return
-        cleared = await self._clear_claims(binding, works) if going else True
+        cleared = await self._clear_claims(binding, works) if going and not _preserved(binding) else True
         stale = [work for work in works if work.metadata.namespace not in wanted or str(work.epoch) != binding.epoch]
         stays = {} if going else tasks_by_namespace(binding)
         for work in [*stale, *(leaving if going else ())]:
             if work.metadata.deletion_timestamp is None and (task := stays.get(work.metadata.namespace)) and task.stays:
                 await self._mark(work, keys.LEAVING)
             elif work.metadata.deletion_timestamp is None:
+                if going and _stays_behind(binding, work):
+                    await self._preserve(work)
                 await self._delete(work)
             else:
                 await self._give_up(key, binding, work)
@@ -214,6 +216,14 @@ class Works:
     async def _mark(self, work: WorkObject, mark: str) -> None:
         """Have the binding of a Work go on without it."""
         patch = {"metadata": {"uid": work.metadata.uid, "annotations": {mark: "true"}}}
+        with contextlib.suppress(errors.NotFound):
+            await self._host.merge_patch(
+                WORKS, work.metadata.name, patch, work.metadata.namespace, field_manager="atoll-control"
+            )
+
+    async def _preserve(self, work: WorkObject) -> None:
+        """Have its member keep what came by a Work that is about to be deleted."""
+        patch = {"metadata": {"uid": work.metadata.uid}, "spec": {"preserveResourcesOnDeletion": True}}
         with contextlib.suppress(errors.NotFound):
             await self._host.merge_patch(
                 WORKS, work.metadata.name, patch, work.metadata.namespace, field_manager="atoll-control"
@@ -446,6 +456,15 @@ def _asks_for(binding: BindingObject, work: WorkObject) -> bool:
     mine = (metadata.uid, binding.epoch) == (work.binding_uid, str(work.epoch)) and metadata.deletion_timestamp is None
     targets = {execution_namespace(target.name) for target in binding.spec.clusters}
     return mine and not binding.suspended and work.metadata.namespace in targets
+
+
+def _preserved(binding: BindingObject) -> bool:
+    """Whether what it has in members outlives it, for its policy says so; what is being evicted does not."""
+    return bool(binding.spec.preserve_resources_on_deletion) and not binding.suspended and not binding.reserving
+
+
+def _stays_behind(binding: BindingObject, work: WorkObject) -> bool:
+    return _preserved(binding) and str(work.epoch) == binding.epoch and work.question is None
 
 
 def _parts(binding: BindingObject, gang: Gang) -> list[Part]:

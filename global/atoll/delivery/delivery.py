@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -542,6 +543,9 @@ class Delivery:
 
     async def _withdraw(self, work: WorkObject, kind: Kind, found: Full | None) -> None:
         """Remove the object, wait until it and its pods are gone, then let the Work go."""
+        if work.spec.preserve_resources_on_deletion:
+            await self._leave_behind(work, kind, found)
+            return
         if found is not None and found.metadata.annotations.get(keys.BINDING_UID) == work.binding_uid:
             await self._remove(kind, found)
             if self._end_pods is not None:
@@ -556,6 +560,24 @@ class Delivery:
         if work.metadata.annotations.get(keys.FINAL) == "true":
             await self._remove_claims(work)
         await self._tidy(work)
+        await self._let_go(work)
+
+    async def _leave_behind(self, work: WorkObject, kind: Kind, found: Full | None) -> None:
+        """Have the member keep the object and what it needs, which are Atoll's no more, and let the Work go."""
+        if found is not None and found.metadata.annotations.get(keys.BINDING_UID) == work.binding_uid:
+            patch = {"labels": {keys.MANAGED: None}, "annotations": dict.fromkeys((keys.BINDING_UID, keys.EPOCH))}
+            about = found.metadata
+            with suppress(errors.NotFound):
+                await self._member.merge_patch(
+                    kind.resource, about.name, {"metadata": {**patch, "uid": about.uid}}, about.namespace
+                )
+            log.info("left in the member, as its policy asks", kind=kind.resource.kind, workload=about.key)
+        self._tidied.add(work.metadata.uid)
+        for manifest in self._needs(work):
+            if (identity := _identity(manifest))[0] in CARRIED:
+                await self._dependencies.leave(identity)
+        if self._reservations is not None:
+            self._reservations.release(work.binding_uid)
         await self._let_go(work)
 
     async def _remove_claims(self, work: WorkObject) -> None:

@@ -106,6 +106,18 @@ class Dependencies:
             else:
                 self._there[identity] = version
 
+    async def leave(self, identity: Identity) -> None:
+        """Let the member keep one object, which is its own from now on, where no Work wants it any more."""
+        kind, namespace, name = identity
+        lock = self._locks.setdefault(identity, asyncio.Lock())
+        async with lock:
+            if self._wanted(identity):
+                return
+            self._there.pop(identity, None)
+            mine = {"op": "remove", "path": _OURS["path"]}
+            with contextlib.suppress(errors.NotFound, errors.Invalid):
+                await self._member.json_patch(CARRIED[kind], name, [_OURS, mine], namespace, field_manager=_MANAGER)
+
     async def _remove(self, identity: Identity) -> None:
         kind, namespace, name = identity
         resource = CARRIED[kind]

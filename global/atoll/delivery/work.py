@@ -36,6 +36,7 @@ class WorkSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     workload: Workload = Workload()
     suspend_dispatching: bool = False
+    preserve_resources_on_deletion: bool = False
 
 
 class WorkObject(Slim, frozen=True, rename="camel"):

@@ -165,6 +165,11 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     together: Together | None = None
     """The gang group with which it starts or not at all; None where it starts by itself."""
 
+    beside: str = ""
+    """`label=value` of workloads to whose members it keeps, as its policy says (`workloadAffinity`)."""
+    apart: str = ""
+    """The same of those to whose members it does not go."""
+
     @property
     def replicas(self) -> int:
         return sum([task.replicas for task in self.tasks])

@@ -21,6 +21,7 @@ class PolicySpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     placement: Json | None = None
     priority: int = 0
     propagate_deps: bool | None = None
+    association: bool | None = None
     preemption: str = "Never"
     conflict_resolution: str = "Abort"
     activation_preference: str | None = None
@@ -28,6 +29,12 @@ class PolicySpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     suspension: Json | None = None
     schedule_priority: Json | None = None
     failover: Json | None = None
+    preserve_resources_on_deletion: bool | None = None
+
+    @property
+    def propagates(self) -> bool | None:
+        """Whether what workloads refer to goes along; None where that is not said."""
+        return True if self.propagate_deps is None and self.association else self.propagate_deps
 
 
 class PolicyObject(Slim, frozen=True, rename="camel"):

@@ -11,6 +11,7 @@ from atoll.dispatcher.core.capacity.failures import Failures
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.refusals import Refusals
 from atoll.dispatcher.core.capacity.shape import Shape
+from atoll.dispatcher.core.neighbours import Neighbours
 from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model.verdict import Blocker, Reason, Verdict, reason_of_refusal
@@ -19,8 +20,10 @@ from atoll.model.verdict import Blocker, Reason, Verdict, reason_of_refusal
 class Exclusions:
     """Says where a workload is not to go."""
 
-    def __init__(self, members: Members, refusals: Refusals, breakers: Breakers, failures: Failures) -> None:
-        self.members = members
+    def __init__(
+        self, members: Members, refusals: Refusals, breakers: Breakers, failures: Failures, neighbours: Neighbours
+    ) -> None:
+        self.members, self.neighbours = members, neighbours
         self.refusals, self.breakers, self.failures = refusals, breakers, failures
         #: members that serve a queue -> bool[members], None for all; of `_version`
         self._masks: dict[frozenset[str], NDArray[np.bool_] | None] = {}
@@ -38,6 +41,22 @@ class Exclusions:
             self._masks[serving] = None if mask.all() else mask
         return self._masks[serving]
 
+    def usable(self, binding: Binding) -> NDArray[np.bool_] | None:
+        """bool[members]: which members its queue may use, and those beside or apart from which it runs allow it; None
+        for all.
+        """
+        serving = self.serves(binding.leaf)
+        if not (out := self.kept_out(binding)):
+            return serving
+        mask = np.array([member.name not in out for member in self.members.table.order], np.bool_)
+        return mask if serving is None else mask & serving
+
+    def kept_out(self, binding: Binding) -> dict[str, str]:
+        """Members that it may not use because of where others of its groups run, and why."""
+        if not (binding.gang.beside or binding.gang.apart):
+            return {}
+        return self.neighbours.kept_out(binding, [member.name for member in self.members.table.order])
+
     def avoided(self, binding: Binding, shape: Shape) -> set[str]:
         """The members that failed this shape, or refused this workload, and are not to be tried yet."""
         found = self.breakers.barred(binding.view.namespace)
@@ -47,7 +66,8 @@ class Exclusions:
     def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
         """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
         if verdict.reason is Reason.NO_CLUSTER and not (verdict.blocker is not None and verdict.blocker.message):
-            return excluding.verdict(binding.view, shape, binding.leaf, self.members, self.serves(binding.leaf))
+            serving, out = self.serves(binding.leaf), self.kept_out(binding)
+            return excluding.verdict(binding.view, shape, binding.leaf, self.members, serving, out)
         if verdict.reason is not Reason.AVOIDED:
             return verdict
         refused, given_up = binding.view.decision.refused, self.refusals.given_up(binding.view)

@@ -26,6 +26,7 @@ from atoll.dispatcher.core.charges import Charges
 from atoll.dispatcher.core.elastic.growth import Sizes
 from atoll.dispatcher.core.events import BindingView, Order
 from atoll.dispatcher.core.exclusions import Exclusions
+from atoll.dispatcher.core.neighbours import Neighbours
 from atoll.dispatcher.core.phases import follow
 from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import Queue, path
@@ -78,7 +79,11 @@ class State:
         #: UID -> binding; changed by `put` alone
         self.bindings: dict[str, Binding] = {}
         self.charges = Charges(self.tree, self.namespaces, self.wakes)
-        self.exclusions = Exclusions(self.members, self.refusals, self.breakers, self.failures)
+        self.neighbours = Neighbours(self.bindings, self.waiting)
+        self.on_entered.append(self.neighbours.entered)
+        self.on_dropped.append(self.neighbours.dropped)
+        self.charges.on_charged.append(self.neighbours.charged)
+        self.exclusions = Exclusions(self.members, self.refusals, self.breakers, self.failures, self.neighbours)
         self.assumed = Assumed(self.members, self.bindings)
         self.times = Times(self.bindings, settings.progress.regain)
         #: queues that a binding or a queue names no longer, and perhaps none does; until the end of a pass
@@ -372,6 +377,8 @@ class State:
         elif binding.gang.together is not None:
             # Whether one of its gang group starts is no matter of its shape alone.
             namespace, alone = binding.view.namespace, binding.gang.together.group
+        if beside := f"{binding.gang.beside} {binding.gang.apart}".strip():
+            namespace, alone = binding.view.namespace, f"{alone} {beside}"
         # Ceilings of queues name the members that serve them; those of members are for all queues alike.
         limited = binding.leaf.serving is not None
         own = limited and (self.exclusions.serves(binding.leaf) is not None or capping(binding.leaf) is not None)

@@ -276,7 +276,7 @@ class _Look:
         """What each member could take, those that hold most of it first."""
         members, shape, core = self.members, self.shape, self.core
         allowed = np.any(members.table.allowed(shape), axis=0) if members.table.order else np.zeros(0, np.bool_)
-        serving = core.state.exclusions.serves(self._leaf)
+        serving, kept_out = core.state.exclusions.serves(self._leaf), core.state.exclusions.kept_out(self.binding)
         avoided, refusing = core.state.exclusions.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
         barred = core.breakers.barred(self.binding.view.namespace)
         floor = np.array(shape.floor)
@@ -298,6 +298,9 @@ class _Look:
             elif serving is not None and not serving[column]:
                 rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, excluding.QUEUE))
                 self._excluded.append((member, "a queue that uses this member"))
+            elif member.name in kept_out:
+                rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, kept_out[member.name]))
+                self._excluded.append((member, "a policy without that workloadAffinity"))
             elif not members.table.ready[column]:
                 rooms.append(_room(member, wanted, fits, Reason.CLUSTERS_NOT_READY, "it is not ready"))
             elif member.name in refusing:

@@ -135,7 +135,7 @@ class Policy:
         self.reordered.clear()
 
     def _reserve(self, shape: Shape, binding: Binding) -> Reservation | None:
-        serving = self._state.exclusions.serves(binding.leaf)
+        serving = self._state.exclusions.usable(binding)
         mask = self.members.table.allowed(shape)[0] & self.members.table.ready
         if serving is not None:
             mask = mask & serving

@@ -30,7 +30,7 @@ class QueueRules(Rules):
 
     def __init__(self, state: State, claims: Claims, binding: Binding, shape: Shape) -> None:
         """`shape`: that it waits with."""
-        super().__init__(state.exclusions.serves(binding.leaf), state.exclusions.avoided(binding, shape))
+        super().__init__(state.exclusions.usable(binding), state.exclusions.avoided(binding, shape))
         self._state, self._claims, self._binding = state, claims, binding
         self._reservations, self._tree, self._leaf = state.reservations, state.tree, binding.leaf
         self._permit_all = self._reservations.empty and capping(binding.leaf) is None

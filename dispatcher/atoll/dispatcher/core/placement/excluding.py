@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,7 +33,12 @@ def by_policy(member: Member, view: BindingView) -> str:
 
 
 def verdict(
-    view: BindingView, shape: Shape, leaf: Queue, members: Members, serving: NDArray[np.bool_] | None
+    view: BindingView,
+    shape: Shape,
+    leaf: Queue,
+    members: Members,
+    serving: NDArray[np.bool_] | None,
+    kept_out: Mapping[str, str],
 ) -> Verdict:
     """That it may use no member, with what keeps it from each.
 
@@ -41,6 +48,7 @@ def verdict(
         leaf: its queue.
         members: up to date.
         serving: bool[members] that its queue may use; None for all.
+        kept_out: member -> why it may not go there because of where others run.
     """
     causes: dict[str, str] = {}
     allowed = members.table.allowed(shape)
@@ -52,6 +60,8 @@ def verdict(
             causes[member.name] = unfit[1] if unfit is not None else by_policy(member, view)
         elif serving is not None and not serving[column]:
             causes[member.name] = QUEUE
+        elif member.name in kept_out:
+            causes[member.name] = kept_out[member.name]
     for name in _named(view, leaf):
         known = members.by_name.get(name)
         if known is None or known.view is None:
