@@ -237,9 +237,12 @@ async def test_the_jobs_of_a_hyper_job_start_together_or_not_at_all(site: Site) 
     ]
     await make(site, HYPER_JOBS, "both", {"replicatedJobs": groups, "minAvailable": 2})
     first, second = (f"both-{each['name']}-0" for each in groups)
-    said = await site.reason(first, "GangGroupIncomplete")
-    assert said["blocker"]["name"] == f"{second}-job"
-    assert "400m needed" in said["blocker"]["message"]
+
+    async def blocked() -> bool:
+        blocker = (await site.reason(first, "GangGroupIncomplete"))["blocker"]
+        return blocker["name"] == f"{second}-job" and "400m needed" in blocker["message"]
+
+    await until(blocked, what="both are there, and the quota is too small for the two")
     assert not [each for member in site.members for each in await site.pods(member)]
     await site.host.merge_patch(QUEUES, queue, {"spec": {"capability": {"cpu": "400m"}}})
     for name in (first, second):

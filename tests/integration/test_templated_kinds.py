@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import pytest_asyncio
 
@@ -207,6 +209,32 @@ async def test_a_deployment_is_charged_scaled_and_deleted_and_its_own_status_is_
         return await site.find(DEPLOYMENTS, "web", member) is None and not await site.pods(member)
 
     await until(gone, what="nothing of it is left in the member")
+
+
+async def test_a_pod_group_that_pods_name_is_the_gang_and_goes_along(site: Site) -> None:
+    queue = await site.queue()
+    about = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
+    metadata = {"name": "mine", "namespace": site.namespace}
+    await site.host.create(POD_GROUPS, {**about, "metadata": metadata, "spec": {"minMember": 2, "queue": queue}})
+    labels = {"app": "web"}
+    pods = template(None, app="web")
+    pods["metadata"]["annotations"][keys.GROUP_NAME] = "mine"
+    await site.submit(made(DEPLOYMENTS, "web", {"replicas": 3, "selector": {"matchLabels": labels}, "template": pods}))
+    site.kubectl("wait", "--for=condition=Available", "deployment/web", "-n", site.namespace, "--timeout=30s")
+    binding = await site.find(BINDINGS, "web-deployment")
+    assert binding is not None
+    gang = json.loads(binding["metadata"]["annotations"][keys.GANG])
+    assert (gang["minAvailable"], gang["queue"]) == (2, queue)
+    member, _ = await there(site, DEPLOYMENTS, "web")
+    [group] = await site.members[member].list(POD_GROUPS, site.namespace)
+    assert (group["metadata"]["name"], group["spec"]["minMember"]) == ("mine", 2)
+    assert {pod["metadata"]["annotations"][keys.GROUP_NAME] for pod in await site.pods(member)} == {"mine"}
+    site.kubectl("delete", "deployment", "web", "-n", site.namespace)
+
+    async def gone() -> bool:
+        return not await site.members[member].list(POD_GROUPS, site.namespace)
+
+    await until(gone, what="the PodGroup goes with the last pod")
 
 
 async def test_a_stateful_set_starts_its_pods_in_order_and_scales(site: Site) -> None:

@@ -134,14 +134,6 @@ def test_a_runtime_class_is_told_to_be_charged_late_unless_its_overhead_is_writt
     assert told(job) == {}
 
 
-def test_a_pod_group_of_the_user_is_told_to_stay_on_the_host() -> None:
-    job = make_job(make_task())
-    job["spec"]["tasks"][0]["template"]["metadata"] = {"annotations": {"scheduling.k8s.io/group-name": "mine"}}
-    [(field, words)] = told(job).items()
-    assert field == "spec.tasks[0].template.metadata.annotations[scheduling.k8s.io/group-name]"
-    assert "does not go along" in words
-
-
 def test_a_duration_that_can_not_be_read_is_told_of() -> None:
     annotations = {"atoll.sh/ready-timeout": "10 minutes", "sla-waiting-time": "1h", "atoll.sh/running-estimate": "90s"}
     job = make_job(metadata={"annotations": annotations})

@@ -176,6 +176,8 @@ WEBHOOK: Final = (
             _on(POLICIES, "list", "watch"),
             _on(CLUSTER_POLICIES, "list", "watch"),
             _on(WORKLOAD_KINDS, "list", "watch"),
+            # What pods name, and their workloads' wishes are read from.
+            _on(POD_GROUPS, "list", "watch"),
             # What workloads name and their pods are read from.
             *(
                 _on(resource, "list", "watch", rare=_BROUGHT)

@@ -118,7 +118,6 @@ def template_warnings(template: object, path: str) -> list[Problem]:
         if each.need not in needs.HONOURED
     )
     notes = mapping(mapping(mapping(template).get("metadata")).get("annotations"))
-    found += (Problem(f"{path}.metadata.annotations[{key}]", _GROUP) for key in keys.GROUP_NAMES if notes.get(key))
     if (together := notes.get(keys.DEVICES_IN)) and together not in list(numa.Together):
         text = f"has no effect: {together!r} is none of {', '.join(numa.Together)}"
         found.append(Problem(f"{path}.metadata.annotations[{keys.DEVICES_IN}]", text))
@@ -131,10 +130,6 @@ def template_warnings(template: object, path: str) -> list[Problem]:
 _NEED = "Atoll's own placer does not look at it: it runs only where another one places (reason NoPlacerHonours)"
 _CLAIM = (
     "whether the claim is there, and which nodes reach its volume, is looked at in the member only: pods wait there"
-)
-_GROUP = (
-    "a PodGroup of the host is not read and does not go along: the workload itself is the gang, and says by its minimum"
-    " and topology annotations what that PodGroup would"
 )
 _RUNTIME_CLASS = (
     "the overhead of a RuntimeClass is known in members only: it is charged once pods are there, and not looked for"

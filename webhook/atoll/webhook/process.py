@@ -28,6 +28,7 @@ from atoll.model.apiresource import (
     CLUSTERS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    POD_GROUPS,
     POLICIES,
     PRIORITY_CLASSES,
     QUEUES,
@@ -79,7 +80,7 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
         for kind in KINDS
         if kind.referred is not None
         for each in kind.referred.resources
-    }
+    } | {POD_GROUPS: Reflector(api, POD_GROUPS, decode_full, optional=True, withheld=True)}
     policies = networks.Policies(
         Reflector(api, POLICIES, decode_policy, optional=True, withheld=True),
         Reflector(api, CLUSTER_POLICIES, decode_policy, optional=True, withheld=True),

@@ -10,20 +10,21 @@ import asyncio
 import base64
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 import orjson
 
-from atoll.admission import jsonpatch, trust
+from atoll.admission import groups, jsonpatch, trust
 from atoll.admission.problems import Json, Problem, added, idle, report
 from atoll.admission.rules import Change, Rules
 from atoll.kinds import KINDS, Kind, declare, known, makers, metadata
 from atoll.kinds.declared import followed
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
-from atoll.model.apiresource import ApiResource
+from atoll.model.apiresource import POD_GROUPS, ApiResource
 from atoll.model.flavors import SIGN
 from atoll.model.objects import Full, Slim
 from atoll.model.queues import most_grace
@@ -208,6 +209,11 @@ _AUDITED: Final = 4096
 """Characters of an audit annotation."""
 
 
+def _makes_groups(kind: Kind) -> bool:
+    """Whether Atoll's controller in members makes its pods, and the PodGroup that they name."""
+    return kind.in_member is None or kind.in_member.status
+
+
 class Reviews:
     """The answers, from what the caches know now."""
 
@@ -281,6 +287,8 @@ class Reviews:
         }
         #: path -> kind whose workloads name what is to be read
         self._referring: dict[str, Kind] = {}
+        #: path -> rules of kinds whose pods may name a PodGroup
+        self._grouped: dict[str, Rules] = {}
         #: path -> rules of a kind whose insecure pods the audit log is told of
         self._audited: dict[str, Rules] = {}
         for kind in KINDS:
@@ -338,7 +346,9 @@ class Reviews:
         mutate, validate = f"/mutate/{rules.route}", f"/validate/{rules.route}"
         if kind.referred is not None:
             self._referring[mutate] = kind
-        self.mutations[mutate] = lambda request: rules.defaults(self._change(request, kind))
+        if not _makes_groups(kind):
+            self._grouped[mutate] = rules
+        self.mutations[mutate] = lambda request: self._defaults(kind, rules, request)
         self.warnings[mutate] = lambda request: rules.of_defaults(self._change(request))
         self.validations[validate] = (kind.resource.kind, lambda request: self._validate_workload(kind, rules, request))
         self.warnings[validate] = lambda request: self._warnings_of_workload(kind, rules, request)
@@ -366,12 +376,14 @@ class Reviews:
 
     async def prepare(self, path: str, request: Request) -> None:
         """Wait for what a new workload names, if it was made a moment before."""
-        kind = self._referring.get(path)
-        if kind is None or request.operation != "CREATE":
+        kind, rules = self._referring.get(path), self._grouped.get(path)
+        if request.operation != "CREATE":
             return
         try:
             async with asyncio.timeout(self._settings.settle):
-                while self._referred(kind, request)[1]:
+                while kind is not None and self._referred(kind, request)[1]:
+                    await self._changed.wait()
+                while rules is not None and self._group(rules, request)[0] and self._group(rules, request)[1] is None:
                     await self._changed.wait()
         except TimeoutError:
             return
@@ -398,6 +410,37 @@ class Reviews:
             text = f"{where} no {resource.kind} {name}, which says what its pods are: create it first, or correct the"
             return None, f"{text} name"
         return obj.body, ""
+
+    def _group(self, rules: Rules, request: Request) -> tuple[str, Json | None]:
+        """The PodGroup that pods of a workload name, and what it says; None where it is not known."""
+        name, cache = groups.named(rules.templates(request.object or {})), self._referable.get(POD_GROUPS)
+        found = cache.get(f"{request.namespace}/{name}") if name and cache is not None else None
+        return name, None if found is None else found.body
+
+    def _defaults(self, kind: Kind, rules: Rules, request: Request) -> list[jsonpatch.Operation]:
+        change = self._change(request, kind)
+        group = None if _makes_groups(kind) else self._group(rules, request)[1]
+        if group is None:
+            return rules.defaults(change)
+        patch = groups.wishes(change.new, group, rules.templates(change.new), created=change.old is None)
+        told = replace(change, new=jsonpatch.applied(change.new, patch))
+        patch += rules.defaults(told)
+        # What another controller runs is left alone.
+        ours = kind.takes(jsonpatch.applied(change.new, patch) if change.old is None else change.old)
+        return patch if ours else rules.defaults(change)
+
+    def _group_warnings(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
+        """What is told of a PodGroup that pods name."""
+        name, group = self._group(rules, request)
+        if not name or request.operation != "CREATE":
+            return []
+        field = f"annotations[{keys.GROUP_NAME}]"
+        if _makes_groups(kind):
+            return [Problem(field, f"has no effect: a {kind.words.title} has a PodGroup of its own")]
+        if group is None:
+            text = f"there is no PodGroup {name}: create it before the workload, which now starts by its own minimum"
+            return [Problem(field, text)]
+        return []
 
     def _change(self, request: Request, kind: Kind | None = None) -> Change:
         old = request.old_object if request.operation == "UPDATE" else None
@@ -448,6 +491,7 @@ class Reviews:
         most = most_grace(queue, self._said_of_queue)
         return [
             *rules.warnings(change),
+            *self._group_warnings(kind, rules, request),
             *(self._insecure(rules, request, "warn") if rules.insecure_told else ()),
             *self._unreachable(kind, rules, request, queue),
             *trust.slow_to_end(rules.templates(change.new), most, queue),
