@@ -240,7 +240,7 @@ async def test_the_jobs_of_a_hyper_job_start_together_or_not_at_all(site: Site) 
 
     async def blocked() -> bool:
         blocker = (await site.reason(first, "GangGroupIncomplete"))["blocker"]
-        return blocker["name"] == f"{second}-job" and "400m needed" in blocker["message"]
+        return blocker["name"] == f"{second}-job" and "200m needed" in blocker["message"]
 
     await until(blocked, what="both are there, and the quota is too small for the two")
     assert not [each for member in site.members for each in await site.pods(member)]
