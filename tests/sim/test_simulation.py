@@ -234,8 +234,16 @@ def test_a_drain_moves_one_job_after_the_other_and_a_cordon_none() -> None:
     assert starts(drained)["late"] == pytest.approx(200.0 + START_UP, abs=1.0)
 
 
-@pytest.mark.parametrize("end", [60.0, 80.0], ids=["returns before it is given up", "returns as it is given up"])
-def test_work_lost_in_a_short_outage_starts_over_when_the_member_is_back(end: float) -> None:
+@pytest.mark.parametrize(
+    ("end", "evictions", "finished"),
+    [
+        pytest.param(60.0, [], 70.0 + START_UP, id="returns while it runs, before it is given up"),
+        pytest.param(75.0, [], 75.0, id="returns after it has ended, before it is given up"),
+        # Nothing else may take it meanwhile, and it starts over once its old pods are gone.
+        pytest.param(90.0, ["MemberLost"], 90.0 + START_UP + 70.0, id="returns after it was given up"),
+    ],
+)
+def test_work_in_a_lost_member_runs_on_until_that_returns(end: float, evictions: list[str], finished: float) -> None:
     run = simulate(
         [make_member()],
         [make_job("a", 0.0, 70.0)],
@@ -244,9 +252,41 @@ def test_work_lost_in_a_short_outage_starts_over_when_the_member_is_back(end: fl
         toleration=30.0,
     )
     record = by_name(run.journal)["a"]
-    assert record.evictions == ["Evicted"]
-    # The member publishes its empty nodes before anything goes there again.
-    assert record.finished == pytest.approx(end + START_UP + 70.0, abs=0.1)
+    assert record.evictions == evictions
+    assert record.finished == pytest.approx(finished, abs=0.5)
+
+
+def test_a_member_that_returns_gets_nothing_before_what_is_stale_there_is_gone() -> None:
+    jobs = [
+        make_job("a", 0.0, 300.0, gpu=8, clusters=("east", "west")),
+        make_job("b", 90.0, 10.0, gpu=8, clusters=("east",)),
+    ]
+    run = simulate(
+        [make_member("east"), make_member("west")],
+        jobs,
+        outages=(Outage("east", 50.0, 100.0),),
+        lost=OnLost.REQUEUE,
+        toleration=20.0,
+        delays=Delays(grace=15.0),
+    )
+    found = by_name(run.journal)
+    assert found["a"].members == ("west",)
+    assert found["a"].started == pytest.approx(70.0 + START_UP, abs=0.5)
+    assert starts(run)["b"] == pytest.approx(115.0 + START_UP, abs=0.5)
+
+
+@pytest.mark.parametrize(("tolerated", "moved"), [(0.0, 50.0), (20.0, 70.0), (200.0, None)])
+def test_a_taint_moves_work_once_it_is_tolerated_no_longer(tolerated: float, moved: float | None) -> None:
+    run = simulate(
+        [make_member("east"), make_member("west")],
+        [make_job("a", 0.0, 100.0, clusters=("east", "west"))],
+        taints=(Outage("east", 50.0, 150.0),),
+        tolerated=tolerated,
+    )
+    record = by_name(run.journal)["a"]
+    assert record.evictions == ([] if moved is None else ["MemberTainted"])
+    begun = 0.0 if moved is None else moved
+    assert record.finished == pytest.approx(begun + 100.0 + START_UP, abs=5.0)
 
 
 def test_a_checkpoint_saves_work_from_a_lost_member() -> None:

@@ -88,11 +88,17 @@ def simulate(
         typer.Option(help="MEMBER:FROM:TO: drained, one workload after the other; may be repeated."),
     ] = None,
     cordon: Annotated[list[str] | None, typer.Option(help="MEMBER:FROM:TO: gets nothing new; may be repeated.")] = None,
+    taint: Annotated[
+        list[str] | None, typer.Option(help="MEMBER:FROM:TO: has a NoExecute taint; may be repeated.")
+    ] = None,
+    tolerated: Annotated[
+        float, typer.Option(min=0.0, help="Seconds for which work tolerates such a taint (tolerationSeconds).")
+    ] = 0.0,
     lost: Annotated[
         Lost,
         typer.Option(
-            help="Work in a lost member: goes on there (on-lost: wait), its pods die and it returns to its queue, or"
-            " it ends at --fence and returns after that."
+            help="Work in a lost member: goes on there (on-lost: wait), returns to its queue after --toleration, or"
+            " ends at --fence and returns after that."
         ),
     ] = Lost.CONTINUE,
     toleration: Annotated[
@@ -136,6 +142,7 @@ def simulate(
                 raise InputError(f"--{option} {file}: no such directory; make it first")
         outages = tuple(simulation.Outage.parse(text) for text in outage or ())
         drains = tuple(simulation.Outage.parse(text, "drain") for text in drain or ())
+        taints = tuple(simulation.Outage.parse(text, "taint") for text in taint or ())
         cordons = tuple(simulation.Outage.parse(text, "cordon") for text in cordon or ())
         members, views, jobs, about = _prepare(
             trace, trace_format, clusters, queues, strategy, estimates, load, gangs, seed, weeks, limit
@@ -144,6 +151,8 @@ def simulate(
             outages=outages,
             drains=drains,
             cordons=cordons,
+            taints=taints,
+            tolerated=tolerated,
             toleration=toleration,
             fence=fence,
             lost=OnLost.WAIT if lost is Lost.CONTINUE else OnLost(lost),

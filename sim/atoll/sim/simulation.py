@@ -7,7 +7,7 @@ happens in virtual time in one total order, so that equal inputs give equal runs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -86,6 +86,9 @@ class Outage:
         return outage
 
 
+_TAINT = "simulated"
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a run is played."""
@@ -96,9 +99,14 @@ class Options:
     """Members that are drained, one workload after the other, from one time to another."""
     cordons: tuple[Outage, ...] = ()
     """Members that get nothing new from one time to another."""
+    taints: tuple[Outage, ...] = ()
+    """Members that have a NoExecute taint from one time to another."""
+    tolerated: float = 0.0
+    """Seconds for which workloads tolerate such a taint (`tolerationSeconds` of their policies)."""
     lost: OnLost = OnLost.WAIT
-    """What becomes of work in a lost member. `wait`: it goes on there. `requeue`: its pods die at once, and it returns
-    to its queue after the toleration. `exclusive`: its pods run until the fence, then it returns to its queue.
+    """What becomes of work in a lost member. `wait`: it goes on there. `requeue`: it returns to its queue after the
+    toleration, and what runs on in the member ends there, or is stopped when the member returns. `exclusive`: its pods
+    run until the fence, then it returns to its queue.
     """
     fence: float = 60.0
     """Seconds without the host after which a member's agent ends what is exclusive."""
@@ -188,7 +196,11 @@ class Simulation:
         self._gone: set[tuple[str, str]] = set()
         #: what ended in a member that the host can't see, and may yet be started elsewhere
         self._unseen: list[tuple[str, _Run]] = []
+        #: member -> bindings of which it has pods that the host has given up: it is not ready before these are gone
+        self._stale: dict[str, set[str]] = {name: set() for name in self.members}
         self._taints: dict[str, dict[str, dict[str, str]]] = {name: {} for name in self.members}
+        tolerates = {"key": _TAINT, "operator": "Exists", "tolerationSeconds": options.tolerated}
+        self._tolerations = (tolerates,) if options.taints and options.tolerated else ()
         self._jobs = list(jobs)
         self._next = 0
         self._done = 0
@@ -203,6 +215,8 @@ class Simulation:
         for drain in options.drains:
             taint = {"key": keys.DRAINED, "value": "one-by-one", "effect": "NoExecute"}
             self._plan_taint("drain", drain, taint)
+        for tainted in options.taints:
+            self._plan_taint("taint", tainted, {"key": _TAINT, "effect": "NoExecute"})
         for cordon in options.cordons:
             self._plan_taint("cordon", cordon, {"key": keys.CORDONED, "effect": "NoSchedule"})
 
@@ -271,6 +285,7 @@ class Simulation:
                 Decision(),
                 timestamps.rfc3339_seconds(self.timeline.now),
                 affinities=({"clusterNames": list(job.clusters)},) if job.clusters else ({},),
+                tolerations=self._tolerations,
                 divided=job.divided,
             )
         )
@@ -285,14 +300,20 @@ class Simulation:
         def begin() -> None:
             self._lines[name].cut = True
             self._set_ready(name, ready=False)
-            lose(OnLost.REQUEUE)
+            for uid in known():
+                on_lost, toleration = self._rules_of(uid)
+                if on_lost is OnLost.REQUEUE:
+                    self.timeline.after(toleration, partial(self._go_on_without, name, uid))
             if outage.end - outage.begin > self.options.fence:
                 self.timeline.after(self.options.fence, lambda: lose(OnLost.EXCLUSIVE))
 
-        def lose(rule: OnLost) -> None:
+        def known() -> Iterable[str]:
             # What was on its way there as well.
             sent = [uid for uid, run in self._runs.items() if name in run.members]
-            for uid in dict.fromkeys([*self.members[name].known, *sent]):
+            return dict.fromkeys([*self.members[name].known, *sent])
+
+        def lose(rule: OnLost) -> None:
+            for uid in known():
                 on_lost, toleration = self._rules_of(uid)
                 if on_lost is rule:
                     self._gone.add((name, uid))
@@ -304,10 +325,10 @@ class Simulation:
             # Back before they were given up: it says at once that their pods are gone.
             self._give_up(name)
             self._lines[name].mend()
-            self._set_ready(name, ready=True)
             unseen, self._unseen = self._unseen, []
             for uid, run in unseen:
                 self._finish(uid, run)
+            self._ready_without_stale(name)
             self.members[name].wake()
 
         self.timeline.at(START + outage.begin, begin)
@@ -338,8 +359,23 @@ class Simulation:
     def _go_on_without(self, name: str, uid: str) -> None:
         """The toleration is over: what is on its way out of a lost member is gone for the host."""
         run = self._runs.get(uid)
-        if run is not None and (name, uid) in self._gone and name in run.leaving:
+        if run is not None and self._lost_since[name] is not None and name in run.leaving:
+            self._leave_stale(name, uid)
             self._released(name, uid, run.left_by)
+
+    def _leave_stale(self, name: str, uid: str) -> None:
+        """The host gives up what a lost member has of a binding; unless that is known to be gone, it runs on there."""
+        if (name, uid) not in self._gone:
+            self._stale[name].add(uid)
+
+    def _gone_there(self, name: str, uid: str) -> None:
+        """A member has no pods of a binding any more."""
+        self._stale[name].discard(uid)
+        self._ready_without_stale(name)
+
+    def _ready_without_stale(self, name: str) -> None:
+        if self._lost_since[name] is not None and not self._lines[name].cut and not self._stale[name]:
+            self._set_ready(name, ready=True)
 
     def _give_up(self, name: str) -> None:
         """A member is back without these pods before its absence was too long: what ran there starts over."""
@@ -392,8 +428,10 @@ class Simulation:
             self._take_back(uid, run, command.decision.reason, epoch)
             for name in run.members if command.decision.reason is Reason.MEMBER_LOST else ():
                 since = self._lost_since[name]
-                tolerated = since is not None and since + self._rules_of(uid)[1] <= self.timeline.now
-                if tolerated and (name, uid) in self._gone:
+                on_lost, toleration = self._rules_of(uid)
+                over = since is not None and since + toleration <= self.timeline.now
+                if over and (on_lost is OnLost.REQUEUE or (name, uid) in self._gone):
+                    self._leave_stale(name, uid)
                     self._released(name, uid, epoch)
 
     def _note_reservations(self) -> None:
@@ -431,6 +469,9 @@ class Simulation:
         run, names = self._runs.get(uid), tuple(name for name, _ in view.parts)
         if run is not None and names != run.members:
             # It goes on without a part whose member is lost.
+            for name in set(run.members) - set(names):
+                self._leave_stale(name, uid)
+                self._send(name, partial(self.members[name].stop, uid, view.epoch))
             run.members, run.missing = names, run.missing.intersection(names)
             if run.started is not None:
                 record = self.journal.records[uid]
@@ -511,6 +552,7 @@ class Simulation:
 
     def released(self, member: str, uid: str, epoch: int) -> None:
         """Nothing of the binding is left there."""
+        self._gone_there(member, uid)
         self._report(member, lambda: self._released(member, uid, epoch))
 
     def occupied(self, member: str, uid: str, amount: Vector, times: int) -> None:
@@ -541,12 +583,21 @@ class Simulation:
         self.timeline.after(record.job.duration - record.done, lambda: self._finish(uid, run))
 
     def _finish(self, uid: str, run: _Run) -> None:
+        for name in run.members if run.leaving or self._runs.get(uid) is not run else ():
+            if uid in self._stale[name] and self._lines[name].cut:
+                # What the host has given up there ends by itself.
+                self.members[name].finish(uid)
+                self._stale[name].discard(uid)
         if self._runs.get(uid) is not run or run.started is None:
             return
         if any((name, uid) in self._gone for name in run.members):
             return
-        if self._rules_of(uid)[0] is OnLost.EXCLUSIVE and any(self._lines[name].cut for name in run.members):
+        if self._rules_of(uid)[0] is not OnLost.WAIT and any(self._lines[name].cut for name in run.members):
+            # The host hears of it when that member returns, if it has not given it up by then.
             self._unseen.append((uid, run))
+            for name in run.members if self._rules_of(uid)[0] is OnLost.REQUEUE else ():
+                if self._lines[name].cut:
+                    self.members[name].finish(uid)
             return
         del self._runs[uid]
         self._done += 1
