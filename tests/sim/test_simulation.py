@@ -280,7 +280,7 @@ def test_a_member_that_returns_gets_nothing_before_what_is_stale_there_is_gone()
     [
         pytest.param(0.0, 1, id="not tolerated: elsewhere at once"),
         # As pods of Kubernetes do, it goes there again while it tolerates that.
-        pytest.param(40.0, 3, id="tolerated for a while, each time"),
+        pytest.param(40.0, 2, id="tolerated for a while, each time"),
         pytest.param(200.0, 0, id="tolerated for longer than it runs"),
     ],
 )
