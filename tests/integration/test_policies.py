@@ -254,10 +254,10 @@ async def test_what_a_policy_preserves_stays_in_the_member_when_the_workload_is_
     left = await site.find(JOBS, "kept", MEMBER)
     assert left is not None
     assert not {keys.BINDING_UID, keys.EPOCH} & left["metadata"]["annotations"].keys()
-    assert keys.MANAGED not in left["metadata"]["labels"]
+    assert keys.MANAGED not in left["metadata"].get("labels", {})
     config = await site.find(CONFIGMAPS, "settings", MEMBER)
     assert config is not None
-    assert keys.MADE not in config["metadata"]["labels"]
+    assert keys.MADE not in config["metadata"].get("labels", {})
     # Another one comes and goes beside it.
     await site.host.delete(POLICIES, "keep", site.namespace)
     await create(site, POLICIES, propagation("plain", placement=where))
