@@ -313,8 +313,8 @@ class Detector:
         }
         if placement:
             spec["placement"] = placement
-        if wish.beside or wish.apart:
-            groups = {"affinityGroup": wish.beside, "antiAffinityGroup": wish.apart}
+        if wish.follows or wish.avoids:
+            groups = {"affinityGroup": wish.follows, "antiAffinityGroup": wish.avoids}
             spec["workloadAffinityGroups"] = {name: each for name, each in groups.items() if each}
         if policy is not None and (propagates := policy.spec.propagates) is not None:
             spec["propagateDeps"] = propagates

@@ -42,7 +42,7 @@ def groups_of(placement: Mapping[str, Any], labels: Mapping[str, str]) -> dict[s
     """Fields of the gang: the groups of workloads to whose members it keeps, and to whose it does not go."""
     wish = placement.get("workloadAffinity") or {}
     found = {}
-    for field, term in (("beside", "affinity"), ("apart", "antiAffinity")):
+    for field, term in (("follows", "affinity"), ("avoids", "antiAffinity")):
         key = (wish.get(term) or {}).get("groupByLabelKey") or ""
         if value := labels.get(key):
             found[field] = f"{key}={value}"

@@ -165,9 +165,9 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     together: Together | None = None
     """The gang group with which it starts or not at all; None where it starts by itself."""
 
-    beside: str = ""
+    follows: str = ""
     """`label=value` of workloads to whose members it keeps, as its policy says (`workloadAffinity`)."""
-    apart: str = ""
+    avoids: str = ""
     """The same of those to whose members it does not go."""
 
     @property

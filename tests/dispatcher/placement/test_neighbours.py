@@ -21,11 +21,11 @@ def three_members() -> Scene:
 
 
 def beside(name: str, pods: int = 1) -> BindingBuilder:
-    return make_binding(name).tasks(pods).gang(beside="app=web")
+    return make_binding(name).tasks(pods).gang(follows="app=web")
 
 
 def apart(name: str, pods: int = 1) -> BindingBuilder:
-    return make_binding(name).tasks(pods).gang(apart="app=web")
+    return make_binding(name).tasks(pods).gang(avoids="app=web")
 
 
 def test_all_go_where_the_first_went_also_in_one_pass() -> None:

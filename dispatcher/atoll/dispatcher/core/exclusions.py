@@ -53,7 +53,7 @@ class Exclusions:
 
     def kept_out(self, binding: Binding) -> dict[str, str]:
         """Members that it may not use because of where others of its groups run, and why."""
-        if not (binding.gang.beside or binding.gang.apart):
+        if not (binding.gang.follows or binding.gang.avoids):
             return {}
         return self.neighbours.kept_out(binding, [member.name for member in self.members.table.order])
 

@@ -69,7 +69,7 @@ class Neighbours:
 
 
 def _keys(binding: Binding) -> Iterator[_Key]:
-    if binding.wish is not None and binding.wish.beside:
-        yield True, binding.view.namespace, binding.wish.beside
-    if binding.wish is not None and binding.wish.apart:
-        yield False, binding.view.namespace, binding.wish.apart
+    if binding.wish is not None and binding.wish.follows:
+        yield True, binding.view.namespace, binding.wish.follows
+    if binding.wish is not None and binding.wish.avoids:
+        yield False, binding.view.namespace, binding.wish.avoids

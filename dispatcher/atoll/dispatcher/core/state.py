@@ -377,8 +377,8 @@ class State:
         elif binding.gang.together is not None:
             # Whether one of its gang group starts is no matter of its shape alone.
             namespace, alone = binding.view.namespace, binding.gang.together.group
-        if beside := f"{binding.gang.beside} {binding.gang.apart}".strip():
-            namespace, alone = binding.view.namespace, f"{alone} {beside}"
+        if near := f"{binding.gang.follows} {binding.gang.avoids}".strip():
+            namespace, alone = binding.view.namespace, f"{alone} {near}"
         # Ceilings of queues name the members that serve them; those of members are for all queues alike.
         limited = binding.leaf.serving is not None
         own = limited and (self.exclusions.serves(binding.leaf) is not None or capping(binding.leaf) is not None)
