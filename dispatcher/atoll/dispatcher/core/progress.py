@@ -188,7 +188,9 @@ class Progress:
             and binding.epoch == binding.view.epoch
             and not binding.gang.hold
             and not self._state.refusing(binding)
-            and all(name in answers and answers[name].granted and self._claims.is_ready(name) for name in binding.parts)
+            and all(
+                name in answers and answers[name].granted and self.members.are_ready([name]) for name in binding.parts
+            )
         )
 
     def too_few(self) -> Iterator[Command]:
