@@ -55,6 +55,15 @@ async def containers(federation: AtollFederation, name: str) -> list[str]:
     return run.stdout.split()
 
 
+async def kill(federation: AtollFederation, name: str, pod: Json) -> None:
+    """End the first process of a pod's container on that real node as the kernel would: SIGKILL, from outside."""
+    [status] = pod["status"]["containerStatuses"]
+    container = status["containerID"].removeprefix("containerd://")
+    socket = node.containerd_socket(pid_of(federation, name))
+    argv = ["ctr", f"--address={socket}", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", container]
+    await asyncio.to_thread(subprocess.run, argv, check=True)
+
+
 def pid_of(federation: AtollFederation, name: str) -> int:
     """The process that a real node is."""
     pid = next(each.pid for each in federation.federation.processes.processes if each.spec.name == name)

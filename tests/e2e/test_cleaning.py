@@ -13,10 +13,11 @@ import pytest
 from atoll.kube.transport import ApiServer
 from atoll.local import supervisor
 from atoll.local.layout import FederationConfig, Member
-from atoll.local.realnodes import leftovers, network
+from atoll.local.realnodes import cgroups, leftovers, network
 from atoll.local.realnodes.images import BUSYBOX
 from atoll.local.realnodes.tag import tag
 from atoll.model.apiresource import PODS
+from tests.e2e.jobs import PATIENCE
 from tests.integration.federation import until
 from tests.local.conditions import eventually
 
@@ -56,9 +57,8 @@ def made(directory: Path) -> list[str]:
     return bridges + cgroups
 
 
-@pytest.mark.parametrize("cleaner", ["down", "the next federation"])
-async def test_a_killed_supervisor_takes_containers_along_and_the_rest_is_removed(
-    state_home: Path, cleaner: str
+async def test_a_killed_supervisor_takes_containers_along_and_the_next_federation_removes_the_rest(
+    state_home: Path,
 ) -> None:
     state = await asyncio.to_thread(supervisor.up, "test", CONFIG)
     assert state.pid
@@ -75,15 +75,22 @@ async def test_a_killed_supervisor_takes_containers_along_and_the_rest_is_remove
         async def runs() -> bool:
             return bool(processes())
 
-        await until(runs, what="the container runs")
+        await until(runs, deadline=PATIENCE, what="the container runs")
     assert len(made(state.directory)) >= 2
     os.kill(state.pid, signal.SIGKILL)
     assert await asyncio.to_thread(eventually, lambda: not processes())
     assert mounts(state.directory) == []
-    assert network.orphans() == {state.directory}
-    if cleaner == "down":
-        await asyncio.to_thread(supervisor.down, "test")
-    else:
-        # What the next federation begins with, wherever it is.
-        leftovers.reap()
+    assert state.directory in network.orphans()
+    # What the next federation begins with, wherever it is.
+    leftovers.reap()
     assert made(state.directory) == []
+
+
+def test_down_removes_what_a_killed_supervisor_left(state_home: Path) -> None:
+    directory = supervisor.run_directory("test")
+    (directory / leftovers.FOLDER).mkdir(parents=True)
+    network.create(directory, 0, 1)
+    cgroups.create(directory, "alpha-real0")
+    assert len(made(directory)) >= 2
+    assert not supervisor.down("test"), "it did not run"
+    assert made(directory) == []

@@ -15,17 +15,25 @@ from tests.integration.federation import Json, Site, until
 from tests.integration.makers import make
 
 
-async def test_a_step_begins_once_the_pods_before_it_answer(site: Site) -> None:
+async def test_a_diamond_of_steps_begins_once_the_pods_of_the_first_answer(site: Site) -> None:
     serve = "sleep 3; echo ready > /tmp/ready; httpd -f -p 8080 -h /tmp"
-    await make(site, JOB_TEMPLATES, "serve", job("x", task("w", shell(serve), replicas=2))["spec"])
-    await make(site, JOB_TEMPLATES, "use", job("x", task("w", shell("true")))["spec"])
+    # Each asks once: what it asks for is there, since the probes have asked before.
+    ask = "test $(wget -q -O- http://web-serve-w-{}.web-serve:8080/ready) = ready"
+    first = job("x", task("w", shell(serve), replicas=2), plugins={"svc": []})["spec"]
+    await make(site, JOB_TEMPLATES, "serve", first)
+    for name, script in (("left", ask.format(0)), ("right", ask.format(1)), ("join", "true")):
+        await make(site, JOB_TEMPLATES, name, job("x", task("w", shell(script)), maxRetry=1)["spec"])
     probe = {
         "httpGetList": [{"taskName": "w", "path": "/ready", "port": 8080}],
         "tcpSocketList": [{"taskName": "w", "port": 8080}],
     }
-    steps = [{"name": "serve"}, {"name": "use", "dependsOn": {"targets": ["serve"], "probe": probe}}]
-    await make(site, JOB_FLOWS, "web", {"flows": steps})
-    await site.phase("web-use", "Completed", deadline=PATIENCE)
+    sides = [{"name": name, "dependsOn": {"targets": ["serve"], "probe": probe}} for name in ("left", "right")]
+    join = {"name": "join", "dependsOn": {"targets": ["left", "right"]}}
+    await make(site, JOB_FLOWS, "web", {"flows": [{"name": "serve"}, *sides, join]})
+    last = await site.phase("web-join", "Completed", deadline=PATIENCE)
+    for name in ("left", "right"):
+        side = await site.phase(f"web-{name}", "Completed", deadline=PATIENCE)
+        assert side["status"]["state"]["lastTransitionTime"] <= last["metadata"]["creationTimestamp"]
     served = await site.phase("web-serve", "Running", deadline=PATIENCE)
     assert served["status"]["probes"] == [{"answered": 2}, {"answered": 2}]
 

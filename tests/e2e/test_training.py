@@ -1,4 +1,4 @@
-"""Ray itself, on one node of the push member: images of some size are given to no other."""
+"""PyTorch and Ray themselves, on one node of the push member: images of some size are given to no other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,39 @@ import pytest_asyncio
 
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.realnodes import images, node
-from tests.e2e.jobs import PATIENCE, job, pid_of, shell, task
+from tests.e2e.jobs import PATIENCE, job, kill, pid_of, shell, task
 from tests.integration.federation import Site, until
 
 _IMAGES = Path(__file__).parents[2] / "examples" / "images"
 MEMBER, NODE = "west", "west-real0"
+
+
+TRAIN = """
+import os, time, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+total = torch.tensor([float(rank)])
+dist.all_reduce(total)
+assert (size, total.item()) == (3, 3.0), (size, total)
+torch.manual_seed(rank)
+model = DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
+for step in range(20):
+    inputs = torch.randn(64, 4)
+    loss = (model(inputs).squeeze(1) - inputs.sum(1)).square().mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    losses.append(loss.item())
+    if rank == 0:
+        print("step", step, flush=True)
+    if step == 4 and os.environ["ATTEMPT"] == "0":
+        time.sleep(600)
+assert losses[-1] < losses[0] / 10, losses
+weights = [torch.empty(4) for _ in range(size)]
+dist.all_gather(weights, model.module.weight.detach()[0])
+assert all(torch.equal(each, weights[0]) for each in weights), weights
+print("rank", rank, "trained")
+"""
 
 
 async def given(federation: AtollFederation, folder: str) -> str:
@@ -26,8 +54,43 @@ async def given(federation: AtollFederation, folder: str) -> str:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def torch(real: AtollFederation) -> str:
+    return await given(real, "torch")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def ray(real: AtollFederation) -> str:
     return await given(real, "ray")
+
+
+@pytest.mark.timeout(600)
+async def test_torchrun_trains_on_three_pods_and_again_after_one_was_killed(site: Site, torch: str) -> None:
+    await site.only(MEMBER)
+    attempt = {"fieldRef": {"fieldPath": "metadata.annotations['volcano.sh/job-retry-count']"}}
+    container = shell(
+        f"echo '{TRAIN}' > /tmp/train.py; exec torchrun /tmp/train.py",
+        image=torch,
+        memory="1Gi",
+        env=[
+            {"name": "ATTEMPT", "valueFrom": attempt},
+            {"name": "OMP_NUM_THREADS", "value": "1"},
+            {"name": "PYTHONUNBUFFERED", "value": "1"},
+        ],
+    )
+    tasks = [task("master", container), task("worker", container, replicas=2)]
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    await site.submit(job("train", *tasks, plugins={"pytorch": []}, policies=policies))
+
+    async def says(words: str) -> bool:
+        logs = ("logs", "train-master-0", "-n", site.namespace)
+        return words in await asyncio.to_thread(site.both, *logs, cluster=MEMBER)
+
+    await until(lambda: says("step 4"), deadline=PATIENCE, what="it trains")
+    pods = {each["metadata"]["name"]: each for each in await site.pods(MEMBER)}
+    await kill(site.federation, NODE, pods["train-worker-1"])
+    done = await site.phase("train", "Completed", deadline=PATIENCE)
+    assert (done["status"]["retryCount"], done["status"]["succeeded"]) == (1, 3)
+    assert await says("rank 0 trained")
 
 
 SQUARES = """
