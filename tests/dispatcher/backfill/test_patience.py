@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from atoll.dispatcher.core import Event, QueueSet
 from atoll.dispatcher.core.settings import CoreSettings
+from atoll.model.timestamps import rfc3339
 from tests.dispatcher.builders import (
     BACKFILL,
     GPU,
@@ -141,3 +142,37 @@ def test_the_head_of_a_backfill_queue_that_waits_for_hours_is_looked_at_in_time_
         s.run(after=HOUR)
         assert kept(s) == ["large"]
         assert s.core.next_deadline is None or s.core.next_deadline > s.now
+
+
+def test_an_elder_head_that_fits_nowhere_frees_what_the_one_before_had_reserved() -> None:
+    """The elder gets no reservation, so what the younger one's reservation kept out may start at once."""
+    s = scene(make_queue("q", view=BACKFILL), make_queue("other"))
+    s.submit(make_binding("younger").tasks(8))
+    s.run()
+    assert kept(s) == ["younger"]
+    s.submit(make_binding("late").queue("other").tasks(4))
+    assert names(s.run()) == []
+    s.submit(make_binding("elder").tasks(16).created("2020-01-01T00:00:00Z"))
+    assert names(s.run()) == ["late"]
+    assert kept(s) == []
+
+
+def test_a_workload_that_is_given_more_patience_waits_longer() -> None:
+    s = scene(patient(), make_queue("other"))
+    s.submit(make_binding("waits").tasks(8).created(BORN))
+    s.run()
+    s.submit(make_binding("waits").tasks(8).created(BORN).patient(150.0))
+    s.run(after=100.0)
+    assert kept(s) == []
+    s.run(after=100.0)
+    assert kept(s) == ["waits"]
+
+
+def test_capacity_is_reserved_in_the_very_pass_that_is_due_then() -> None:
+    s = scene(patient(), make_queue("other"))
+    s.submit(make_binding("waits").tasks(8).created(rfc3339(s.now)))
+    s.run()
+    due = s.core.next_deadline
+    assert due is not None
+    s.run(after=due - s.now)
+    assert kept(s) == ["waits"]
