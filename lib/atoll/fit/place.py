@@ -10,7 +10,7 @@
 4. What has a scoring and no topology wish chooses among all nodes, if it is one pod or the scoring disperses pods.
 
 A gang of several tasks is tried task by task, the greediest first, on what the earlier ones left, and where that fails
-pod by pod (`sparing`); one whose pods are in groups with wishes of their own group by group (`groups`).
+in a tier pod by pod (`sparing`); one whose pods are in groups with wishes of their own group by group (`groups`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from atoll.model.verdict import Reason
 ALL = NO_DOMAIN
 """The "domain" that is every node."""
 _FEW = 64
+_SPARED = 4
+"""Domains of a tier, the tightest, in which a second way is tried to place several tasks."""
 _EVERYWHERE: Ints = np.array([ALL], np.int64)
 
 
@@ -199,6 +201,11 @@ def _find(
                 placement = _try(nodes, gang, room, want, full, _members(nodes, int(domain)), int(domain))
                 if placement is not None:
                     return placement
+            if len(gang.tasks) > 1 and not turns and not gang.grouped:
+                for domain in fitting[:_SPARED]:
+                    placement = _try_sparingly(nodes, gang, room, want, int(domain))
+                    if placement is not None:
+                        return placement
     return None
 
 
@@ -359,10 +366,7 @@ def _try(
                 here = np.where(inside & (room[index] > 0), free.room_left(gang.tasks[index]), 0)
             held = int(here.sum())
             if held < missing and target is want:
-                found = None if single else put_sparingly(nodes, gang.tasks, room, want, inside, order)
-                if found is not None:
-                    found.domain, found.tier = covering(nodes, found.arrays()[1])
-                return found
+                return None
             taken = min(missing, held)
             stocked = _stocked(nodes, gang.tasks[index])
             placement.counts[index] += taken
@@ -380,6 +384,16 @@ def _try(
                             free.count_pieces(gang.tasks[index], node, count)
     placement.domain, placement.tier = covering(nodes, placement.arrays()[1])
     return placement
+
+
+def _try_sparingly(
+    nodes: Nodes, gang: Gang, room: Sequence[Ints], want: Sequence[int], domain: int
+) -> Placement | None:
+    order = _greediest_first(nodes, gang.tasks, want)
+    found = put_sparingly(nodes, gang.tasks, room, want, _members(nodes, domain), order)
+    if found is not None:
+        found.domain, found.tier = covering(nodes, found.arrays()[1])
+    return found
 
 
 def _find_group(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Placement | None:

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll.fit.nodes import Nodes
-from atoll.fit.placement import Ints, Placement
+from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.model.gang import Task
 
 MOST_PODS = 512
-"""Of larger gangs a refusal is final: a step looks at every node."""
+"""Of larger gangs a refusal is final: each pod is a step."""
+_MOST_ROOM = 1 << 20
 
 
 def put_sparingly(
@@ -64,24 +65,33 @@ def _counts(free: Ints, asks: Ints, held: Ints, want: Sequence[int], order: Sequ
     waiting = list(order)
     for task in order:
         waiting.remove(task)
+        cost = _costs(left, asks, held, task, waiting)
         for _ in range(want[task]):
-            here = _room(left, asks[task], held[task])
-            if not here.any():
-                return None
-            after = left - asks[task][:, None]
-            cost = np.zeros(len(here), np.int64)
-            for other in waiting:
-                cost += _room(left, asks[other], held[other]) - _room(after, asks[other], held[other])
-            # Of equal costs the tightest gap.
-            cost = np.where(here > 0, cost * (1 + here.max()) + here, np.iinfo(np.int64).max)
             at = int(cost.argmin())
+            if cost[at] == UNBOUNDED:
+                return None
             left[:, at] -= asks[task]
             found[task, at] += 1
+            here = slice(at, at + 1)
+            cost[here] = _costs(left[:, here], asks, held[:, here], task, waiting)
     return found
+
+
+def _costs(left: Ints, asks: Ints, held: Ints, task: int, waiting: Sequence[int]) -> Ints:
+    """int64[K]: how many pods of the other tasks one of this task leaves no room for, then what it leaves of its own;
+    UNBOUNDED where it has no room.
+    """
+    here = _room(left, asks[task], held[task])
+    after = left - asks[task][:, None]
+    cost = np.zeros(len(here), np.int64)
+    for other in waiting:
+        cost += _room(left, asks[other], held[other]) - _room(after, asks[other], held[other])
+    # Of equal costs the tightest gap.
+    return np.where(here > 0, cost * _MOST_ROOM + np.minimum(here, _MOST_ROOM - 1), UNBOUNDED)
 
 
 def _room(free: Ints, ask: Ints, held: Ints) -> Ints:
     """How many such pods fit on each node."""
     rows = ask > 0
-    most: Ints = (free[rows] // ask[rows][:, None]).min(axis=0, initial=np.iinfo(np.int64).max)
+    most: Ints = (free[rows] // ask[rows][:, None]).min(axis=0, initial=UNBOUNDED)
     return np.where(held > 0, most.clip(min=0), 0)
