@@ -24,7 +24,11 @@ class Neighbours:
 
     def entered(self, binding: Binding) -> None:
         """It is filed under its phase."""
-        uid, wanted = binding.view.uid, [*_keys(binding)]
+        uid, wish = binding.view.uid, binding.wish
+        if (wish is None or not (wish.follows or wish.avoids)) and uid not in self._keys:
+            # Most are in none.
+            return
+        wanted = [*_keys(binding)]
         if wanted == self._keys.get(uid, []):
             return
         self.dropped(uid)
@@ -41,7 +45,9 @@ class Neighbours:
 
     def charged(self, binding: Binding, times: int) -> None:
         """It runs, or no more: then others may use other members than before."""
-        for key in self._keys.get(binding.view.uid, ()) if times < 0 else ():
+        if times > 0 or not self._keys:
+            return
+        for key in self._keys.get(binding.view.uid, ()):
             for uid in self._of[key]:
                 other = self._bindings.get(uid)
                 if other is not None and other.shape is not None:

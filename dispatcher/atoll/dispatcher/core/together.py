@@ -30,7 +30,11 @@ class GangGroups:
 
     def entered(self, binding: Binding) -> None:
         """It is filed under its phase."""
-        uid, key = binding.view.uid, key_of(binding)
+        uid, wish = binding.view.uid, binding.wish
+        if (wish is None or wish.together is None) and uid not in self._key:
+            # Most are in none.
+            return
+        key = key_of(binding)
         if key != self._key.get(uid):
             self.dropped(uid)
         if key is None:
