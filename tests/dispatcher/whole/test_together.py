@@ -246,6 +246,25 @@ def test_no_capacity_is_reserved_for_one_of_them_and_nothing_is_evicted() -> Non
     assert s.core.reservations.empty
 
 
+def test_one_that_would_delay_a_workload_with_a_reservation_starts_once_a_member_has_more() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("runs").tasks(4).runs(100))
+    s.run()
+    s.bound("runs", generation=NEVER)
+    s.submit(make_binding("head").tasks(8).priority(1))
+    s.run()
+    s.submit(of_group("a", 2), of_group("b", 2))
+    told = s.run()
+    assert not names(told)
+    blocker = explained(told)["a"].decision.blocker
+    assert blocker is not None
+    assert "it would delay a workload with a reservation" in blocker.message
+    s.tell(make_cluster("n"), make_capacity("n", [1]))
+    assert not names(s.run())
+    s.tell(make_capacity("n", [4], generation=2))
+    assert dict(dispatched(s.run())) == {"a": "n", "b": "n"}
+
+
 def test_what_waits_costs_nothing_until_something_changed() -> None:
     s = scene(room=(make_cluster("m"), make_capacity("m", [7])))
     s.submit(of_group("a"), of_group("b"))

@@ -141,7 +141,7 @@ class Admission:
             self._state.wakeups.block(group.shape, capping(group.leaf) if capped else None)
             self.waiting.park_on_shape(group, verdict)
         else:
-            self.waiting.park_until_told(group, verdict)
+            self.waiting.park_until_told(group, verdict, delays=obstacle.sought)
         return ()
 
     def _suppose(self, supposed: ExitStack, binding: Binding, choice: Choice) -> None:

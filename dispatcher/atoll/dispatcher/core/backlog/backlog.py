@@ -291,12 +291,14 @@ class Waiting:
         lot = self._lots.get(shape)
         return lot.verdict if lot is not None and not lot.awake else None
 
-    def park_until_told(self, group: ShapeClass, verdict: Verdict) -> None:
-        """Wait for other settings, or other reservations, whatever its members and queues have."""
+    def park_until_told(self, group: ShapeClass, verdict: Verdict, *, delays: bool = False) -> None:
+        """Wait for other settings, or other reservations, whatever its members and queues have. `delays`: it, or what
+        starts together with it, would delay others.
+        """
         self.say(group, verdict)
         self._unfile(group)
         # What would delay others elsewhere may not delay them in a member that has more.
-        rows = rows_of(group.shape) if verdict.reason is Reason.WOULD_DELAY else ()
+        rows = rows_of(group.shape) if delays or verdict.reason is Reason.WOULD_DELAY else ()
         self._index.park(group, self._refresh_all, (KEPT, SETTINGS, *rows))
 
     def _refresh_all(self, groups: list[ShapeClass], _: Trigger) -> None:
