@@ -565,7 +565,9 @@ class Delivery:
     async def _leave_behind(self, work: WorkObject, kind: Kind, found: Full | None) -> None:
         """Have the member keep the object and what it needs, which are Atoll's no more, and let the Work go."""
         if found is not None and found.metadata.annotations.get(keys.BINDING_UID) == work.binding_uid:
-            patch = {"labels": {keys.MANAGED: None}, "annotations": dict.fromkeys((keys.BINDING_UID, keys.EPOCH))}
+            # The fence is for what the host may run elsewhere.
+            labels, notes = (keys.MANAGED, keys.ON_LOST), (keys.BINDING_UID, keys.EPOCH)
+            patch = {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(notes)}
             about = found.metadata
             with suppress(errors.NotFound):
                 await self._member.merge_patch(
