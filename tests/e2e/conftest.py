@@ -14,7 +14,8 @@ import pytest_asyncio
 
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.layout import FederationConfig, Member
-from atoll.local.realnodes import requirements
+from atoll.local.realnodes import images, node, requirements
+from tests.e2e.jobs import pid_of
 from tests.integration.federation import Site
 
 _HERE = Path(__file__).parent
@@ -52,8 +53,23 @@ async def real(able: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
         yield running
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def large(request: pytest.FixtureRequest, real: AtollFederation) -> AsyncIterator[dict[str, asyncio.Task[str]]]:
+    """Folder -> the name of its image, once node `west-real0` has it: while other tests run, as it takes a while."""
+    wanted = {name for each in request.session.items for name in ("torch", "ray") if name in each.fixturenames}  # type: ignore[attr-defined]
+    given = {name: asyncio.create_task(_give(real, name)) for name in sorted(wanted)}
+    yield given
+    await asyncio.gather(*given.values(), return_exceptions=True)
+
+
+async def _give(federation: AtollFederation, folder: str) -> str:
+    name, archive = await asyncio.to_thread(images.build, _IMAGES / folder, print)
+    await asyncio.to_thread(images.load, archive, node.containerd_socket(pid_of(federation, "west-real0")))
+    return name
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def site(real: AtollFederation) -> AsyncIterator[Site]:
+async def site(real: AtollFederation, large: dict[str, asyncio.Task[str]]) -> AsyncIterator[Site]:
     """The federation as one test sees it: a fresh namespace that has opted in, and administrator's clients."""
     host = await real.host.connect()
     members = {name: await each.connect() for name, each in real.members.items()}

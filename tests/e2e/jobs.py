@@ -33,7 +33,7 @@ def shell(script: str, *, image: str = BUSYBOX, memory: str = "64Mi", cpu: int =
 def task(name: str, *containers: Json, replicas: int = 1, pod: Json | None = None, **fields: Any) -> Json:
     """A task of such containers; `pod` are further fields of the pod's spec, `fields` of the task."""
     # A container that ignores SIGTERM would hold up each test by its grace period.
-    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 2, "containers": list(containers), **(pod or {})}
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": list(containers), **(pod or {})}
     return {"name": name, "replicas": replicas, "template": {"spec": spec}, **fields}
 
 
