@@ -9,7 +9,7 @@ import pytest
 
 from atoll.agent.capacity import MemberCapacity
 from atoll.agent.numa import NumaTopology, cpus, decode_numa, decode_zones
-from atoll.agent.objects import Pod
+from atoll.agent.objects import Pod, decode_pod
 from atoll.agent.scheduler.core import Bind, MemberCore, Pass
 from atoll.agent.scheduler.core.events import NodeSet, NumaGone, NumaSet, PodGroupSet, PodSet, Whose
 from atoll.agent.scheduler.core.gangs import task_of
@@ -217,8 +217,14 @@ def test_gpus_and_cpus_are_of_one_numa_node_where_zones_say_where_they_are() -> 
 
 
 def together(pod: Pod, what: str) -> Pod:
-    pod.metadata.annotations[keys.DEVICES_IN] = what
-    return pod
+    spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": str(pod.requests["nvidia.com/gpu"])}}}]}
+    meta = {
+        "name": pod.metadata.name,
+        "namespace": "default",
+        "uid": pod.metadata.uid,
+        "annotations": {keys.DEVICES_IN: what},
+    }
+    return decode_pod(orjson.dumps({"metadata": meta, "spec": {**spec, "schedulerName": "atoll"}}))
 
 
 @pytest.mark.parametrize(

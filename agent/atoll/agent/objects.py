@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -215,20 +216,14 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """Of its containers, one for each, as nodes name them."""
     aligned: list[dict[str, int]] = []
     """As `Task.aligned`."""
+    devices_in: str = ""
+    """As `Task.devices_in`; empty for pods without devices."""
 
     @property
     def numa(self) -> str:
         """The policy of the topology manager that its node must have; empty for any, as for pods without own CPUs."""
         said = self.metadata.annotations.get(keys.NUMA_POLICY, "")
         return said if said != Policy.NONE and any(CPU in each for each in self.aligned) else ""
-
-    @property
-    def devices_in(self) -> str:
-        """What the devices of each container must be in together; empty for anything, as for pods without devices."""
-        said = self.metadata.annotations.get(keys.DEVICES_IN, "")
-        if not said or said not in list(Together):
-            return ""
-        return said if any(name != CPU for each in self.aligned for name in each) else ""
 
     @property
     def finished(self) -> bool:
@@ -334,8 +329,16 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         disrupted=_holds(pod.status, "DisruptionTarget"),
         ready=_holds(pod.status, "Ready"),
         ip=pod.status.ip or "",
-        aligned=numa.aligned(plain),
+        aligned=(aligned := numa.aligned(plain)),
+        devices_in=_devices_in(pod.metadata, aligned),
     )
+
+
+def _devices_in(about: Meta, aligned: Sequence[Mapping[str, int]]) -> str:
+    said = about.annotations.get(keys.DEVICES_IN, "")
+    if not said or said not in list(Together):
+        return ""
+    return said if any(name != CPU for each in aligned for name in each) else ""
 
 
 def _holds(status: _PodStatus, type_: str) -> bool:

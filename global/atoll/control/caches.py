@@ -12,7 +12,7 @@ from atoll.control import objects
 from atoll.control.assembled import Assembled
 from atoll.delivery import decode_reported
 from atoll.delivery.work import WorkObject
-from atoll.kinds import BY_GVK, Kind, known
+from atoll.kinds import BY_GVK, Kind, known, nearness
 from atoll.kinds.metadata import default_queue
 from atoll.kube.crds import crds, wake
 from atoll.kube.reflector import Reflector
@@ -39,6 +39,7 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.binding_names import binding_names
+from atoll.model.gang import Gang
 from atoll.model.lost import absence, lost_at
 from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Full, decode_full, decode_meta
@@ -217,6 +218,16 @@ class Caches:
         if works:
             return works[0].metadata.annotations.get(keys.NODE_SCORING, "")
         return scoring.of_workload(obj.metadata.annotations, queue, self.said_of_queue)
+
+    def spread_out(self, binding: objects.BindingObject, gang: Gang) -> dict[str, str]:
+        """The annotations by which pods of a dispatch are balanced and its groups apart: fixed by its first Work, for
+        the templates of what runs can't change.
+        """
+        works = self.current_works(binding)
+        if works:
+            notes = works[0].metadata.annotations
+            return {key: notes[key] for key in nearness.OF_ALL_KINDS if key in notes}
+        return nearness.spread_out(gang)
 
     def said_of_queue(self, name: str) -> tuple[Mapping[str, str], str] | None:
         """(annotations, parent) of a queue."""

@@ -30,7 +30,7 @@ from atoll.control.rules import Rules
 from atoll.control.settings import WorksSettings
 from atoll.delivery import work_name
 from atoll.delivery.work import WorkObject
-from atoll.kinds import Kind, Part, nearness
+from atoll.kinds import Kind, Part
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -343,7 +343,8 @@ class Works:
         if found is None or gang is None:
             return {}
         kind, obj = found
-        identity = {keys.BINDING_UID: binding.metadata.uid, keys.EPOCH: binding.epoch} | nearness.spread_out(gang)
+        identity = {keys.BINDING_UID: binding.metadata.uid, keys.EPOCH: binding.epoch}
+        identity |= self._caches.spread_out(binding, gang)
         if preferred := self._caches.scoring(binding, obj, gang.queue):
             identity[keys.NODE_SCORING] = preferred
         carried, grace = self._caches.carried(binding, kind, obj), self._caches.grace(binding, gang.queue)

@@ -109,6 +109,11 @@ def topology_annotations(*holders: Mapping[str, Any]) -> dict[str, str]:
     return nearness.topology_of(holders)
 
 
+def topology_carried(obj: Mapping[str, Any]) -> dict[str, str]:
+    """Those of a workload that its pods in a member are to have; others come by its dispatch."""
+    return {key: text for key, text in topology_annotations(obj).items() if key not in nearness.OF_ALL_KINDS}
+
+
 def spread_out(gang: Gang, *holders: Mapping[str, Any]) -> Gang:
     """The gang, balanced, its groups kept apart and devices together as annotations of these objects ask for."""
     notes = topology_annotations(*holders)

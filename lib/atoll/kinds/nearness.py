@@ -28,7 +28,8 @@ KOORDINATOR: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
 SAID: Final = (keys.TOPOLOGY_MODE, keys.HIGHEST_TIER, REQUIRED, PREFERRED, UNCONSTRAINED, SLICE_LEVEL, SLICE_SIZE,
                GROUP, keys.BALANCED, keys.APART, keys.APART_MODE, KOORDINATOR)  # fmt: skip
 """Annotations that act."""
-_OF_ALL_KINDS: Final = (keys.BALANCED, keys.APART, keys.APART_MODE)
+OF_ALL_KINDS: Final = (keys.BALANCED, keys.APART, keys.APART_MODE)
+"""Those that a dispatch has from its first Work on (`spread_out`)."""
 
 
 class _Layer(msgspec.Struct):
@@ -139,7 +140,7 @@ def unread(holder: object, path: str = "") -> Iterator[tuple[str, str]]:
     about = holder.get("metadata") if isinstance(holder, Mapping) else None
     notes = about.get("annotations") if isinstance(about, Mapping) else None
     for key in SAID:
-        if isinstance(notes, Mapping) and notes.get(key) and key not in _OF_ALL_KINDS:
+        if isinstance(notes, Mapping) and notes.get(key) and key not in OF_ALL_KINDS:
             field = f"{path}.metadata.annotations[{key}]" if path else f"metadata.annotations[{key}]"
             yield field, "has no effect on a Volcano Job: use networkTopology of the Job, or partitionPolicy of a task"
 

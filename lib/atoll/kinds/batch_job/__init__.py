@@ -195,7 +195,7 @@ class BatchJob:
             pod["schedulerName"] = keys.SCHEDULER_NAME
         annotations = {
             **(head.get("annotations") or {}),
-            **metadata.topology_annotations(obj),
+            **metadata.topology_carried(obj),
             **metadata.topology_told(self.gang(obj, priority=0)),
             keys.GROUP_MIN_MEMBER: str(part.min_available),
             **part.identity,

@@ -365,7 +365,7 @@ class Templated:
         }
         components = self.components(obj)
         notes = {
-            **metadata.topology_annotations(obj),
+            **metadata.topology_carried(obj),
             **metadata.topology_told(
                 gang := self.gang(obj, priority=0),
                 {task.name: self.sets_label for task in gang.tasks if self.sets_label},

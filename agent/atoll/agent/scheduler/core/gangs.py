@@ -332,7 +332,7 @@ def gang_of(
                 partition=partition,
                 domain=domain,
                 role="" if owner is None else str(owner),
-                away=sorted(set().union(*[names for each, names in used.items() if each != owner])),
+                away=sorted(set().union(*[names for each, names in used.items() if each != owner])) if used else [],
                 own_terms=first.own_terms,
             )
         )

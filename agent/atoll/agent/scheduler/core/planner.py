@@ -276,6 +276,8 @@ def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None
 
 def _used(nodes: Nodes, view: Standing) -> dict[SubGroup | str, set[str]]:
     """Groups of a gang that partly run and are to be apart -> the domains, of that tier, where they do."""
+    if not view.joined.nodes and not view.joined.tasks:
+        return {}
     _, apart = spread_out(view)
     inside = None if apart is None else nodes.at(apart)
     if apart is None or inside is None:
