@@ -15,8 +15,8 @@ import pytest_asyncio
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.layout import FederationConfig, Member
 from atoll.local.realnodes import images, node, requirements
-from tests.e2e.jobs import pid_of
-from tests.integration.federation import Site
+from tests.e2e.jobs import left, pid_of
+from tests.integration.federation import Site, until
 
 _HERE = Path(__file__).parent
 _IMAGES = _HERE.parents[1] / "examples" / "images"
@@ -66,6 +66,22 @@ async def _give(federation: AtollFederation, folder: str) -> str:
     name, archive = await asyncio.to_thread(images.build, _IMAGES / folder, print)
     await asyncio.to_thread(images.load, archive, node.containerd_socket(pid_of(federation, "west-real0")))
     return name
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def leaves_nothing(real: AtollFederation) -> AsyncIterator[list[str]]:
+    """Namespaces of which real nodes have nothing in the end.
+
+    Looked at after all tests: a kubelet looks for sandboxes of pods that are gone once a minute.
+    """
+    namespaces: list[str] = []
+    yield namespaces
+    names = [name for each in CONFIG.members for name in each.real_node_names()]
+
+    async def none() -> bool:
+        return not any([await left(real, name, each) for name in names for each in namespaces])
+
+    await until(none, deadline=150, what="no container, address or mount is left")
 
 
 @pytest_asyncio.fixture(loop_scope="session")

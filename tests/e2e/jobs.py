@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from atoll.local.atoll_federation import AtollFederation
-from atoll.local.realnodes import node
+from atoll.local.realnodes import leftovers, node
 from atoll.local.realnodes.images import BUSYBOX
 from atoll.model.apiresource import JOBS
 
@@ -47,10 +49,23 @@ def job(name: str, *tasks: Json, **spec: Any) -> Json:
     }
 
 
-async def containers(federation: AtollFederation, name: str) -> list[str]:
-    """Ids of all containers that a real node's containerd knows, sandboxes included."""
+async def left(federation: AtollFederation, name: str, namespace: str) -> list[str]:
+    """What a real node has of a namespace's pods: containers, sandboxes included; and addresses and mounts of none."""
+    mine = await _containers(federation, name, f'labels."io.kubernetes.pod.namespace"=={namespace}')
+    return mine + _without_container(federation, name, set(await _containers(federation, name)))
+
+
+def _without_container(federation: AtollFederation, name: str, known: set[str]) -> list[str]:
+    folder = federation.federation.directory / leftovers.FOLDER / name / "addresses" / "pods"
+    owners = {each.name: each.read_text().split()[0] for each in folder.glob("*.*.*.*")}
+    mounts = Path(f"/proc/{pid_of(federation, name)}/mounts").read_text()
+    mounted = set(re.findall(r"/([0-9a-f]{64})/(?:rootfs|shm)", mounts))
+    return [*(address for address, owner in owners.items() if owner not in known), *(mounted - known)]
+
+
+async def _containers(federation: AtollFederation, name: str, *filters: str) -> list[str]:
     socket = node.containerd_socket(pid_of(federation, name))
-    argv = ["ctr", f"--address={socket}", "--namespace=k8s.io", "containers", "list", "--quiet"]
+    argv = ["ctr", f"--address={socket}", "--namespace=k8s.io", "containers", "list", "--quiet", *filters]
     run = await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True, check=True)
     return run.stdout.split()
 

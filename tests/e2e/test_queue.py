@@ -8,7 +8,7 @@ import random
 import pytest
 
 from atoll.model.apiresource import JOBS, QUEUES
-from tests.e2e.jobs import containers, job, part_of_node, shell, task
+from tests.e2e.jobs import job, part_of_node, shell, task
 from tests.integration.federation import Json, Site, until
 
 JOBS_IN_ALL = 60
@@ -17,7 +17,10 @@ LIMIT = 8
 
 
 @pytest.mark.timeout(600)
-async def test_sixty_jobs_run_over_two_members_within_their_queue_and_leave_nothing(site: Site) -> None:
+async def test_sixty_jobs_run_over_two_members_within_their_queue_and_leave_nothing(
+    site: Site, leaves_nothing: list[str]
+) -> None:
+    leaves_nothing.append(site.namespace)
     cpu = part_of_node(0.26)
     queue = await site.queue("shift", capability={"cpu": f"{LIMIT * cpu}m"})
     rng = random.Random(7)
@@ -50,11 +53,3 @@ async def test_sixty_jobs_run_over_two_members_within_their_queue_and_leave_noth
     ran = {each["status"]["state"]["message"] for each in found}
     assert any("east" in text for text in ran)
     assert any("west" in text for text in ran)
-    await site.no_jobs()
-
-    async def none() -> bool:
-        nodes = [name for each in site.federation.federation.config.members for name in each.real_node_names()]
-        return not any([await containers(site.federation, name) for name in nodes])
-
-    # A kubelet looks for sandboxes of pods that are gone once a minute.
-    await until(none, deadline=150, what="no container is left")
