@@ -10,7 +10,7 @@ import pytest
 from atoll.kinds import nearness
 from atoll.kinds.pod_group import GROUP, INDEX, TOTAL
 from atoll.model import keys
-from atoll.model.apiresource import CAPACITIES, HYPER_NODES
+from atoll.model.apiresource import CAPACITIES, HYPER_NODES, JOBS
 from atoll.model.topology import HOST
 from tests.integration.federation import Json, Site, batch_job, job, until
 from tests.integration.gangs import gpus
@@ -72,6 +72,16 @@ async def test_tasks_apart_pods_balanced_and_slices_of_a_pod_group(site: Site) -
     await site.submit(even)
     spread = list((await racks_of(site, "even-", 6)).values())
     assert sorted(spread.count(rack) for rack in set(spread)) == [3, 3], spread
+    # What runs keeps the templates that it was dispatched with.
+    changed = {"labels": {"changed": "yes"}, "annotations": {keys.BALANCED: "block"}}
+    await site.host.merge_patch(JOBS, "even", {"metadata": changed}, site.namespace)
+
+    async def labelled() -> Json | None:
+        found = await site.find(JOBS, "even", MEMBER)
+        return found if found and found["metadata"]["labels"].get("changed") == "yes" else None
+
+    there = await until(labelled, what="the change is in the member")
+    assert there["spec"]["tasks"][0]["template"]["metadata"]["annotations"][keys.BALANCED] == "rack"
     site.kubectl("delete", "vcjob", "even", "-n", site.namespace)
 
     for name, index in (("p", 2), ("q", 0), ("r", 3), ("s", 1)):

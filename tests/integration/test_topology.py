@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -40,7 +41,7 @@ async def example(site: Site) -> AsyncIterator[Site]:
 
     await until(known, what="the member's topology is known on the host")
     yield site
-    for name in ("near", "too-near", "few-racks"):
+    for name in ("near", "too-near", "few-racks", "even", "replicas"):
         await site.host.delete(JOBS, name, "default")
 
     async def empty() -> bool:
@@ -89,3 +90,20 @@ async def test_soft_mode_takes_as_few_racks_as_possible(example: Site) -> None:
 
     racks = {(int(node.removeprefix("te")) + 1) // 2 for node in await until(bound, what="ten pods are bound")}
     assert len(racks) == 3
+
+
+async def test_pods_are_balanced_over_racks_and_groups_are_in_racks_of_their_own(example: Site) -> None:
+    member = example.members[MEMBER]
+    example.kubectl("apply", "-f", str(EXAMPLE / "job-balanced.yaml"), "-f", str(EXAMPLE / "job-apart.yaml"))
+
+    async def bound() -> dict[str, int] | None:
+        nodes = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in await member.list(PODS, "default")}
+        if len(nodes) != 10 or not all(nodes.values()):
+            return None
+        return {name: (int(node.removeprefix("te")) + 1) // 2 for name, node in nodes.items()}
+
+    racks = await until(bound, what="ten pods are bound")
+    even = Counter(rack for name, rack in racks.items() if name.startswith("even-"))
+    assert sorted(even.values()) == [3, 3]
+    first, second = ({racks[f"replicas-server-{index}"] for index in pair} for pair in ((0, 1), (2, 3)))
+    assert (len(first), len(second), len(first | second)) == (1, 1, 2)
