@@ -148,6 +148,30 @@ async def test_a_status_is_written_once_though_the_cache_has_not_seen_that(site:
             task.cancel()
 
 
+async def test_what_has_ended_is_not_made_again_where_it_is_removed_from_its_member(site: Site) -> None:
+    """As an agent does that ends what is exclusive, while the host can't be reached, in the moment in which it ended."""
+    await site.host.create(POLICIES, only_there(site))
+    await site.submit(job("ended", seconds=0.2))
+    await site.phase("ended", "Completed")
+    await site.members[MEMBER].delete(JOBS, "ended", site.namespace)
+    await site.submit(job("next", seconds=0.2))
+    await site.phase("next", "Completed")
+    agent = site.federation.process(f"agent-{MEMBER}")
+    await agent.stop()
+    await agent.start()
+    await agent.ready()
+    await site.submit(job("last", seconds=0.2))
+    await site.phase("last", "Completed")
+    assert await site.find(JOBS, "ended", MEMBER) is None
+    made = [
+        event
+        for event in audit.read(site.federation.members[MEMBER].audit_log)
+        if (event.verb, event.object_ref.path, event.object_ref.key)
+        == ("create", JOBS.plural, f"{site.namespace}/ended")
+    ]
+    assert len(made) == 1
+
+
 async def test_an_object_that_appears_after_its_work_was_withdrawn_is_removed(site: Site) -> None:
     """A creation that was on its way for long: its Work was withdrawn meanwhile, since nothing of it was there."""
     late = job("late", seconds=None)

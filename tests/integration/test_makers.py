@@ -260,6 +260,18 @@ async def test_the_jobs_of_a_hyper_job_start_together_or_not_at_all(site: Site) 
         await site.phase(name, "Running")
 
 
+async def test_jobs_of_a_hyper_job_go_where_the_others_are_once_it_uses_all_members_that_it_may(site: Site) -> None:
+    for member in sorted(site.members)[:2]:
+        first = {"name": "first", "clusterNames": [member], "templateSpec": template(seconds=None)}
+        rest = {"name": "rest", "replicas": 2, "templateSpec": template(seconds=None)}
+        await make(
+            site, HYPER_JOBS, f"in-{member}", {"replicatedJobs": [first, rest], "minAvailable": 3, "maxDomains": 1}
+        )
+        for name in (f"in-{member}-first-0", f"in-{member}-rest-0", f"in-{member}-rest-1"):
+            await site.phase(name, "Running")
+            assert await site.where(name) == member
+
+
 async def test_jobs_of_kubernetes_own_cron_jobs_go_through_their_queue(site: Site) -> None:
     spec = batch_job("x", seconds=0.3)["spec"]
     made = await make(

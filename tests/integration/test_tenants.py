@@ -203,8 +203,12 @@ async def test_a_tenant_has_what_kubectl_users_expect(tenant: Tenant) -> None:
     listed = await tenant.ctl("job", "list", "-l", "sweep", "--sort-by", ".spec.queue", "-o", "name")
     assert listed.splitlines()[-1] == "job.batch.volcano.sh/runs" if other < queue else "job.batch.volcano.sh/waits"
     columns = "custom-columns=N:.metadata.name,Q:.spec.queue,P:.status.state.phase"
-    theirs = site.kubectl("get", "vcjob", "-n", site.namespace, "-o", columns, "--sort-by=.metadata.name")
-    assert await tenant.ctl("job", "list", "-o", columns) == theirs
+
+    async def same() -> bool:
+        theirs = site.kubectl("get", "vcjob", "-n", site.namespace, "-o", columns, "--sort-by=.metadata.name")
+        return await tenant.ctl("job", "list", "-o", columns) == theirs
+
+    await until(same, what="both list the same")
     assert await tenant.ctl("job", "hold", "-l", "sweep=nobody") == ""
     assert "name jobs, or select them by label" in await tenant.ctl("job", "hold", ok=False)
 

@@ -153,7 +153,6 @@ BAD_HYPER: dict[str, tuple[Json, str, str]] = {
         "4 rep",
     ),
     "a gang of none": (make_hyper_job(group(mode="auto"), minAvailable=0), "spec.minAvailable", "1 or more"),
-    "fewer members than Jobs": (make_hyper_job(group(), maxDomains=1), "spec.maxDomains", "clusterNames"),
     "no members": (make_hyper_job(group(), maxDomains=0), "spec.maxDomains", "1 or more"),
 }
 
@@ -171,8 +170,7 @@ def test_hyper_jobs_that_are_refused(obj: Json, field: str, words: str) -> None:
         pytest.param(make_hyper_job(group(), minAvailable=1), id="a gang of one Job is a Job"),
         pytest.param(make_hyper_job(group(), group("d", mode="auto"), minAvailable=4), id="a gang of several Jobs"),
         pytest.param(make_hyper_job(group(mode="auto"), minAvailable=2, maxDomains=1), id="one gang that is divided"),
-        pytest.param(make_hyper_job(group(), maxDomains=2), id="as many members as Jobs"),
-        pytest.param(make_hyper_job(group(clusterNames=["east"]), maxDomains=1), id="as many members as are named"),
+        pytest.param(make_hyper_job(group(), group("d", mode="auto"), maxDomains=1), id="all in one member"),
     ],
 )
 def test_hyper_jobs_that_are_taken(obj: Json) -> None:

@@ -278,6 +278,9 @@ class Delivery:
             await self._write_status(work, kind, f"refused by {self._cluster}: {lacks}", refused=lacks)
             raise Retry(self._pauses.failed(work.metadata.key))
         if found is None:
+            if kind.finished(self._as_written(work).reported) is not None:
+                # It has ended here, and was removed: this epoch runs once.
+                return
             if self._created_unseen(work):
                 # The watch may never show it, where it was deleted at once.
                 self._queue.add(key, after=self._settings.trust)

@@ -135,7 +135,7 @@ def validate_hyper_job(obj: Json) -> list[Problem]:
         problems += _under(_job(obj, template, f"{name}-{called}-{replicas - 1}"), f"{path}.templateSpec.", "spec.")
     if spec.get("plugins"):
         problems.append(Problem("spec.plugins", "are not served; name them in templateSpec.plugins of each group"))
-    return [*problems, *_together(spec, groups, count)]
+    return [*problems, *_together(spec, groups)]
 
 
 def is_auto(group: Mapping[str, Any]) -> bool:
@@ -148,7 +148,7 @@ def is_one_gang(groups: Sequence[Mapping[str, Any]]) -> bool:
     return len(groups) == 1 and is_auto(groups[0])
 
 
-def _together(spec: Json, groups: list[Json], count: int) -> list[Problem]:
+def _together(spec: Json, groups: list[Json]) -> list[Problem]:
     """What is asked of all Jobs of a HyperJob together."""
     problems = []
     least, most = spec.get("minAvailable"), spec.get("maxDomains")
@@ -159,17 +159,8 @@ def _together(spec: Json, groups: list[Json], count: int) -> list[Problem]:
             problems.append(Problem("spec.minAvailable", f"is {least}; use 1 or more"))
         elif least > replicas:
             problems.append(Problem("spec.minAvailable", f"is {least}, more than the {replicas} replicas; lower it"))
-    if most is not None:
-        named = [sequence(each.get("clusterNames")) for each in groups]
-        bounded = len({name for each in named for name in each}) if all(named) else None
-        if type(most) is not int or most < 1:
-            problems.append(Problem("spec.maxDomains", f"is {most}; use 1 or more"))
-        elif not is_one_gang(groups) and count > most and (bounded is None or bounded > most):
-            text = (
-                f"is {most}, and {count} Jobs that are placed one by one may use more members: name {most} members at"
-                " most in clusterNames of all groups, or use one group with splitPolicy.mode auto"
-            )
-            problems.append(Problem("spec.maxDomains", text))
+    if most is not None and (type(most) is not int or most < 1):
+        problems.append(Problem("spec.maxDomains", f"is {most}; use 1 or more"))
     return problems
 
 

@@ -20,6 +20,8 @@ class Together(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What those must weigh together that start first; fewer never run."""
     weight: int = 1
     """What this one counts for."""
+    domains: int = 0
+    """Most members that all of the group may use; 0 for any number."""
 
 
 def parse(text: str) -> Together:
@@ -36,6 +38,8 @@ def parse(text: str) -> Together:
         raise BadTogether(f"its group has a name of {len(found.group)} characters; use 1 to {MOST_NAME}")
     if found.least < 1 or found.weight < 1:
         raise BadTogether(f"least {found.least} and weight {found.weight} must be 1 or more")
+    if found.domains < 0:
+        raise BadTogether(f"domains {found.domains} must be 1 or more, or left out for any number")
     return found
 
 

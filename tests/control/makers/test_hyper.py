@@ -93,6 +93,16 @@ def test_the_jobs_of_so_many_replicas_start_together() -> None:
     assert set(together(*look(hyper(group(mode="auto"), minAvailable=2)).create).values()) == {None}
 
 
+def test_the_jobs_of_several_groups_keep_to_so_many_members() -> None:
+    found = look(hyper(group(), group("d", 3, mode="auto"), maxDomains=2))
+    assert together(*found.create) == {
+        "h-t-0": Together("u", 1, 1, 2),
+        "h-t-1": Together("u", 1, 1, 2),
+        "h-d-0": Together("u", 1, 3, 2),
+    }
+    assert found.create[2]["metadata"]["annotations"][keys.DIVIDED] == "2"
+
+
 def test_what_ended_and_is_gone_is_not_waited_for() -> None:
     obj = hyper(group(replicas=3), minAvailable=3)
     jobs = look(obj).create

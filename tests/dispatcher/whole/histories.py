@@ -136,7 +136,7 @@ class History:
     def submit_group(self) -> None:
         """Some that start together, of which not all may have to."""
         random, builders = self.random, [self.work() for _ in range(self.random.randint(2, 3))]
-        wish = Together(f"group-{self.serial}", random.randint(2, len(builders)))
+        wish = Together(f"group-{self.serial}", random.randint(2, len(builders)), domains=random.choice([0, 1, 2]))
         for builder in builders:
             self.town.submit(builder.gang(together=wish), random.choice([20.0, 200.0]))
 
@@ -166,7 +166,7 @@ class History:
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     def judge_groups(self) -> None:
-        """None of a gang group has pods while too few of it run and others of it wait."""
+        """None of a gang group has pods while too few of it run and others of it wait; and all in so many members."""
         groups: dict[Together, list[Binding]] = {}
         for binding in self.town.core.bindings.values():
             if binding.wish is not None and binding.wish.together is not None:
@@ -174,6 +174,8 @@ class History:
         broken = set()
         for wish, bindings in groups.items():
             runs = [each for each in bindings if each.phase in (Phase.RESERVING, Phase.DISPATCHED, Phase.FINISHED)]
+            used = {name for each in bindings if each.phase.charged for name in each.parts}
+            assert not wish.domains or len(used) <= wish.domains, f"{wish.group} uses {used}"
             started = [each for each in bindings if each.phase is Phase.DISPATCHED]
             if started and len(runs) < len(bindings) and len(runs) < wish.least:
                 broken.add(wish.group)

@@ -31,8 +31,10 @@ from tests.dispatcher.builders import (
 YES, NO = MemberAnswer(True, generation=NEVER), MemberAnswer(False, 4, 2)
 
 
-def of_group(name: str, pods: int = 4, *, least: int = 2, weight: int = 1, **fields: Any) -> BindingBuilder:
-    return make_binding(name).tasks(pods).gang(together=Together("s", least, weight), **fields)
+def of_group(
+    name: str, pods: int = 4, *, least: int = 2, weight: int = 1, domains: int = 0, **fields: Any
+) -> BindingBuilder:
+    return make_binding(name).tasks(pods).gang(together=Together("s", least, weight, domains), **fields)
 
 
 def reserved(s: Scene, *names: str) -> None:
@@ -265,6 +267,55 @@ def test_one_that_would_delay_a_workload_with_a_reservation_starts_once_a_member
     assert dict(dispatched(s.run())) == {"a": "n", "b": "n"}
 
 
+def rooms(**free: int) -> list[Any]:
+    return [each for name, gpu in free.items() for each in (make_cluster(name), make_capacity(name, [gpu]))]
+
+
+def test_they_keep_to_so_many_members_as_they_may_use() -> None:
+    """That with the best place for the first one holds too few of them."""
+    s = Scene(make_queue("q"), *rooms(tight=5, other=5, wide=16))
+    s.submit(*(of_group(name, least=3, domains=1) for name in "abc"))
+    assert {member for _, member in dispatched(s.run())} == {"wide"}
+    two = Scene(make_queue("q"), *rooms(a=4, b=4, c=4, wide=8))
+    two.submit(*(of_group(name, least=3, domains=2) for name in "abc"))
+    found = {member for _, member in dispatched(two.run())}
+    assert len(found) == 2
+    assert "wide" in found
+
+
+def test_they_wait_where_so_many_members_do_not_hold_them() -> None:
+    s = Scene(make_queue("q"), *rooms(m=4, n=4))
+    s.submit(*(of_group(name, domains=1) for name in "ab"))
+    said = explained(s.run())["a"].decision.blocker
+    assert said is not None
+    assert "its gang group may use 1 member" in said.message
+    s.tell(make_capacity("n", [8], generation=2))
+    assert dict(dispatched(s.run())) == {"a": "n", "b": "n"}
+
+
+def test_one_by_one_they_go_where_others_of_them_run() -> None:
+    s = Scene(make_queue("q"), *rooms(m=4, n=8))
+    s.submit(of_group("a", least=1, domains=1), of_group("b", 3, least=1, domains=1))
+    assert dispatched(s.run()) == [("a", "m")]
+    assert s.verdict("b") is Reason.INSUFFICIENT_RESOURCES
+    s.bound("a", generation=NEVER)
+    s.change("a", finished=True)
+    s.tell(make_capacity("m", [4], generation=NEVER + 1))
+    assert names(s.run()) == ["b"]
+
+
+def test_another_leader_keeps_to_the_members_that_are_used() -> None:
+    s = Scene(make_queue("q"), *rooms(m=4, n=8))
+    s.submit(of_group("a", least=1, domains=1))
+    assert dispatched(s.run()) == [("a", "m")]
+    s.restart()
+    s.submit(of_group("b", least=1, domains=1))
+    assert not names(s.run())
+    s.gone("a")
+    s.tell(make_capacity("m", [4], generation=NEVER))
+    assert names(s.run()) == ["b"]
+
+
 def test_what_waits_costs_nothing_until_something_changed() -> None:
     s = scene(room=(make_cluster("m"), make_capacity("m", [7])))
     s.submit(of_group("a"), of_group("b"))
@@ -280,7 +331,13 @@ def test_the_annotation() -> None:
     wish = Together("s", 2)
     assert parse(write(wish)) == wish
     assert read(None) is read("{") is None
-    for text in ("{", '{"group":"","least":1}', '{"group":"s","least":0}', '{"group":"s","least":1,"weight":0}'):
+    for text in (
+        "{",
+        '{"group":"","least":1}',
+        '{"group":"s","least":0}',
+        '{"group":"s","least":1,"weight":0}',
+        '{"group":"s","least":1,"domains":-1}',
+    ):
         with pytest.raises(BadTogether):
             parse(text)
 

@@ -26,11 +26,15 @@ from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.dispatcher.core.state import State
-from atoll.dispatcher.core.together import weight_of
+from atoll.dispatcher.core.together import domains_of, weight_of
 from atoll.fit.pods import Pods
 from atoll.model.decision import Phase, Spots
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict
+from atoll.model.words import counted
+
+BEGINNINGS = 8
+"""Members from which a gang group is tried that is kept to few of them: it costs as much again each time."""
 
 
 class Obstacle(NamedTuple):
@@ -110,28 +114,24 @@ class Admission:
             verdict = Verdict(Reason.GANG_GROUP_INCOMPLETE, Blocker("Workload", first.view.name, message=message))
             self.waiting.park_until_told(group, verdict)
             return ()
-        chosen: list[tuple[Binding, Choice, Rules]] = []
-        obstacles: list[tuple[Binding, Obstacle]] = []
-        with ExitStack() as supposed:
-            for each in waits:
-                assert each.shape is not None, f"{each.view.uid} does not wait"
-                its = self.waiting.classes(each.leaf)[each.shape.key]
-                outcome = self.admit(each.leaf, each.shape, each.view.namespace, partial(self._choose, its, each))
-                if isinstance(outcome, Choice):
-                    chosen.append((each, outcome, self._rules))
-                    found += weight_of(each)
-                    self._suppose(supposed, each, outcome)
-                else:
-                    obstacles.append((each, outcome))
-        if found >= least:
+        chosen, obstacles = start = self._suppose_group(waits)
+        begun: dict[str, None] = {}
+        while domains_of(first) and chosen and found + _weight(chosen) < least and len(begun) < BEGINNINGS:
+            begun.update((member.name, None) for member in chosen[0][1].members)
+            with together.beginning_elsewhere(begun):
+                chosen, _ = self._suppose_group(waits)
+        if found + _weight(chosen) >= least:
             commands = []
             for each, choice, self._rules in chosen:
                 commands.append(self._dispatch(each, choice))
             together.look_again(first)
             return commands
+        chosen, obstacles = start
         # Each class waits for what blocks its own; what blocks another one wakes the class of that.
         blocked, obstacle = next((each for each in obstacles if each[0].shape is group.shape), obstacles[0])
         message = obstacle.verdict.sentence()
+        if most := domains_of(first):
+            message += f"; its gang group may use {counted(most, 'member')} at most"
         verdict = Verdict(Reason.GANG_GROUP_INCOMPLETE, Blocker("Workload", blocked.view.name, message=message))
         short = obstacle.short
         if short is not None and short.queue in path(group.leaf) and not group.shape.others:
@@ -144,12 +144,31 @@ class Admission:
             self.waiting.park_until_told(group, verdict, delays=obstacle.sought)
         return ()
 
+    def _suppose_group(
+        self, waits: Sequence[Binding]
+    ) -> tuple[list[tuple[Binding, Choice, Rules]], list[tuple[Binding, Obstacle]]]:
+        """Where those of a gang group would go, each beside those before it, and what is in the way of the others."""
+        chosen: list[tuple[Binding, Choice, Rules]] = []
+        obstacles: list[tuple[Binding, Obstacle]] = []
+        with ExitStack() as supposed:
+            for each in waits:
+                assert each.shape is not None, f"{each.view.uid} does not wait"
+                its = self.waiting.classes(each.leaf)[each.shape.key]
+                outcome = self.admit(each.leaf, each.shape, each.view.namespace, partial(self._choose, its, each))
+                if isinstance(outcome, Choice):
+                    chosen.append((each, outcome, self._rules))
+                    self._suppose(supposed, each, outcome)
+                else:
+                    obstacles.append((each, outcome))
+        return chosen, obstacles
+
     def _suppose(self, supposed: ExitStack, binding: Binding, choice: Choice) -> None:
         """Count it, until the end of that stack, as what was dispatched."""
         namespace, total = binding.view.namespace, choice.total()
         where = {member.name: gang.total() for member, gang in zip(choice.members, choice.gangs, strict=True)}
         charges = by_scopes(choice.gangs, total)
         supposed.enter_context(self.tree.supposing_use(binding.leaf, total, where))
+        supposed.enter_context(self._state.together.supposing([*where]))
         self.namespaces.charge(namespace, charges)
         supposed.callback(self.namespaces.charge, namespace, charges, -1)
         for member, gang, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
@@ -297,6 +316,10 @@ class Admission:
             return {}
         [member], [gang], [placement] = choice.members, choice.gangs, choice.placements
         return spots(member, gang, placement)
+
+
+def _weight(chosen: Iterable[tuple[Binding, Choice, Rules]]) -> int:
+    return sum(weight_of(binding) for binding, _, _ in chosen)
 
 
 def _with_all(short: Shortage, chosen: Iterable[tuple[Binding, Choice, Rules]]) -> Shortage:

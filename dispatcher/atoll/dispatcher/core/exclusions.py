@@ -14,6 +14,7 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.neighbours import Neighbours
 from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.quota.queue import Queue
+from atoll.dispatcher.core.together import GangGroups, domains_of
 from atoll.model.verdict import Blocker, Reason, Verdict, reason_of_refusal
 
 
@@ -21,9 +22,15 @@ class Exclusions:
     """Says where a workload is not to go."""
 
     def __init__(
-        self, members: Members, refusals: Refusals, breakers: Breakers, failures: Failures, neighbours: Neighbours
+        self,
+        members: Members,
+        refusals: Refusals,
+        breakers: Breakers,
+        failures: Failures,
+        neighbours: Neighbours,
+        together: GangGroups,
     ) -> None:
-        self.members, self.neighbours = members, neighbours
+        self.members, self.neighbours, self.together = members, neighbours, together
         self.refusals, self.breakers, self.failures = refusals, breakers, failures
         #: members that serve a queue -> bool[members], None for all; of `_version`
         self._masks: dict[frozenset[str], NDArray[np.bool_] | None] = {}
@@ -53,9 +60,11 @@ class Exclusions:
 
     def kept_out(self, binding: Binding) -> dict[str, str]:
         """Members that it may not use because of where others of its groups run, and why."""
-        if not (binding.gang.follows or binding.gang.avoids):
+        near = binding.gang.follows or binding.gang.avoids
+        if not (near or domains_of(binding)):
             return {}
-        return self.neighbours.kept_out(binding, [member.name for member in self.members.table.order])
+        members = [member.name for member in self.members.table.order]
+        return self.together.kept_out(binding, members) | self.neighbours.kept_out(binding, members)
 
     def avoided(self, binding: Binding, shape: Shape) -> set[str]:
         """The members that failed this shape, or refused this workload, and are not to be tried yet."""

@@ -83,7 +83,13 @@ class State:
         self.on_entered.append(self.neighbours.entered)
         self.on_dropped.append(self.neighbours.dropped)
         self.charges.on_charged.append(self.neighbours.charged)
-        self.exclusions = Exclusions(self.members, self.refusals, self.breakers, self.failures, self.neighbours)
+        self.together = GangGroups(self.bindings, self.waiting)
+        self.on_entered.append(self.together.entered)
+        self.on_dropped.append(self.together.dropped)
+        self.charges.on_charged.append(self.together.charged)
+        self.exclusions = Exclusions(
+            self.members, self.refusals, self.breakers, self.failures, self.neighbours, self.together
+        )
         self.assumed = Assumed(self.members, self.bindings)
         self.times = Times(self.bindings, settings.progress.regain)
         #: queues that a binding or a queue names no longer, and perhaps none does; until the end of a pass
@@ -111,9 +117,6 @@ class State:
         self.on_waits.append(lambda binding, group: self.fair.waits(binding.view.namespace, group))
         self.on_waits_no_more.append(lambda binding, group: self.fair.waits_no_more(binding.view.namespace, group))
         self.on_changed.append(self.fair.queues_changed)
-        self.together = GangGroups(self.bindings, self.waiting)
-        self.on_entered.append(self.together.entered)
-        self.on_dropped.append(self.together.dropped)
         self.charges.on_used.append(self.fair.used)
         #: UIDs of what was to shrink, which was not written: others may have its quota by now
         self.unshrunk: dict[str, None] = {}

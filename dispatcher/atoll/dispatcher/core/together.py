@@ -3,15 +3,20 @@
 They are dispatched in one pass, when the smallest number that must start fits as a whole; each is reserved in its
 members, and they start once all of that number are. Where one of them leaves and fewer are left, the rest is evicted.
 Nothing of that is remembered: all of it follows from the phases of the group's bindings.
+
+A group may be kept to so many members: once others use that many, the rest goes to these alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from atoll.dispatcher.core.backlog.backlog import Waiting
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.model.decision import Phase
+from atoll.model.words import counted, listed
 
 _Key = tuple[str, str]
 """Namespace, name of the group."""
@@ -27,6 +32,10 @@ class GangGroups:
         self._key: dict[str, _Key] = {}
         #: of which fewer may be left than must run together
         self._doubtful: dict[_Key, None] = {}
+        #: member -> how often it is supposed to be used, by the group that is examined
+        self._supposed: Counter[str] = Counter()
+        #: members in which that group is not to begin, as it did not fit from there
+        self._begun: Collection[str] = ()
 
     def entered(self, binding: Binding) -> None:
         """It is filed under its phase."""
@@ -63,11 +72,15 @@ class GangGroups:
         return [binding] if key is None else self._all(key)
 
     def _all(self, key: _Key) -> list[Binding]:
-        return sorted((self._bindings[uid] for uid in self._of[key]), key=lambda each: each.key)
+        # One of them may be on its way out.
+        known = (self._bindings[uid] for uid in self._of[key] if uid in self._bindings)
+        return sorted(known, key=lambda each: each.key)
 
     def least(self, binding: Binding) -> int:
-        """What must run together of its group; 0 where it is in none."""
-        return min([each.gang.together.least for each in self.of(binding) if each.gang.together is not None], default=0)
+        """What must run together of its group; 0 where it is in none, or each starts by itself."""
+        found = [each.gang.together.least for each in self.of(binding) if each.gang.together is not None]
+        least = min(found, default=0)
+        return least if least > 1 else 0
 
     def weight(self, binding: Binding, phases: Iterable[Phase]) -> int:
         """What those of its group weigh that are in these phases, or finished."""
@@ -91,6 +104,47 @@ class GangGroups:
         }
         for group in groups:
             self._waiting.refresh(group)
+
+    def charged(self, binding: Binding, times: int) -> None:
+        """It runs, or no more: then others may use other members than before."""
+        if times < 0 and binding.view.uid in self._key and domains_of(binding):
+            for each in self.of(binding):
+                if each.shape is not None:
+                    self._waiting.wake_shape(each.shape.key)
+            self.look_again(binding)
+
+    @contextmanager
+    def supposing(self, members: Sequence[str]) -> Iterator[None]:
+        """The group that is examined uses these as well."""
+        self._supposed.update(members)
+        try:
+            yield
+        finally:
+            self._supposed.subtract(members)
+
+    @contextmanager
+    def beginning_elsewhere(self, begun: Collection[str]) -> Iterator[None]:
+        """The group that is examined uses none of these first."""
+        self._begun = begun
+        try:
+            yield
+        finally:
+            self._begun = ()
+
+    def kept_out(self, binding: Binding, members: Sequence[str]) -> dict[str, str]:
+        """Of these members those that it may not use, and why."""
+        most = domains_of(binding)
+        if not most:
+            return {}
+        used = {name for each in self.of(binding) if each.phase.charged for name in each.parts}
+        used |= {name for name, times in self._supposed.items() if times}
+        if not used:
+            return dict.fromkeys(self._begun, "its gang group does not fit from there")
+        # What is divided may use several at once.
+        if len(used) < most and not (binding.shape is not None and binding.shape.divided):
+            return {}
+        text = f"its gang group may use {counted(most, 'member')}, and uses {listed(sorted(used))}"
+        return {name: text for name in members if name not in used}
 
     def below(self, written: Callable[[Binding], bool]) -> list[Binding]:
         """Those that run though too few of their group do, since others of it left or never started, and of which the
@@ -117,6 +171,11 @@ def key_of(binding: Binding) -> _Key | None:
     if binding.wish is None or binding.wish.together is None:
         return None
     return binding.view.namespace, binding.wish.together.group
+
+
+def domains_of(binding: Binding) -> int:
+    """Most members that its group may use; 0 for any number."""
+    return binding.wish.together.domains if binding.wish is not None and binding.wish.together is not None else 0
 
 
 def weight_of(binding: Binding) -> int:

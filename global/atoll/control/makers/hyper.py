@@ -106,24 +106,28 @@ def plan(hyper: Json, jobs: Sequence[Json], taken: Callable[[str], bool], now: s
 
 
 def _together(hyper: Json, gone: Collection[str]) -> dict[str, dict[str, str]]:
-    """Job -> annotation of what it starts with; none where each starts by itself.
+    """Job -> annotation of what it starts with, and over how many members they may be; none where each starts by itself
+    in any.
 
     `gone`: Jobs that ended and are no more. What must run together is fewer by them.
     """
     spec = hyper.get("spec") or {}
     least, groups = spec.get("minAvailable"), spec.get("replicatedJobs") or ()
-    if least is None or is_one_gang(groups):
+    domains = int(spec.get("maxDomains") or 0)
+    if is_one_gang(groups) or (least is None and not domains):
         return {}
     weights = {
         made["metadata"]["name"]: _replicas(group) if is_auto(group) else 1
         for group in groups
         for made in jobs_of(hyper, group)
     }
-    left = int(least) - sum(weight for name, weight in weights.items() if name in gone)
-    if left <= 1:
+    left = max(int(least or 1) - sum(weight for name, weight in weights.items() if name in gone), 1)
+    if left == 1 and not domains:
         return {}
     name = hyper["metadata"]["uid"]
-    return {job: {keys.TOGETHER: together.write(Together(name, left, weight))} for job, weight in weights.items()}
+    return {
+        job: {keys.TOGETHER: together.write(Together(name, left, weight, domains))} for job, weight in weights.items()
+    }
 
 
 def jobs_of(hyper: Mapping[str, Any], group: Mapping[str, Any]) -> list[Json]:
