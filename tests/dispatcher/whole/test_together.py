@@ -27,6 +27,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
 )
+from tests.dispatcher.explain.questions import account
 
 YES, NO = MemberAnswer(True, generation=NEVER), MemberAnswer(False, 4, 2)
 
@@ -302,6 +303,20 @@ def test_one_by_one_they_go_where_others_of_them_run() -> None:
     s.change("a", finished=True)
     s.tell(make_capacity("m", [4], generation=NEVER + 1))
     assert names(s.run()) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "hint"),
+    [
+        ({"together": Together("s", 1, domains=1)}, "more members for its gang group (maxDomains of its HyperJob)"),
+        ({"follows": "app=web"}, "a policy without that workloadAffinity"),
+    ],
+)
+def test_what_would_open_another_member_is_told(wish: dict[str, Any], hint: str) -> None:
+    s = Scene(make_queue("q"), *rooms(m=4, n=8))
+    s.submit(make_binding("a").tasks(4).gang(**wish), make_binding("b").tasks(3).gang(**wish))
+    assert dispatched(s.run()) == [("a", "m")]
+    assert f"{hint}: cluster n has room for it" in [each.message for each in account(s, "b").changes]
 
 
 def test_another_leader_keeps_to_the_members_that_are_used() -> None:

@@ -300,7 +300,8 @@ class _Look:
                 self._excluded.append((member, "a queue that uses this member"))
             elif member.name in kept_out:
                 rooms.append(_room(member, wanted, fits, Reason.NO_CLUSTER, kept_out[member.name]))
-                self._excluded.append((member, "a policy without that workloadAffinity"))
+                near = member.name in core.state.neighbours.kept_out(self.binding, [member.name])
+                self._excluded.append((member, _NEAR if near else _MORE_MEMBERS))
             elif not members.table.ready[column]:
                 rooms.append(_room(member, wanted, fits, Reason.CLUSTERS_NOT_READY, "it is not ready"))
             elif member.name in refusing:
@@ -590,6 +591,8 @@ _RELAXED = (
     Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.NO_TOPOLOGY, Reason.NO_NODE_MATCHES, Reason.NO_CLUSTER,
 )  # fmt: skip
 """Verdicts that follow from its own wishes as well as from what members have."""
+_NEAR = "a policy without that workloadAffinity"
+_MORE_MEMBERS = "more members for its gang group (maxDomains of its HyperJob)"
 _TAINTED = "a toleration of its taint (clusterTolerations of its policy)"
 _OTHERWISE = {
     "its policy does not allow this member": "a policy that allows another member",
