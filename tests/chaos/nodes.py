@@ -232,13 +232,9 @@ class Others:
         )
 
     async def _drain(self) -> None:
-        member = self._random.choice(list(self._members))
-        node = f"{member}-n{self._random.randrange(NODES_EACH)}"
-        if node in self._troubled:
-            return
-        self._troubled.add(node)
-        api = self._members[member]
-        try:
+        async with self._in_trouble({"spec": {"unschedulable": None}}) as (api, node):
+            if api is None:
+                return
             await api.merge_patch(NODES, node, {"spec": {"unschedulable": True}})
             self.counts["node is drained"] += 1
             for pod in await api.list(PODS, NAMESPACE):
@@ -249,9 +245,6 @@ class Others:
                     with contextlib.suppress(errors.NotFound, *_BUSY):
                         await api.create_in(PODS, name, NAMESPACE, "eviction", body)
             await asyncio.sleep(self._random.uniform(3, 8))
-        finally:
-            await _surely(lambda: api.merge_patch(NODES, node, {"spec": {"unschedulable": None}}))
-            self._troubled.discard(node)
 
     async def _flap(self) -> None:
         """What `atoll-topology` writes while a link goes up and down, without its damping."""
@@ -278,18 +271,27 @@ class Others:
             await _surely(lambda: say(True))
 
     async def _trouble(self, what: str, change: Json, back: Json, seconds: float) -> None:
+        async with self._in_trouble({"metadata": back}) as (api, node):
+            if api is None:
+                return
+            await api.merge_patch(NODES, node, {"metadata": change})
+            self.counts[what] += 1
+            await asyncio.sleep(seconds)
+
+    @contextlib.asynccontextmanager
+    async def _in_trouble(self, back: Json) -> AsyncIterator[tuple[ApiServer | None, str]]:
+        """Some node of some member, with what puts it right afterwards; no API server where it has other trouble."""
         member = self._random.choice(list(self._members))
         node = f"{member}-n{self._random.randrange(NODES_EACH)}"
         if node in self._troubled:
+            yield None, node
             return
         self._troubled.add(node)
         api = self._members[member]
         try:
-            await api.merge_patch(NODES, node, {"metadata": change})
-            self.counts[what] += 1
-            await asyncio.sleep(seconds)
+            yield api, node
         finally:
-            await _surely(lambda: api.merge_patch(NODES, node, {"metadata": back}))
+            await _surely(lambda: api.merge_patch(NODES, node, back))
             self._troubled.discard(node)
 
 
