@@ -127,7 +127,7 @@ def _age(pod: Pod) -> tuple[str, str]:
 
 def _group(name: str, pod: Pod, spec: Json, owners: list[Json]) -> Json:
     notes = pod.metadata.annotations
-    told = (keys.BINDING_UID, keys.EPOCH, keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
+    told = (keys.BINDING_UID, keys.EPOCH, *keys.WAITING_TIMES)
     identity = {key: notes[key] for key in told if key in notes}
     return {
         "apiVersion": POD_GROUPS.api_version,

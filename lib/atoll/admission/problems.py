@@ -155,8 +155,7 @@ _DURATIONS = (
     keys.READY_TIMEOUT,
     keys.RUNNING_ESTIMATE,
     keys.LOST_TOLERATION,
-    keys.SLA_WAITING_TIME,
-    *keys.SLA_ANNOTATIONS,
+    *keys.WAITING_TIMES,
 )
 
 

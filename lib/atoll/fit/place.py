@@ -598,8 +598,7 @@ def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequenc
     if gang.apart is not None:
         heedless_gang = msgspec.structs.replace(gang, apart=None)
         if place(nodes, heedless_gang, explain=False) is not None:
-            tier = gang.apart.highest_tier_name or str(gang.apart.highest_tier_allowed)
-            return Miss(reason, wanted, max(0, min(held, wanted - 1)), apart=tier)
+            return Miss(reason, wanted, max(0, min(held, wanted - 1)), apart=gang.apart.tier)
     if any(task.aligned or task.numa for task in gang.tasks) and any(isinstance(each, Numa) for each in nodes.exact):
         heedless = nodes.copy()
         heedless.exact = tuple(each for each in heedless.exact if not isinstance(each, Numa))

@@ -162,7 +162,7 @@ def running_estimate(obj: Mapping[str, Any]) -> float | None:
 
 def patience(obj: Mapping[str, Any]) -> float | None:
     """Seconds after which room is to be kept for it, by annotation."""
-    return _seconds(obj, keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
+    return _seconds(obj, *keys.WAITING_TIMES)
 
 
 def ready_timeout(obj: Mapping[str, Any]) -> float | None:

@@ -44,12 +44,16 @@ class _Gathering(msgspec.Struct, rename="camel"):
 def topology_of(holders: Iterable[object]) -> dict[str, str]:
     """What several objects say of it, the first one's before the next one's; what is malformed says nothing."""
     found: dict[str, str] = {}
-    for holder in holders:
-        about = holder.get("metadata") if isinstance(holder, Mapping) else None
-        notes = about.get("annotations") if isinstance(about, Mapping) else None
-        if isinstance(notes, Mapping):
-            found = {key: str(notes[key]) for key in SAID if notes.get(key)} | found
+    for notes in map(_notes, holders):
+        found = {key: str(notes[key]) for key in SAID if notes.get(key)} | found
     return found
+
+
+def _notes(holder: object) -> Mapping[str, Any]:
+    """The annotations of an object of any form; none where there are none that could be read."""
+    about = holder.get("metadata") if isinstance(holder, Mapping) else None
+    notes = about.get("annotations") if isinstance(about, Mapping) else None
+    return notes if isinstance(notes, Mapping) else {}
 
 
 def wish(notes: Mapping[str, str]) -> TopologyWish | None:
@@ -98,7 +102,7 @@ def spread_out(gang: Gang) -> dict[str, str]:
     found = {}
     for key, said in ((keys.BALANCED, gang.balanced), (keys.APART, gang.apart)):
         if said is not None:
-            found[key] = said.highest_tier_name or str(said.highest_tier_allowed)
+            found[key] = said.tier
     if gang.apart is not None:
         found[keys.APART_MODE] = gang.apart.mode
     return found
@@ -106,12 +110,9 @@ def spread_out(gang: Gang) -> dict[str, str]:
 
 def without_effect(holder: object, path: str = "") -> Iterator[tuple[str, str]]:
     """(path, what does not act, and why) of annotations of an object of any form."""
-    about = holder.get("metadata") if isinstance(holder, Mapping) else None
-    notes = about.get("annotations") if isinstance(about, Mapping) else None
-    if isinstance(notes, Mapping):
-        inside = f"{path}.metadata" if path else "metadata"
-        found = {key: text for key, text in notes.items() if isinstance(text, str)}
-        yield from ((f"{inside}.annotations[{key}]", text) for key, text in _without_effect(found))
+    inside = f"{path}.metadata" if path else "metadata"
+    found = {key: text for key, text in _notes(holder).items() if isinstance(text, str)}
+    yield from ((f"{inside}.annotations[{key}]", text) for key, text in _without_effect(found))
 
 
 def _without_effect(notes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -137,12 +138,13 @@ def _without_effect(notes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def unread(holder: object, path: str = "") -> Iterator[tuple[str, str]]:
     """As `without_effect`, for a workload that says in fields how near its pods are to be."""
-    about = holder.get("metadata") if isinstance(holder, Mapping) else None
-    notes = about.get("annotations") if isinstance(about, Mapping) else None
+    inside, notes = f"{path}.metadata" if path else "metadata", _notes(holder)
     for key in SAID:
-        if isinstance(notes, Mapping) and notes.get(key) and key not in OF_ALL_KINDS:
-            field = f"{path}.metadata.annotations[{key}]" if path else f"metadata.annotations[{key}]"
-            yield field, "has no effect on a Volcano Job: use networkTopology of the Job, or partitionPolicy of a task"
+        if notes.get(key) and key not in OF_ALL_KINDS:
+            yield (
+                f"{inside}.annotations[{key}]",
+                "has no effect on a Volcano Job: use networkTopology of the Job, or partitionPolicy of a task",
+            )
 
 
 def without_groups(holders: Sequence[object], gang: Callable[[], Gang]) -> Iterator[tuple[str, str]]:

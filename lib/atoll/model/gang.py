@@ -46,6 +46,11 @@ class TopologyWish(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
         return self.highest_tier_allowed is not None or self.highest_tier_name is not None
 
     @property
+    def tier(self) -> str:
+        """Its highest tier for a person: the name, or else the number."""
+        return self.highest_tier_name or str(self.highest_tier_allowed)
+
+    @property
     def hard(self) -> bool:
         """Whether it runs in a domain or not at all."""
         return self.mode == "hard" and self.limited

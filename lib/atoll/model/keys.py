@@ -274,8 +274,8 @@ TOGETHER: Final = "atoll.sh/together"
 """Workload annotation: the gang group with which it starts or not at all, as JSON (`atoll.model.together`)."""
 SCHEDULED_FOR: Final = "volcano.sh/cronjob-scheduled-timestamp"
 """Annotation of a Job of a CronJob: for when it was made (RFC 3339)."""
-SLA_ANNOTATIONS: Final = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
-"""Workload annotations of the sla plugin, the first that is set counts."""
+WAITING_TIMES: Final = (SLA_WAITING_TIME, "volcano.sh/sla-waiting-time", "sla-waiting-time")
+"""Workload annotations that say so, Atoll's own and those of the sla plugin: the first that is set counts."""
 PREEMPTABLE: Final = "volcano.sh/preemptable"
 """Annotation or label of a workload or of its pods: `false` keeps it from making room for others."""
 QUEUE_LABEL: Final = "volcano.sh/queue-name"

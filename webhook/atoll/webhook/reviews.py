@@ -383,7 +383,7 @@ class Reviews:
             async with asyncio.timeout(self._settings.settle):
                 while kind is not None and self._referred(kind, request)[1]:
                     await self._changed.wait()
-                while rules is not None and self._group(rules, request)[0] and self._group(rules, request)[1] is None:
+                while rules is not None and self._lacks_group(rules, request):
                     await self._changed.wait()
         except TimeoutError:
             return
@@ -416,6 +416,11 @@ class Reviews:
         name, cache = groups.named(rules.templates(request.object or {})), self._referable.get(POD_GROUPS)
         found = cache.get(f"{request.namespace}/{name}") if name and cache is not None else None
         return name, None if found is None else found.body
+
+    def _lacks_group(self, rules: Rules, request: Request) -> bool:
+        """Whether pods name a PodGroup that is not known."""
+        name, group = self._group(rules, request)
+        return bool(name) and group is None
 
     def _defaults(self, kind: Kind, rules: Rules, request: Request) -> list[jsonpatch.Operation]:
         change = self._change(request, kind)

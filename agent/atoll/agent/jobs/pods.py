@@ -49,8 +49,7 @@ def identity(job: Mapping[str, Any]) -> dict[str, str]:
 
 def _waiting_time(job: Mapping[str, Any]) -> dict[str, str]:
     annotations = job["metadata"].get("annotations") or {}
-    names = (keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
-    return {name: annotations[name] for name in names if isinstance(annotations.get(name), str)}
+    return {name: annotations[name] for name in keys.WAITING_TIMES if isinstance(annotations.get(name), str)}
 
 
 def pod_group(job: Mapping[str, Any], opened: Collection[int] | None = None) -> Json:

@@ -51,10 +51,7 @@ class Neighbours:
             for uid in self._of[key]:
                 other = self._bindings.get(uid)
                 if other is not None and other.shape is not None:
-                    self._waiting.wake_shape(other.shape.key)
-                    group = self._waiting.classes(other.leaf).get(other.shape.key)
-                    if group is not None and group.lot is None:
-                        self._waiting.refresh(group)
+                    self._waiting.reconsider(other.leaf, other.shape)
 
     def kept_out(self, binding: Binding, members: list[str]) -> dict[str, str]:
         """Of these members those that it may not use, and why."""

@@ -188,14 +188,13 @@ class Progress:
             and binding.epoch == binding.view.epoch
             and not binding.gang.hold
             and not self._state.refusing(binding)
-            and all(
-                name in answers and answers[name].granted and self.members.are_ready([name]) for name in binding.parts
-            )
+            and all(name in answers and answers[name].granted for name in binding.parts)
+            and self.members.are_ready(binding.parts)
         )
 
     def too_few(self) -> Iterator[Command]:
         """Evict what runs of gang groups of which too few are left."""
-        for binding in self._state.together.below(lambda each: each.epoch == each.view.epoch and not each.resized_at):
+        for binding in self._state.together.below():
             text = "others that must run together with it left, or did not start"
             yield self._decisions.evict(binding, Reason.GANG_GROUP_INCOMPLETE, text)
 

@@ -10,7 +10,7 @@ A group may be kept to so many members: once others use that many, the rest goes
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from atoll.dispatcher.core.backlog.backlog import Waiting
@@ -110,8 +110,7 @@ class GangGroups:
         if times < 0 and binding.view.uid in self._key and domains_of(binding):
             for each in self.of(binding):
                 if each.shape is not None:
-                    self._waiting.wake_shape(each.shape.key)
-            self.look_again(binding)
+                    self._waiting.reconsider(each.leaf, each.shape)
 
     @contextmanager
     def supposing(self, members: Sequence[str]) -> Iterator[None]:
@@ -146,7 +145,7 @@ class GangGroups:
         text = f"its gang group may use {counted(most, 'member')}, and uses {listed(sorted(used))}"
         return {name: text for name in members if name not in used}
 
-    def below(self, written: Callable[[Binding], bool]) -> list[Binding]:
+    def below(self) -> list[Binding]:
         """Those that run though too few of their group do, since others of it left or never started, and of which the
         last decision is written.
         """
@@ -160,8 +159,9 @@ class GangGroups:
             if not (runs and gap and self.incomplete(runs[0])):
                 del self._doubtful[key]
                 continue
-            found += filter(written, runs)
-            if all(map(written, runs)):
+            written = [each for each in runs if each.written]
+            found += written
+            if len(written) == len(runs):
                 del self._doubtful[key]
         return found
 

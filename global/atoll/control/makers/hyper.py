@@ -50,13 +50,14 @@ def plan(hyper: Json, jobs: Sequence[Json], taken: Callable[[str], bool], now: s
         remembered |= group.get("jobStates") or {}
     over = any(each.get("status") == "True" for each in old.get("conditions") or ())
     leaving = hyper["metadata"].get("deletionTimestamp") is not None
-    wanted: dict[str, None] = {}
+    #: Job -> replicas that it stands for
+    wanted: dict[str, int] = {}
     create, states = list[Json](), list[Json]()
     for group in spec.get("replicatedJobs") or ():
         found: dict[str, Json] = {}
         for made in jobs_of(hyper, group):
             name = made["metadata"]["name"]
-            wanted[name] = None
+            wanted[name] = _replicas(group) if is_auto(group) else 1
             if name in mine:
                 found[name] = _state(mine[name])
             elif (remembered.get(name) or {}).get("phase") in _ENDED:
@@ -68,7 +69,7 @@ def plan(hyper: Json, jobs: Sequence[Json], taken: Callable[[str], bool], now: s
         states.append(_group(str(group.get("name") or ""), found))
     phases = {name: str(state.get("phase")) for group in states for name, state in group["jobStates"].items()}
     gone = {name for name, phase in phases.items() if phase in _ENDED and name not in mine}
-    notes = _together(hyper, gone)
+    notes = _together(hyper, wanted, gone)
     for made in create:
         made["metadata"]["annotations"] |= notes.get(made["metadata"]["name"], {})
     note = []
@@ -105,22 +106,20 @@ def plan(hyper: Json, jobs: Sequence[Json], taken: Callable[[str], bool], now: s
     return Plan(delete=stale, create=create, note=note, status=status, news=news)
 
 
-def _together(hyper: Json, gone: Collection[str]) -> dict[str, dict[str, str]]:
+def _together(hyper: Json, weights: Mapping[str, int], gone: Collection[str]) -> dict[str, dict[str, str]]:
     """Job -> annotation of what it starts with, and over how many members they may be; none where each starts by itself
     in any.
 
-    `gone`: Jobs that ended and are no more. What must run together is fewer by them.
+    Args:
+        hyper: the whole object.
+        weights: of its Jobs, replicas that each stands for.
+        gone: Jobs that ended and are no more. What must run together is fewer by them.
     """
     spec = hyper.get("spec") or {}
     least, groups = spec.get("minAvailable"), spec.get("replicatedJobs") or ()
     domains = int(spec.get("maxDomains") or 0)
     if is_one_gang(groups) or (least is None and not domains):
         return {}
-    weights = {
-        made["metadata"]["name"]: _replicas(group) if is_auto(group) else 1
-        for group in groups
-        for made in jobs_of(hyper, group)
-    }
     left = max(int(least or 1) - sum(weight for name, weight in weights.items() if name in gone), 1)
     if left == 1 and not domains:
         return {}

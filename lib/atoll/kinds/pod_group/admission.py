@@ -55,8 +55,7 @@ def _slices(pod: Json) -> list[Problem]:
     if keys.APART in notes and nearness.SLICE_LEVEL not in notes:
         text = "has no effect on a pod group without slices; use podAntiAffinity or topology spread"
         return [Problem(f"metadata.annotations[{keys.APART}]", text)]
-    asked = nearness.SLICE_LEVEL in mapping(mapping(pod.get("metadata")).get("annotations"))
-    if not asked or index_of(pod) is not None:
+    if nearness.SLICE_LEVEL not in notes or index_of(pod) is not None:
         return []
     text = f"has no effect unless each pod of the group has its index, such as label {INDEX}: 0"
     return [Problem(f"metadata.annotations[{nearness.SLICE_LEVEL}]", text)]

@@ -114,8 +114,7 @@ class Queues:
     def due(self, view: Standing) -> float:
         """When it will have waited too long, in seconds since 1970; infinite for never."""
         holders = [view.group.metadata] if view.group is not None else [pod.metadata for pod in view.waiting[:1]]
-        names = (keys.SLA_WAITING_TIME, *keys.SLA_ANNOTATIONS)
-        said = [duration.parse_or_none(each.annotations.get(name)) for each in holders for name in names]
+        said = [duration.parse_or_none(each.annotations.get(name)) for each in holders for name in keys.WAITING_TIMES]
         said += [queue.waiting_time for queue in self._upwards(self.of(view))]
         wait = next((each for each in said if each is not None), self.waiting_time)
         return to_seconds(view.created) + wait if wait is not None and view.created else math.inf

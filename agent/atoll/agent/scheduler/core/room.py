@@ -113,9 +113,9 @@ class Room:
         self.use_matters = False
         #: node -> (cpu, memory) in use when it was measured and free then, together
         self._measured: dict[str, tuple[int, int]] = {}
-        #: node -> whether by zones -> its NUMA nodes as an object says
         #: how often NUMA nodes of a node became others, what is free in them aside
         self.numa_kinds = 0
+        #: node -> whether by zones -> its NUMA nodes as an object says
         self._numa_said: dict[str, dict[bool, NumaTopology]] = {}
         #: node -> its NUMA nodes as they were told
         self._numa: dict[str, NumaTopology] = {}

@@ -316,6 +316,13 @@ class Waiting:
         if lot is not None:
             self._wake(lot)
 
+    def reconsider(self, leaf: Queue, shape: Shape) -> None:
+        """What was in the way of a class may be gone, whatever that was."""
+        self.wake_shape(shape.key)
+        group = self.classes(leaf).get(shape.key)
+        if group is not None and group.lot is None:
+            self.refresh(group)
+
     def sleep_shape(self, shape: bytes) -> None:
         """No member has room for this shape any more; its classes keep their verdicts."""
         lot = self._lots.get(shape)
