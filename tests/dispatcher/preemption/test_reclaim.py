@@ -308,14 +308,15 @@ def test_members_that_do_not_serve_or_failed_lately_lose_nothing():
     stage = Stage(A, queue("b", 0), m=[4], n=[4]).run("x", "b", {"m": {0: 4}}).run("y", "b", {"n": {0: 4}}, started=9.0)
     claimant = stage.claimant("a", 4)
     assert losses(stage.plan(claimant)) == {"y": "all"}
-    assert losses(stage.plan(claimant, rules=Rules(avoided=("n",)))) == {"x": "all"}
+    rules = Rules()
+    rules.avoided = ("n",)
+    assert losses(stage.plan(claimant, rules=rules)) == {"x": "all"}
 
 
 class Forbidding(Rules):
     """Forbids choices in one member."""
 
     def __init__(self, member: str) -> None:
-        super().__init__()
         self._member = member
 
     @property

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.backlog.wake_index import capping
@@ -30,7 +33,7 @@ class QueueRules(Rules):
 
     def __init__(self, state: State, claims: Claims, binding: Binding, shape: Shape) -> None:
         """`shape`: that it waits with."""
-        super().__init__(state.exclusions.usable(binding), state.exclusions.avoided(binding, shape))
+        self._serving, self.avoided = state.exclusions.usable(binding), state.exclusions.avoided(binding, shape)
         self._state, self._claims, self._binding = state, claims, binding
         self._reservations, self._tree, self._leaf = state.reservations, state.tree, binding.leaf
         self._permit_all = self._reservations.empty and capping(binding.leaf) is None
@@ -38,6 +41,9 @@ class QueueRules(Rules):
         self.exceeded: dict[str, Vector] = {}
         #: reservations that the choice permitted last delays, by a better rank
         self._overtaken: list[Reservation] = []
+
+    def serves(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return allowed if self._serving is None else allowed & self._serving
 
     @property
     def permit_all(self) -> bool:

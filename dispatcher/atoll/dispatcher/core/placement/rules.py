@@ -16,20 +16,14 @@ from atoll.model.verdict import Verdict
 
 
 class Rules:
-    """The rules for one workload; these by themselves forbid no choice.
+    """The rules for one workload; these by themselves forbid no choice, and hold no state."""
 
-    Args:
-        serving: bool[members] that its queue may use; None for all.
-        avoided: members that failed its shape lately.
-    """
-
-    def __init__(self, serving: NDArray[np.bool_] | None = None, avoided: Collection[str] = ()) -> None:
-        self._serving = serving
-        self.avoided = avoided
+    avoided: Collection[str] = ()
+    """Members that failed its shape lately, or refuse it."""
 
     def serves(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """bool[members]: those of these that its queue may use."""
-        return allowed if self._serving is None else allowed & self._serving
+        return allowed
 
     @property
     def permit_all(self) -> bool:
