@@ -245,6 +245,8 @@ class _Bench:
         self._told(f"the bound: {len(pods)} bindings")
         alike = [orjson.loads(orjson.dumps(pod)) for pod in pods]
         for pod in alike:
+            # A name of its own: what plays the kubelets is late under load, and deletes by name.
+            pod["metadata"]["name"] = f"bound-{pod['metadata']['name']}"
             pod["spec"]["schedulerName"] = "bench-nobody"
         await self._make(alike)
         binds = []
