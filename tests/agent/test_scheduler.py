@@ -9,7 +9,7 @@ import pytest
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.core import gangs
+from atoll.agent.scheduler.core import Pass, gangs
 from atoll.agent.scheduler.core.planner import SCHEDULER_ERROR
 from atoll.agent.scheduler.core.settings import AsideSettings, MemberCoreSettings
 from atoll.agent.scheduler.loop import Scheduler
@@ -17,7 +17,7 @@ from atoll.agent.settings import AgentSettings
 from atoll.kube.events import Recorder
 from atoll.model.objects import OwnerReference
 from tests.agent.builders import make_group, make_node, make_pod
-from tests.kube.servers import client, eventually
+from tests.kube.servers import client
 
 
 def scheduling(settings: AgentSettings = AgentSettings()) -> tuple[MemberCache, Scheduler, list[Any]]:
@@ -56,7 +56,7 @@ async def test_a_gang_that_cannot_be_planned_is_set_aside_and_the_others_go_on(
     """1. Three gangs, the best one breaks the planner. 2. The others are planned. 3. It is tried again after a while,
     not at once, and planned when it is in order.
     """
-    core = MemberCoreSettings(aside=AsideSettings(pause=3.0))
+    core = MemberCoreSettings(aside=AsideSettings(pause=600.0))
     cache, scheduler, plans = scheduling(AgentSettings(core=core))
     bad = make_pod("bad", group="bad", priority=9, binding="b")
     put(cache, broken(bad), make_pod("good", group="good"), bare("bare"))
@@ -74,9 +74,11 @@ async def test_a_gang_that_cannot_be_planned_is_set_aside_and_the_others_go_on(
     scheduler._pass()
     assert "Traceback" not in capsys.readouterr().out, "it is not tried again at once, whatever happens"
     put(cache, bad)
-    scheduler._wake.clear()
-    await eventually(scheduler._wake.is_set, within=20)
-    scheduler._pass()
+    due = scheduler.core.deadline
+    assert due is not None
+    assert scheduler._alarm is not None
+    assert scheduler._alarm.when() == due
+    scheduler._handle(Pass(due))
     assert plans[-1][0] == "default/bad"
     assert ("default/bad" in scheduler.waits, len(scheduler.core._aside)) == (False, 0)
 

@@ -227,6 +227,27 @@ def _in_sub_groups(view: Standing) -> list[tuple[SubGroup | None, list[Pod]]]:
     return list(found.items())
 
 
+def _shape(pod: Pod, rules: PodRules | None) -> bytes:
+    """What pods have in common that are one task."""
+    shape = (
+        pod.task,
+        sorted(pod.requests.items()),
+        pod.node_selector,
+        pod.node_terms,
+        pod.tolerations,
+        pod.ports,
+        rules,
+        pod.preferences,
+        pod.attach,
+        pod.shared,
+        pod.own_terms,
+        pod.aligned,
+        pod.numa,
+        pod.devices_in,
+    )
+    return msgspec.json.encode(shape, order="deterministic")
+
+
 def gang_of(
     view: Standing,
     read: set[str] | None = None,
@@ -257,23 +278,9 @@ def gang_of(
     for sub_group, members in _in_sub_groups(view):
         alike: dict[bytes, list[Pod]] = {}
         for pod in members:
-            shape = (
-                pod.task,
-                sorted(pod.requests.items()),
-                pod.node_selector,
-                pod.node_terms,
-                pod.tolerations,
-                pod.ports,
-                of_pods[id(pod)],
-                pod.preferences,
-                pod.attach,
-                pod.shared,
-                pod.own_terms,
-                pod.aligned,
-                pod.numa,
-                pod.devices_in,
-            )
-            alike.setdefault(msgspec.json.encode(shape, order="deterministic"), []).append(pod)
+            # A pod on its own is like no other one: most gangs are that.
+            key = _shape(pod, of_pods[id(pod)]) if len(view.waiting) > 1 else b""
+            alike.setdefault(key, []).append(pod)
         if sub_group is None or view.group is None:
             found = dict.fromkeys(alike, b"")
             if apart is not None:

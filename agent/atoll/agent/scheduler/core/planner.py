@@ -197,9 +197,12 @@ def _decide(
         outcome = place(nodes.at_most(wanted), gang, within=within)
         if _is_whole(outcome, gang):
             return Plan(view, spread(pods, nodes, outcome))
-    shape = (gangs.encode(gang), within, lifted)
-    if (known := parked.misses.get(shape)) is not None:
-        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, known), shape=shape)
+
+    def shape() -> tuple[str, int | None, tuple[str, ...]]:
+        return gangs.encode(gang), within, lifted
+
+    if parked.misses and (known := parked.misses.get(shape())) is not None:
+        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, known), shape=shape())
     if others:
         outcome = place(nodes.without(others), gang, within=within)
         if _is_whole(outcome, gang):
@@ -212,8 +215,8 @@ def _decide(
     if isinstance(outcome, Miss) and (anyhow := _anyhow(gang)) is not None:
         outcome = place(nodes, anyhow, within=within)
     if isinstance(outcome, Miss):
-        parked.misses[shape] = outcome.sentence()
-        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()), shape=shape)
+        parked.misses[shape()] = outcome.sentence()
+        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()), shape=shape())
     return Plan(view, spread(pods, nodes, outcome))
 
 
