@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.planner import NOT_ENOUGH_RESOURCES, NOT_ENOUGH_TASKS, Plan, Wait, plan
+from atoll.agent.scheduler.core.room import Room
 from atoll.model import keys
-from atoll.model.topology import HOST
-from tests.agent.builders import make_group, make_node, make_pod, make_room
+from atoll.model.gang import HOST
+from tests.agent.builders import make_domain, make_group, make_node, make_pod, make_room
 from tests.agent.plans import assert_waits, gang, racks
 
 RACK = {"mode": "hard", "highestTierAllowed": 1}
@@ -147,3 +149,101 @@ def test_a_topology_that_cannot_be_read_is_named() -> None:
     group = make_group("g", 2, sub_groups=[policy(2, topology={"mode": 7})])
     [outcome] = plan(room, [gang(room, group, partitions(1, 2))])
     assert_waits(outcome, NOT_ENOUGH_RESOURCES, "can't be read")
+
+
+# -- slices in slices --------------------------------------------------------------------------------------------------
+
+BLOCK = {"mode": "hard", "highestTierName": "block"}
+LAYERS = [policy(4, name="w", topology=BLOCK, matchLabelKeys=[]), policy(2, name="w/1", matchLabelKeys=[])]
+
+
+def blocks(room: Mapping[str, int]) -> Room:
+    """Nodes `<block><rack><node>` with so many GPUs free, two nodes in each rack."""
+    racks = {name[:2] for name in room}
+    domains = [
+        make_domain(rack, 1, [name for name in room if name.startswith(rack)], tier_name="rack")
+        for rack in sorted(racks)
+    ]
+    for block in sorted({rack[0] for rack in racks}):
+        inside = sorted(rack for rack in racks if rack[0] == block)
+        domains.append(make_domain(block, 2, inside, of="HyperNode", tier_name="block"))
+    made = make_room(*(make_node(name) for name in room), domains=domains)
+    for name, free in room.items():
+        if free < 8:
+            made.pod_changed(None, make_pod(f"other-{name}", gpu=8 - free, node=name))
+    return made
+
+
+def workers(*numbers: int, **on: str) -> list[Pod]:
+    """Pods of the gang by index, of 4 GPUs each; some are on nodes."""
+    return [make_pod(f"g-{n}", group="g", index=n, gpu=4, node=on.get(f"g{n}", "")) for n in numbers]
+
+
+def nodes_of(outcome: Plan | Wait) -> list[str]:
+    assert isinstance(outcome, Plan), outcome
+    found = {pod.metadata.name: node for pod, node in outcome.nodes}
+    return [found[name] for name in sorted(found)]
+
+
+def test_slices_of_a_rack_are_in_slices_of_a_block() -> None:
+    """Each block has room for one slice of 4 pods; in block a it is in two racks of 3."""
+    room = blocks({"a0x": 8, "a0y": 4, "a1x": 4, "a1y": 8, "b0x": 8, "b0y": 8, "b1x": 0, "b1y": 4})
+    group = make_group("g", 8, sub_groups=LAYERS)
+    [outcome] = plan(room, [gang(room, group, workers(*range(8)))])
+    inner = [node[:2] for node in nodes_of(outcome)]
+    assert inner[0::2] == inner[1::2], "each pair of pods is in one rack"
+    assert sorted({rack[0] for rack in half} == {half[0][0]} for half in (inner[:4], inner[4:])) == [True, True]
+    assert {rack[0] for rack in inner} == {"a", "b"}
+    room = blocks({"a0x": 8, "a0y": 4, "a1x": 4, "a1y": 0, "b0x": 8, "b0y": 8, "b1x": 0, "b1y": 4})
+    [outcome] = plan(room, [gang(room, group, workers(*range(8)))])
+    assert_waits(outcome, NOT_ENOUGH_RESOURCES, "there is room for 4 of the 8 pods")
+
+
+def test_a_pod_that_takes_the_place_of_a_lost_one_joins_its_inner_slice() -> None:
+    """Pods 0, 1 and 2 run; 3 goes beside 2 though the rack of 0 and 1 would be the tighter gap."""
+
+    def decided(**free: int) -> Plan | Wait:
+        room = blocks(free)
+        running = workers(0, 1, 2, g0="a0x", g1="a0x", g2="a1x")
+        for pod in running:
+            room.pod_changed(None, pod)
+        group = make_group("g", 4, sub_groups=LAYERS)
+        [outcome] = plan(room, [gang(room, group, [*running, *workers(3)])])
+        return outcome
+
+    assert nodes_of(decided(a0x=8, a0y=4, a1x=8, a1y=8))[0][:2] == "a1"
+    assert_waits(decided(a0x=8, a0y=8, a1x=4, a1y=0), NOT_ENOUGH_RESOURCES)
+
+
+def test_an_inner_slice_that_is_lost_comes_back_whole_in_the_block_of_its_fellows() -> None:
+
+    def decided(**free: int) -> Plan | Wait:
+        room = blocks(free)
+        running = workers(0, 1, g0="a0x", g1="a0x")
+        for pod in running:
+            room.pod_changed(None, pod)
+        group = make_group("g", 4, sub_groups=LAYERS)
+        [outcome] = plan(room, [gang(room, group, [*running, *workers(2, 3)])])
+        return outcome
+
+    assert sorted(nodes_of(decided(a0x=8, a0y=4, a1x=4, a1y=0, a2x=4, a2y=4, b0x=8))) == ["a2x", "a2y"]
+    assert_waits(decided(a0x=8, a0y=4, a1x=4, a1y=0, a2x=4, a2y=0, b0x=8), NOT_ENOUGH_RESOURCES)
+
+
+def test_policies_that_divide_by_other_labels_or_sizes_are_no_slices_in_slices() -> None:
+    room = blocks({"a0x": 4, "a0y": 0, "b0x": 8, "b0y": 4})
+    other = [LAYERS[0], {**LAYERS[1], "subGroupSize": 3}, {**LAYERS[1], "labelSelector": {"matchLabels": {"a": "b"}}}]
+    [outcome] = plan(room, [gang(room, make_group("g", 3, sub_groups=other), workers(0, 1, 2))])
+    assert {node[0] for node in nodes_of(outcome)} == {"b"}
+
+
+def test_indices_of_jobs_of_a_set_go_on_from_one_to_the_next() -> None:
+    room = blocks({"a0x": 8, "a0y": 0, "b0x": 8, "b0y": 8})
+    pods = workers(*range(4))
+    for number, pod in enumerate(pods):
+        indices = {"jobset.sigs.k8s.io/job-index": str(number // 2), keys.TASK_INDEX: str(number % 2)}
+        pod.metadata.labels.update(indices)
+        pod.metadata.annotations[keys.RANKS] = "2"
+    group = make_group("g", 4, sub_groups=[policy(4, topology=RACK, matchLabelKeys=[])])
+    [outcome] = plan(room, [gang(room, group, pods)])
+    assert {node[:2] for node in nodes_of(outcome)} == {"b0"}

@@ -9,9 +9,10 @@ import pytest
 
 from atoll.kinds import nearness
 from atoll.kinds.pod_group import GROUP, INDEX, TOTAL
+from atoll.kube import errors
 from atoll.model import keys
 from atoll.model.apiresource import CAPACITIES, HYPER_NODES, JOBS
-from atoll.model.topology import HOST
+from atoll.model.gang import HOST
 from tests.integration.federation import Json, Site, batch_job, job, until
 from tests.integration.gangs import gpus
 
@@ -20,13 +21,19 @@ pytestmark = pytest.mark.integration
 MEMBER = "alpha"
 
 
+async def inside(site: Site, tier: str) -> dict[str, str]:
+    """Member of the HyperNodes of a tier -> the name of its HyperNode."""
+    found: dict[str, str] = {}
+    for each in await site.members[MEMBER].list(HYPER_NODES):
+        if each["spec"].get("tierName") == tier:
+            members = [member["selector"]["exactMatch"]["name"] for member in each["spec"]["members"]]
+            found |= dict.fromkeys(members, each["metadata"]["name"])
+    return found
+
+
 async def racks_of(site: Site, prefix: str, pods: int) -> dict[str, str]:
     """Host name or name of each pod -> its rack, once all have nodes."""
-    racks: dict[str, str] = {}
-    for each in await site.members[MEMBER].list(HYPER_NODES):
-        if each["spec"].get("tierName") == "rack":
-            members = [member["selector"]["exactMatch"]["name"] for member in each["spec"]["members"]]
-            racks |= dict.fromkeys(members, each["metadata"]["name"])
+    racks = await inside(site, "rack")
 
     async def look() -> dict[str, str] | None:
         mine = [each for each in await site.pods(MEMBER) if each["metadata"]["name"].startswith(prefix)]
@@ -55,7 +62,8 @@ def slice_of(name: str, index: int) -> Json:
 
 async def test_tasks_apart_pods_balanced_and_slices_of_a_pod_group(site: Site) -> None:
     """1. Two small tasks would share a rack; they are apart. 2. Six pods, of which a rack holds four, are three and
-    three. 3. Pods of a group go by their indices to racks, two by two, whatever they are called.
+    three. 3. Racks hold four pods of three GPUs, blocks eight: of slices of three in slices of six each rack has one. 4. Pods
+    of a group go by their indices to racks, two by two, whatever they are called.
     """
     await site.only(MEMBER)
     apart: dict[str, Any] = job("apart", seconds=None)
@@ -83,6 +91,24 @@ async def test_tasks_apart_pods_balanced_and_slices_of_a_pod_group(site: Site) -
     there = await until(labelled, what="the change is in the member")
     assert there["spec"]["tasks"][0]["template"]["metadata"]["annotations"][keys.BALANCED] == "rack"
     site.kubectl("delete", "vcjob", "even", "-n", site.namespace)
+
+    nested = batch_job("nested", parallelism=12, seconds=None, completionMode="Indexed")
+    template = nested["spec"]["template"]
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "3"}, "limits": {"nvidia.com/gpu": "3"}}
+    template["spec"]["containers"][0]["resources"] = resources
+    wrong = [{"topology": "block", "size": 6}, {"topology": "rack", "size": 4}]
+    template["metadata"]["annotations"] = {nearness.SLICE_LAYERS: json.dumps(wrong)}
+    with pytest.raises(errors.Forbidden, match=r"\[1\]\.size: slices of 4 pods do not fill the slices of 6"):
+        await site.submit(nested)
+    layers = [wrong[0], {"topology": "rack", "size": 3}]
+    template["metadata"]["annotations"] = {nearness.SLICE_LAYERS: json.dumps(layers)}
+    await site.submit(nested)
+    found = await racks_of(site, "nested-", 12)
+    in_order = [found[f"nested-{index}"] for index in range(12)]
+    assert [in_order[start : start + 3].count(in_order[start]) for start in (0, 3, 6, 9)] == [3] * 4, in_order
+    blocks = await inside(site, "block")
+    assert blocks[in_order[0]] == blocks[in_order[3]] != blocks[in_order[6]] == blocks[in_order[9]], in_order
+    site.kubectl("delete", "job.batch", "nested", "-n", site.namespace)
 
     for name, index in (("p", 2), ("q", 0), ("r", 3), ("s", 1)):
         await site.submit(slice_of(name, index))

@@ -347,6 +347,27 @@ def test_slices_of_a_group_follow_the_indices_of_its_pods() -> None:
         KIND.placed(made, MadeFor(Placer.VOLCANO))
 
 
+def test_slices_in_slices_of_a_group_have_a_label_for_each_layer() -> None:
+    said = '[{"topology": "block", "size": 4}, {"topology": "rack", "size": 2}, {"topology": "node", "size": 2}]'
+    made = [pod(f"p{index}", total=4, notes={nearness.SLICE_LAYERS: said}) for index in range(4)]
+    for index, each in enumerate(made):
+        each["metadata"]["labels"][INDEX] = str(index)
+    job = KIND.rewrite(group(*made), Part("m", {"main": 4}, 4))
+    labels = [task["template"]["metadata"]["labels"] for task in job["spec"]["tasks"]]
+    layers = [[each[key] for key in (keys.PARTITION, *keys.INNER_SLICES)] for each in labels]
+    assert layers == [["0", "0", "0"], ["0", "0", "0"], ["0", "1", "1"], ["0", "1", "1"]]
+    job["metadata"]["uid"] = "u"
+    policies = pod_group_of(job)["spec"]["subGroupPolicy"]
+    assert [each["subGroupSize"] for each in policies] == [4, 2, 2]
+    assert [len(each["matchLabelKeys"]) for each in policies] == [1, 2, 3]
+    bad = pod("a", total=6, notes={nearness.SLICE_LAYERS: said})
+    assert "6 pods are no multiple" in ADMISSION.problems(Change(new=bad, namespace={}))[0].message
+    without = pod("a", total=4, notes={nearness.SLICE_LAYERS: said})
+    assert [each.field for each in ADMISSION.warnings(Change(new=without, namespace={}))] == [
+        f"metadata.annotations[{nearness.SLICE_LAYERS}]"
+    ]
+
+
 def test_slices_of_pods_without_an_index_are_warned_of() -> None:
     without = pod("a", total=4, notes=SLICES)
     assert [each.message for each in ADMISSION.warnings(Change(new=without, namespace={}))] == [

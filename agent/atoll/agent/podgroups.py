@@ -14,7 +14,7 @@ many must start together, it is made too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ import structlog
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.ours import Ours
+from atoll.agent.scheduler.core.sub_groups import index_of
 from atoll.agent.settings import PodGroupSettings
 from atoll.kinds import DELIVERED, nearness
 from atoll.kinds.metadata import queue_of
@@ -110,7 +111,7 @@ def _spec(pod: Pod, members: int) -> Json:
         "minResources": _resources(notes.get(_MIN_RESOURCES)) or _requests(pod, members),
         "queue": queue_of({"metadata": {"labels": pod.metadata.labels, "annotations": notes}}),
     }
-    return spec | _topology(notes)
+    return spec | _topology(pod)
 
 
 def group_named(name: str, pods: Sequence[Pod]) -> Json:
@@ -156,12 +157,13 @@ def _requests(pod: Pod, members: int) -> Json:
     return {name: quantity.format_units(name, amount) for name, amount in sorted(total.items())}
 
 
-def _topology(notes: Mapping[str, str]) -> Json:
+def _topology(pod: Pod) -> Json:
     """What its pods say of nearness: as the host told them, else by their own annotations."""
+    notes = pod.metadata.annotations
     told = _resources(notes.get(keys.TOPOLOGY))
     if told is None:
         # Without the host nobody knows how many pods there will be.
-        part = nearness.partition(notes, MOST_PODS)
+        part = nearness.partition(notes, MOST_PODS) if index_of(pod) is not None else None
         task = notes.get(keys.TASK_SPEC, "")
         told = nearness.as_pod_group(nearness.wish(notes), {task: part}, {})
     return {key: told[key] for key in ("networkTopology", "subGroupPolicy") if told.get(key)}

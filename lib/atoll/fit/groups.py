@@ -2,7 +2,8 @@
 leader with its workers.
 
 1. The domain for the whole gang is chosen as for any other; what is counted is whole groups (`in_whole_groups`).
-2. Inside it group by group, hard ones first, then the greediest, each as a gang by itself; then what is in no group.
+2. Inside it group by group, hard ones first, then the greediest, each as a gang by itself, perhaps one of groups; then
+   what is in no group.
 3. Equal groups are numbered along the tree, so that neighbours in number are neighbours in the fabric.
 4. Where groups are to be apart, a domain of that tier that has pods of one is closed for the others. Where they are to
    be balanced, a domain is closed for groups of a kind that has its share there.
@@ -25,7 +26,7 @@ from atoll.fit.balanced import shares, sums
 from atoll.fit.constraints import resources
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import Ints, Placement
-from atoll.model.gang import Gang, TopologyWish
+from atoll.model.gang import Gang, Partition, Task, TopologyWish
 from atoll.model.topology import NO_DOMAIN
 
 Find = Callable[[Nodes, Gang, Sequence[Ints]], Placement | None]
@@ -57,13 +58,30 @@ def in_whole_groups(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> list[Ints
     apart = _tier_apart(nodes, gang) if gang.apart is not None and gang.apart.mode == "hard" else None
     for task, here in zip(gang.tasks, room, strict=True):
         part = task.partition
-        cells = None if part is None else _cells(nodes, part.wish, gang.network_topology)
-        if part is not None and cells is not None:
-            here = _cut(cells, here, unit=min(part.size, task.replicas))
+        here = _whole(nodes, part, task.replicas, here, [gang.network_topology])
         if apart is not None:
             here = _cut(apart, here, most=task.replicas if part is None else part.size)
         found.append(here)
     return found
+
+
+def _whole(
+    nodes: Nodes, part: Partition | None, replicas: int, room: Ints, around: Sequence[TopologyWish | None]
+) -> Ints:
+    """Room of one task without what is left over beside its whole groups; first beside those inside of these.
+
+    Args:
+        nodes: not changed.
+        part: the groups; None for none.
+        replicas: pods of the task.
+        room: int64[N].
+        around: the wishes of what the groups are in.
+    """
+    if part is None:
+        return room
+    room = _whole(nodes, part.inside, replicas, room, [*around, part.wish])
+    cells = _cells(nodes, part.wish, around)
+    return room if cells is None else _cut(cells, room, unit=min(part.size, replicas), last=replicas % part.size)
 
 
 def _tier_apart(nodes: Nodes, gang: Gang) -> Ints | None:
@@ -205,8 +223,9 @@ class _Left:
         gang = msgspec.structs.replace(
             self._gang,
             tasks=[
-                msgspec.structs.replace(self._gang.tasks[index], replicas=count, min_available=count, partition=None)
+                msgspec.structs.replace(task, replicas=count, min_available=count, partition=_inside(task))
                 for index, count in group.counts
+                for task in [self._gang.tasks[index]]
             ],
             min_available=sum(count for _, count in group.counts),
             network_topology=group.wish,
@@ -281,8 +300,14 @@ def _size(gang: Gang, index: int) -> int:
     return max(part.size, 1) if part is not None else 1
 
 
+def _inside(task: Task) -> Partition | None:
+    return task.partition.inside if task.partition is not None else None
+
+
 def _along_the_tree(nodes: Nodes, placed: Sequence[tuple[_Group, Placement]]) -> Iterator[tuple[int, int, int]]:
-    """The pods group by group: equal groups, and the nodes inside each, in the order of the domains around them."""
+    """The pods group by group: equal groups, and the nodes inside each, in the order of the domains around them. One of
+    groups has its nodes in that order already.
+    """
 
     def way(node: int) -> tuple[object, ...]:
         around = [domain for domain in nodes.domain[::-1, node].tolist() if domain != NO_DOMAIN]
@@ -290,7 +315,8 @@ def _along_the_tree(nodes: Nodes, placed: Sequence[tuple[_Group, Placement]]) ->
 
     ordered: list[tuple[int, str, tuple[object, ...], list[tuple[int, int, int]]]] = []
     for group, placement in placed:
-        pods = sorted(placement.pods, key=lambda pod: (pod[0], way(pod[1])))
+        inside = placement.grouped
+        pods = sorted(placement.pods, key=lambda pod: (pod[0], () if inside else way(pod[1])))
         first = min(way(node) for _, node, _ in pods)
         # Only the last group of a task may be smaller.
         ordered.append((-sum(count for _, count in group.counts), str(group.key), first, pods))
@@ -298,25 +324,28 @@ def _along_the_tree(nodes: Nodes, placed: Sequence[tuple[_Group, Placement]]) ->
         yield from pods
 
 
-def _cells(nodes: Nodes, wish: TopologyWish | None, of_gang: TopologyWish | None) -> Ints | None:
-    """int64[N]: the largest domain around each node that a hard group may span, as its gang may; None where any nodes
-    may be.
+def _cells(nodes: Nodes, wish: TopologyWish | None, around: Sequence[TopologyWish | None]) -> Ints | None:
+    """int64[N]: the largest domain around each node that a hard group may span, as what it is in may; None where any
+    nodes may be.
     """
-    whole = nodes.seen_by(of_gang)
-    nodes = nodes.seen_by(wish)
-    levels = nodes.tree.levels(wish) if wish is not None and wish.hard else None
+    seen = nodes.seen_by(wish)
+    levels = seen.tree.levels(wish) if wish is not None and wish.hard else None
     if levels is None:
         return None
-    if nodes.tree is whole.tree and (allowed := nodes.tree.levels(of_gang)) is not None:
-        levels = [level for level in levels if level in allowed]
+    for each in around:
+        if nodes.seen_by(each).tree is seen.tree and (allowed := seen.tree.levels(each)) is not None:
+            levels = [level for level in levels if level in allowed]
+    nodes = seen
     cells = np.full(len(nodes), NO_DOMAIN, np.int64)
     for level in levels:
         cells = np.where(nodes.domain[level] != NO_DOMAIN, nodes.domain[level], cells)
     return cells
 
 
-def _cut(cells: Ints, room: Ints, *, unit: int = 1, most: int | None = None) -> Ints:
-    """Room of which each cell holds a multiple of a unit, and at most so much; none outside of cells."""
+def _cut(cells: Ints, room: Ints, *, unit: int = 1, last: int = 0, most: int | None = None) -> Ints:
+    """Room of which each cell holds a multiple of a unit, perhaps with a last smaller one, and at most so much; none
+    outside of cells.
+    """
     left = np.where(cells != NO_DOMAIN, room, 0)
     order = np.lexsort((left, cells))
     order = order[cells[order] != NO_DOMAIN]
@@ -326,7 +355,9 @@ def _cut(cells: Ints, room: Ints, *, unit: int = 1, most: int | None = None) -> 
     begins = np.r_[True, of[1:] != of[:-1]]
     starts = np.flatnonzero(begins)
     held = np.add.reduceat(ordered, starts)
-    over = held % unit if most is None else np.maximum(held - most, held % unit)
+    over = np.maximum(held % unit - last, 0)
+    if most is not None:
+        over = np.maximum(over, held - most)
     before = np.cumsum(ordered) - ordered
     number = np.cumsum(begins) - 1
     taken = np.clip(over[number] - (before - before[starts][number]), 0, ordered)

@@ -17,9 +17,9 @@ from atoll.fit.constraints import resources as resource_amounts
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.fit.scores import Amounts, OfCards, Typical
 from atoll.model import selectors
-from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.gang import HOST, Gang, Task, TopologyWish
 from atoll.model.scoring import Scoring, parse
-from atoll.model.topology import HOST, NO_DOMAIN, NODE_DOMAIN, Domain, Tree
+from atoll.model.topology import NO_DOMAIN, NODE_DOMAIN, Domain, Tree
 from atoll.model.vector import Vector
 
 _MOST = int(UNBOUNDED)

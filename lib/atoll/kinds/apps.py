@@ -77,6 +77,7 @@ def _surge(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 DEPLOYMENT = Templated(
     resource=DEPLOYMENTS,
+    unnumbered=True,
     words=Words(
         title="Deployment",
         names=("deployment", "deployments", "deploy", "deployment.apps"),

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from atoll.model import keys, numbers
-from atoll.model.gang import Gang, Partition, TopologyWish
+from atoll.model.gang import HOST, Gang, Partition, TopologyWish
 from atoll.model.objects import MALFORMED
 
 _PODSET: Final = "kueue.x-k8s.io/podset-"
@@ -25,11 +25,19 @@ SLICE_LAYERS: Final = f"{_PODSET}slice-required-topology-constraints"
 GROUP: Final = f"{_PODSET}group-name"
 """Of a template: its pods and those of others that say the same are in one domain, such as a leader and its workers."""
 KOORDINATOR: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
+_EXAMPLE: Final = '[{"topology": "block", "size": 8}, {"topology": "rack", "size": 4}]'
+MOST_LAYERS: Final = 3
+"""Of slices in slices, as in Kueue."""
 SAID: Final = (keys.TOPOLOGY_MODE, keys.HIGHEST_TIER, REQUIRED, PREFERRED, UNCONSTRAINED, SLICE_LEVEL, SLICE_SIZE,
-               GROUP, keys.BALANCED, keys.APART, keys.APART_MODE, KOORDINATOR)  # fmt: skip
+               SLICE_LAYERS, GROUP, keys.BALANCED, keys.APART, keys.APART_MODE, KOORDINATOR)  # fmt: skip
 """Annotations that act."""
 OF_ALL_KINDS: Final = (keys.BALANCED, keys.APART, keys.APART_MODE)
 """Those that a dispatch has from its first Work on (`spread_out`)."""
+
+
+class _Slices(msgspec.Struct, forbid_unknown_fields=True):
+    topology: str
+    size: int
 
 
 class _Layer(msgspec.Struct):
@@ -73,11 +81,89 @@ def wish(notes: Mapping[str, str]) -> TopologyWish | None:
 
 
 def partition(notes: Mapping[str, str], replicas: int) -> Partition | None:
-    """The slices of so many pods, by Kueue's annotations; None where there are none."""
+    """The slices of so many pods, by Kueue's annotations; None where there are none, or what is said is wrong."""
     level, size = notes.get(SLICE_LEVEL), numbers.whole(notes.get(SLICE_SIZE))
-    if not level or not size or size < 2 or replicas < 2:
-        return None
-    return Partition(size, TopologyWish("hard", None, level))
+    layers = [_Slices(level, size)] if level and size else _slices(notes)
+    found = None
+    for each in reversed(layers if replicas > 1 else ()):
+        # One pod is in one domain anyhow.
+        if each.size > 1:
+            found = Partition(each.size, TopologyWish("hard", None, each.topology), inside=found)
+    return found
+
+
+def _slices(notes: Mapping[str, str]) -> list[_Slices]:
+    """The layers of slices, the outermost first; none where something is wrong with them."""
+    if not notes.get(SLICE_LAYERS) or any(_wrong_slices(notes)):
+        return []
+    return msgspec.json.decode(notes[SLICE_LAYERS], type=list[_Slices])
+
+
+def wrong(holder: object, path: str = "", pods: int = 0) -> Iterator[tuple[str, str]]:
+    """(path, what is wrong) of annotations of an object of any form whose slices can't be made.
+
+    Args:
+        holder: of annotations.
+        path: of it.
+        pods: that are divided in slices; 0 where that is not known.
+    """
+    notes = {key: text for key, text in _notes(holder).items() if isinstance(text, str)}
+    if not notes.get(SLICE_LAYERS):
+        return
+    problems = list(_wrong_slices(notes))
+    if not problems and pods and (over := pods % _slices(notes)[0].size):
+        problems.append(
+            f"the first size is {_slices(notes)[0].size}, and {pods} pods are no multiple of it ({over} would be left):"
+            " change the size, or the number of pods"
+        )
+    yield from ((field(path, SLICE_LAYERS), text) for text in problems)
+
+
+def without_index(holder: object, path: str, why: str) -> Iterator[tuple[str, str]]:
+    """As `without_effect`, of slices of pods that have no index, for which there is a reason."""
+    for key in (SLICE_LEVEL, SLICE_LAYERS):
+        if says(holder, key):
+            yield field(path, key), f"has no effect, as slices follow the index of pods: {why}"
+
+
+def says(holder: object, key: str) -> bool:
+    """Whether an object of any form has that annotation, with a value."""
+    return bool(_notes(holder).get(key))
+
+
+def field(path: str, key: str) -> str:
+    """Of an annotation of the object at a path."""
+    return f"{path}.metadata.annotations[{key}]" if path else f"metadata.annotations[{key}]"
+
+
+def _wrong_slices(notes: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the layers of slices, which are said."""
+    for key in (SLICE_LEVEL, SLICE_SIZE):
+        if notes.get(key):
+            yield f"can't be beside {key}: make that its first entry, and leave {key} out"
+    try:
+        layers = msgspec.json.decode(notes[SLICE_LAYERS], type=list[_Slices])
+    except msgspec.MsgspecError as error:
+        yield f"must be a JSON list such as {_EXAMPLE}: {error}"
+        return
+    if not 1 <= len(layers) <= MOST_LAYERS:
+        yield f"has {len(layers)} layers: give 1 to {MOST_LAYERS}"
+        return
+    for number, each in enumerate(layers):
+        outer = layers[number - 1] if number else None
+        if not each.topology:
+            yield f"[{number}].topology is empty: name a level, such as the tierName of HyperNodes"
+        elif each.topology in [other.topology for other in layers[:number]]:
+            yield f"[{number}].topology: {each.topology!r} is a level of an earlier entry; give each level once"
+        elif each.topology == HOST and number + 1 < len(layers):
+            yield f"[{number}].topology: below {HOST} there is no level; make it the last entry"
+        if not 1 <= each.size <= numbers.INT32:
+            yield f"[{number}].size: {each.size} must be a number of pods, 1 or more"
+        elif outer is not None and outer.size % each.size:
+            yield (
+                f"[{number}].size: slices of {each.size} pods do not fill the slices of {outer.size} that they are in;"
+                " use a divisor of that"
+            )
 
 
 def balanced(notes: Mapping[str, str]) -> TopologyWish | None:
@@ -110,9 +196,8 @@ def spread_out(gang: Gang) -> dict[str, str]:
 
 def without_effect(holder: object, path: str = "") -> Iterator[tuple[str, str]]:
     """(path, what does not act, and why) of annotations of an object of any form."""
-    inside = f"{path}.metadata" if path else "metadata"
     found = {key: text for key, text in _notes(holder).items() if isinstance(text, str)}
-    yield from ((f"{inside}.annotations[{key}]", text) for key, text in _without_effect(found))
+    yield from ((field(path, key), text) for key, text in _without_effect(found))
 
 
 def _without_effect(notes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -128,8 +213,6 @@ def _without_effect(notes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield keys.APART_MODE, f"has no effect: {mode!r} is neither hard nor soft, and it is hard"
     if notes.get(keys.APART_MODE) and not notes.get(keys.APART):
         yield keys.APART_MODE, f"has no effect without {keys.APART}"
-    if notes.get(SLICE_LAYERS):
-        yield SLICE_LAYERS, f"has no effect: slices have one layer, {SLICE_LEVEL}"
     if notes.get(KOORDINATOR) and not _layers(notes):
         yield KOORDINATOR, "has no gatherStrategy that can be read, so it has no effect"
     if "podCountMultiple" in notes.get(KOORDINATOR, ""):
@@ -138,11 +221,11 @@ def _without_effect(notes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def unread(holder: object, path: str = "") -> Iterator[tuple[str, str]]:
     """As `without_effect`, for a workload that says in fields how near its pods are to be."""
-    inside, notes = f"{path}.metadata" if path else "metadata", _notes(holder)
+    notes = _notes(holder)
     for key in SAID:
         if notes.get(key) and key not in OF_ALL_KINDS:
             yield (
-                f"{inside}.annotations[{key}]",
+                field(path, key),
                 "has no effect on a Volcano Job: use networkTopology of the Job, or partitionPolicy of a task",
             )
 
@@ -181,6 +264,7 @@ def as_pod_group(
     if gang_wish is not None:
         found["networkTopology"] = _topology(gang_wish)
     groups: dict[str, dict[str, Any]] = {}
+    inner: dict[str, Partition] = {}
     for task, part in partitions.items():
         if part is None:
             continue
@@ -197,9 +281,38 @@ def as_pod_group(
         )
         each["subGroupSize"] += part.size
         each["labelSelector"]["matchExpressions"][0]["values"].append(task)
+        if part.inside is not None:
+            inner[name] = part.inside
     if groups:
-        found["subGroupPolicy"] = list(groups.values())
+        found["subGroupPolicy"] = [
+            policy for name, each in groups.items() for policy in (each, *layers_below(each, inner.get(name)))
+        ]
     return found
+
+
+def layers_below(
+    policy: Mapping[str, Any], part: Partition | None, labels: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """A policy of a PodGroup for each layer of groups inside those of this policy. What chooses the same pods as one
+    before it divides that one's groups.
+
+    Args:
+        policy: as `subGroupPolicy` has it.
+        part: the groups inside of its groups.
+        labels: per layer the label whose values tell its groups apart; the index of pods where there is none.
+    """
+    number = 0
+    while part is not None:
+        number += 1
+        policy = {
+            **policy,
+            "name": f"{str(policy['name']).partition('/')[0]}/{number}",
+            "subGroupSize": part.size,
+            "matchLabelKeys": [*(policy.get("matchLabelKeys") or ()), *labels[number - 1 : number]],
+            "networkTopology": None if part.wish is None else _topology(part.wish),
+        }
+        yield {key: value for key, value in policy.items() if value is not None}
+        part = part.inside
 
 
 def _topology(said: TopologyWish) -> dict[str, Any]:

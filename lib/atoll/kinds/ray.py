@@ -139,6 +139,7 @@ def _kind(
     word = kind.lower()
     return Templated(
         resource=ApiResource("ray.io", "v1", f"{word}s", kind),
+        unnumbered=True,
         words=Words(title=kind, names=(word, f"{word}s"), held=held, prefix=f"{word}/", needs=_NEEDS),
         route=f"{word}s",
         pods="head, worker groups",

@@ -120,6 +120,7 @@ def _made(made: Json, _: Part) -> None:
 
 KIND = Templated(
     resource=ApiResource("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication"),
+    unnumbered=True,
     words=Words(
         title="SparkApplication",
         names=("sparkapplication", "sparkapplications", "sparkapp"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +25,8 @@ MOST_PODS = 100_000
 """Of one workload, at once: what a member's agent works out of them at each look takes a tenth of a second."""
 MOST_UNITS = 2**60
 """Of a resource, for one pod."""
+HOST: Final = "kubernetes.io/hostname"
+"""Name of the tier of single nodes, which needs no HyperNodes: each node is a domain, in a tree of its own."""
 CLASS_IS = "PriorityClass="
 """What the scope of a pod begins with that says its class."""
 
@@ -64,6 +66,14 @@ class Partition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     wish: TopologyWish | None = None
     name: str = ""
     """Tasks that say the same make groups together, such as a leader and its workers; empty for a task by itself."""
+    inside: Partition | None = None
+    """The groups of each group: slices in slices. Its size divides this one's, and names count within a group."""
+
+    @property
+    def wishes(self) -> list[TopologyWish]:
+        """Of these groups and of those inside them."""
+        below = self.inside.wishes if self.inside is not None else []
+        return below if self.wish is None else [self.wish, *below]
 
 
 class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -278,8 +288,11 @@ def check(gang: Gang) -> None:
     for task in gang.tasks:
         if task.replicas < 0 or task.min_available < 0:
             raise BadGang(f"task {task.name}: {min(task.replicas, task.min_available)} pods are fewer than none")
-        if task.partition is not None and task.partition.size < 1:
-            raise BadGang(f"task {task.name}: groups of {task.partition.size} pods have no pods")
+        part = task.partition
+        while part is not None:
+            if part.size < 1:
+                raise BadGang(f"task {task.name}: groups of {part.size} pods have no pods")
+            part = part.inside
         amounts = task.requests.values()
         if amounts and not (min(amounts) >= 0 and max(amounts) <= MOST_UNITS):
             raise BadGang(f"task {task.name}: requests must be between 0 and an exa")

@@ -255,6 +255,10 @@ GROUP_NAMES: Final = (GROUP_NAME, "scheduling.volcano.sh/group-name")
 TASK_SPEC: Final = "volcano.sh/task-spec"
 TASK_INDEX: Final = "volcano.sh/task-index"
 PARTITION: Final = "volcano.sh/partition-id"
+RANKS: Final = "atoll.sh/pods-of-each-job"
+"""Annotation of pods in members of several equal Jobs: how many each Job has, whose indices begin anew."""
+INNER_SLICES: Final = ("atoll.sh/slice-of-layer-2", "atoll.sh/slice-of-layer-3")
+"""Labels of pods of a pod group in members: the slice inside the partition, and the one inside of that."""
 JOB_NAME: Final = "volcano.sh/job-name"
 JOB_NAMESPACE: Final = "volcano.sh/job-namespace"
 JOB_VERSION: Final = "volcano.sh/job-version"

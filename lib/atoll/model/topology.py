@@ -27,8 +27,6 @@ VALID: Final = "Valid"
 AVAILABLE: Final = "Available"
 """Condition of a HyperNode, of `atoll-topology`: False where the domain is lost and nothing new goes there."""
 MAX_TIER = 10**6
-HOST: Final = "kubernetes.io/hostname"
-"""Name of the tier of single nodes, which needs no HyperNodes: each node is a domain, in a tree of its own."""
 NODE_DOMAIN: Final = "node/"
 """What the names of these domains begin with."""
 _LONGEST_PATTERN = 1024

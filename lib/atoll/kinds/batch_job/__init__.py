@@ -147,9 +147,11 @@ class BatchJob:
             labels={**said, "batch.kubernetes.io/job-name": about.get("name", ""), "job-name": about.get("name", "")},
             namespace=about.get("namespace", ""),
         )
+        if indexed(spec):
+            task = metadata.partitioned(task, obj, spec.get("template") or {})
         gang = Gang(
             queue=self.queue_of(obj, default=default_queue),
-            tasks=[metadata.partitioned(task, obj, spec.get("template") or {})],
+            tasks=[task],
             min_available=minimum,
             priority=priority,
             submitted=obj["metadata"].get("creationTimestamp") or "",
@@ -160,7 +162,7 @@ class BatchJob:
             preemptable=metadata.preemptable(obj, spec.get("template") or {}),
             hold=metadata.held(obj) or replicas == 0,
             attempt=metadata.attempt(obj),
-            whole=_indexed(spec),
+            whole=indexed(spec),
             needs=needs.of([pod]),
             features=features.of(self.resource, [pod]),
         )
@@ -193,10 +195,13 @@ class BatchJob:
         pod = dict(template.get("spec") or {})
         if pod.get("schedulerName") in (None, "", "default-scheduler"):
             pod["schedulerName"] = keys.SCHEDULER_NAME
+        gang = self.gang(obj, priority=0)
         annotations = {
             **(head.get("annotations") or {}),
             **metadata.topology_carried(obj),
-            **metadata.topology_told(self.gang(obj, priority=0)),
+            **metadata.topology_told(gang),
+            # Which pods are in slices is told by their task; others need none.
+            **({keys.TASK_SPEC: TASK} if gang.tasks[0].partition is not None else {}),
             keys.GROUP_MIN_MEMBER: str(part.min_available),
             **part.identity,
         }
@@ -397,7 +402,7 @@ def _remaining(spec: Mapping[str, Any], carried: Mapping[str, int]) -> int:
     completions = spec.get("completions")
     if completions is None:
         return int(spec.get("parallelism", 1))
-    done = 0 if _indexed(spec) else carried.get("succeeded", 0)
+    done = 0 if indexed(spec) else carried.get("succeeded", 0)
     return max(0, int(completions) - done)
 
 
@@ -406,7 +411,8 @@ def _enough(spec: Mapping[str, Any], succeeded: int) -> bool:
     return completions is not None and succeeded >= int(completions)
 
 
-def _indexed(spec: Mapping[str, Any]) -> bool:
+def indexed(spec: Mapping[str, Any]) -> bool:
+    """Whether each pod has an index."""
     return bool(spec.get("completionMode") == "Indexed")
 
 
@@ -424,7 +430,7 @@ def _counts(spec: Mapping[str, Any], old: Mapping[str, Any], reports: Sequence[R
         "succeeded": max(int(old.get("succeeded") or 0), before.get("succeeded", 0) + total("succeeded")),
         "failed": max(int(old.get("failed") or 0), before.get("failed", 0) + total("failed")),
     }
-    if _indexed(spec):
+    if indexed(spec):
         limit = int(spec.get("completions") or 0)
         texts = [old.get("completedIndexes"), *(report.status.get("completedIndexes") for report in reports)]
         completed = _joined(run for text in texts for run in _parse(text, limit))

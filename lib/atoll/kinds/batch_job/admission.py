@@ -13,7 +13,7 @@ from atoll.admission import jsonpatch, pods, trust
 from atoll.admission.problems import Json, Problem, added, integer, mapping, unread_durations
 from atoll.admission.rules import NOT_ANOTHERS, NOT_CONTROL, Change, Rules
 from atoll.kinds import nearness
-from atoll.kinds.batch_job import KIND, minimum_of
+from atoll.kinds.batch_job import KIND, indexed, minimum_of
 from atoll.kinds.metadata import default_queue
 from atoll.model import keys
 from atoll.model.gang import MOST_PODS
@@ -84,7 +84,10 @@ def validate_job(job: Json) -> list[Problem]:
     if at_once > MOST_PODS:
         text = f"{at_once} pods would run at once; a Job gets at most {MOST_PODS}: lower it, or make several Jobs of it"
         problems.append(Problem("spec.parallelism", text))
-    problems += trust.template_problems(mapping(job.get("spec")).get("template"), "spec.template")
+    template = mapping(job.get("spec")).get("template")
+    for holder, path in ((job, ""), (template, "spec.template")):
+        problems += (Problem(*each) for each in nearness.wrong(holder, path, at_once))
+    problems += trust.template_problems(template, "spec.template")
     return problems
 
 
@@ -144,6 +147,9 @@ def warnings(job: Json) -> list[Problem]:
         *nearness.without_effect(template, "spec.template"),
         *nearness.without_groups((job, template), lambda: KIND.gang(job, priority=0)),
     ]
+    if not indexed(mapping(job.get("spec"))):
+        why = "pods of a Job have an index only with completionMode: Indexed"
+        near += [*nearness.without_index(job, "", why), *nearness.without_index(template, "spec.template", why)]
     told = [Problem(*each) for each in near]
     return [*unread_durations(job), *pods.template_warnings(template, "spec.template"), *told]
 

@@ -210,7 +210,7 @@ class PodGroup(VolcanoJob):
                 # Each pod is a task there, and none a group.
                 template["metadata"]["annotations"].pop(keys.APART, None)
             else:
-                template["metadata"]["labels"][keys.PARTITION] = str((index_of(pod) or 0) // slices.size)
+                template["metadata"]["labels"] |= _slice_labels(slices, index_of(pod) or 0)
             tasks.append({"name": name, "replicas": 1, "minAvailable": 1, "maxRetry": 1, "template": template})
         return {
             "apiVersion": JOBS.api_version,
@@ -445,8 +445,20 @@ def _slices(obj: Mapping[str, Any]) -> Partition | None:
 
 def _sub_groups(slices: Partition) -> str:
     policy = {"name": TASK, "subGroupSize": slices.size, "matchLabelKeys": [keys.PARTITION]}
-    near = nearness.as_pod_group(slices.wish, {}, {})
-    return orjson.dumps({"subGroupPolicy": [policy | near]}).decode()
+    policy |= nearness.as_pod_group(slices.wish, {}, {})
+    below = nearness.layers_below(policy, slices.inside, keys.INNER_SLICES)
+    return orjson.dumps({"subGroupPolicy": [policy, *below]}).decode()
+
+
+def _slice_labels(slices: Partition, index: int) -> dict[str, str]:
+    """Those that tell in which slice of each layer a pod is."""
+    found = {keys.PARTITION: str(index // slices.size)}
+    for key in keys.INNER_SLICES:
+        if slices.inside is None:
+            break
+        slices = slices.inside
+        found[key] = str(index // slices.size)
+    return found
 
 
 def _template(pod: Mapping[str, Any], part: Part) -> Json:

@@ -52,13 +52,14 @@ def default_pod(pod: Json, namespace: dict[str, str]) -> list[jsonpatch.Operatio
 def _slices(pod: Json) -> list[Problem]:
     """Which pods make a slice is said by their indices; a group without slices has no groups of pods."""
     notes = mapping(mapping(pod.get("metadata")).get("annotations"))
-    if keys.APART in notes and nearness.SLICE_LEVEL not in notes:
+    slices = next((key for key in (nearness.SLICE_LEVEL, nearness.SLICE_LAYERS) if key in notes), None)
+    if keys.APART in notes and slices is None:
         text = "has no effect on a pod group without slices; use podAntiAffinity or topology spread"
         return [Problem(f"metadata.annotations[{keys.APART}]", text)]
-    if nearness.SLICE_LEVEL not in notes or index_of(pod) is not None:
+    if slices is None or index_of(pod) is not None:
         return []
     text = f"has no effect unless each pod of the group has its index, such as label {INDEX}: 0"
-    return [Problem(f"metadata.annotations[{nearness.SLICE_LEVEL}]", text)]
+    return [Problem(f"metadata.annotations[{slices}]", text)]
 
 
 def _alone(pod: Json) -> bool:
@@ -82,6 +83,7 @@ def validate_pod(pod: Json) -> list[Problem]:
     if not total or total > MOST:
         text = f"must say how many pods the group has, between 1 and {MOST}; use a Job for more"
         problems.append(Problem(f"metadata.annotations[{TOTAL}]", text))
+    problems += (Problem(*each) for each in nearness.wrong(pod, pods=total or 0))
     return problems + list(trust.template_problems(pod, _PATH))
 
 

@@ -71,6 +71,8 @@ class Component:
     """Of the number of its pods in the object, or of what they are made in; empty where that is fixed."""
     unit: int = 1
     """Pods that one more there makes."""
+    ranks: int = 0
+    """Pods of each Job of several, where all of their indices run at once: slices go on from one Job to the next."""
     annotations: Path = ()
     """Of its pods' annotations, where they are not in a PodTemplateSpec."""
     pod: Json | None = None
@@ -144,6 +146,8 @@ class Templated:
     """
     sets: Callable[[Mapping[str, Any], Component], int] | None = None
     """Pods of a component in each of its sets, where what its template says of nearness holds for a set by itself."""
+    unnumbered: bool = False
+    """Its pods have no index, so that there are no slices of them."""
     sets_label: str = ""
     """Label of pods whose value tells sets apart."""
     divisible: bool = False
@@ -295,7 +299,9 @@ class Templated:
         the slices and the other one for all.
         """
         whole = metadata.topology_wish(obj)
-        found = [metadata.partitioned(task, template, obj) for task, template in zip(tasks, templates, strict=True)]
+        found = list(tasks)
+        if not self.unnumbered:
+            found = [metadata.partitioned(task, template, obj) for task, template in zip(tasks, templates, strict=True)]
         groups = [metadata.topology_annotations(template).get(nearness.GROUP, "") for template in templates]
         of_groups: dict[str, TopologyWish] = {}
         for name, template in zip(groups, templates, strict=True):
@@ -375,7 +381,7 @@ class Templated:
             **part.identity,
         }
         for each in components:
-            told = {**notes, keys.TASK_SPEC: each.name}
+            told = {**notes, keys.TASK_SPEC: each.name, **({keys.RANKS: str(each.ranks)} if each.ranks else {})}
             if each.pod is not None:
                 set_at(made, each.annotations, {**(value_at(made, each.annotations) or {}), **told})
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atoll.admission import jsonpatch, pods, trust
@@ -12,6 +12,7 @@ from atoll.kinds import nearness
 from atoll.kinds.metadata import default_queue, held
 from atoll.kinds.templated import (
     DISPATCHED,
+    Component,
     Path,
     Templated,
     condition_of,
@@ -167,7 +168,21 @@ def _wrong_with(kind: Templated, obj: Json) -> list[Problem]:
         problems.append(Problem("metadata.annotations", text))
     for path, template in kind.templates(obj):
         problems += trust.template_problems(template, path)
-    return problems
+    return problems + _wrong_slices(kind, obj, components)
+
+
+def _wrong_slices(kind: Templated, obj: Json, components: Sequence[Component]) -> list[Problem]:
+    """Why slices in slices that it asks for can't be made."""
+    templates = dict(kind.templates(obj))
+    found: dict[tuple[str, str], None] = {}
+    for each in components:
+        path = dotted(each.template)
+        for holder, where in ((obj, ""), (templates.get(path), path)):
+            found |= dict.fromkeys(nearness.wrong(holder, where, each.pods))
+            if kind.sets and nearness.says(holder, nearness.SLICE_LAYERS):
+                text = f"can't be on a {kind.words.title}, whose groups of pods are slices: use {nearness.REQUIRED}"
+                found[nearness.field(where, nearness.SLICE_LAYERS), text] = None
+    return [Problem(*each) for each in found]
 
 
 def _warnings(kind: Templated, obj: Json) -> list[Problem]:
@@ -178,6 +193,10 @@ def _warnings(kind: Templated, obj: Json) -> list[Problem]:
     for path, template in kind.templates(obj):
         problems += pods.template_warnings(template, path)
         problems += [Problem(*each) for each in nearness.without_effect(template, path)]
+    if kind.unnumbered:
+        why = f"pods of a {kind.words.title} have none"
+        for path, holder in (("", obj), *kind.templates(obj)):
+            problems += [Problem(*each) for each in nearness.without_index(holder, path, why)]
     return problems
 
 

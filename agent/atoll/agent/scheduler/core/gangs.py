@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -119,7 +119,8 @@ def standing(
         elif node or pod.finished or pod.node:
             settled[pod.task] += 1
             of = sub_group_of(group, pod) if grouped else None
-            joined.add(of, node or pod.node or "")
+            if of is not None and group is not None:
+                joined.add([of, *sub_groups.inner_of(group, pod, of)], node or pod.node or "")
             if of is None and keys.APART in pod.metadata.annotations:
                 joined.tasks.setdefault(pod.task, []).append(node or pod.node or "")
         elif not pod.gated and ours(pod):
@@ -248,6 +249,65 @@ def _shape(pod: Pod, rules: PodRules | None) -> bytes:
     return msgspec.json.encode(shape, order="deterministic")
 
 
+@dataclass
+class _Alike:
+    """Pods that are one task."""
+
+    pods: list[Pod]
+    inside: Partition | None = None
+    """The groups inside of their sub-group."""
+    domain: str = ""
+    """Where they must be, as pods of a group inside of their sub-group are there."""
+
+
+def _by_shape(pods: Iterable[Pod], of_pods: Mapping[int, PodRules | None]) -> dict[bytes, _Alike]:
+    """Those with equal requests and constraints together, in order of the first of each."""
+    found: dict[bytes, _Alike] = {}
+    for pod in pods:
+        # A pod on its own is like no other one: most gangs are that.
+        key = _shape(pod, of_pods[id(pod)]) if len(of_pods) > 1 else b""
+        found.setdefault(key, _Alike([])).pods.append(pod)
+    return found
+
+
+def _kind_of(policy: int, alike: Mapping[bytes, _Alike]) -> bytes:
+    """Equal for equal sub-groups, which are groups of the same tasks."""
+    return msgspec.json.encode((policy, [(key.decode(), len(each.pods)) for key, each in sorted(alike.items())]))
+
+
+def _part_of(group: PodGroup, policy: int, alike: Mapping[bytes, _Alike], each: _Alike) -> Partition:
+    """The groups of one of the tasks of sub-groups that are `alike`."""
+    name = str(zlib.crc32(_kind_of(policy, alike))) if len(alike) > 1 else ""
+    return Partition(len(each.pods), sub_groups.wish_of(group, policy), name, each.inside)
+
+
+def _divided(
+    view: Standing,
+    group: PodGroup,
+    members: Sequence[tuple[Pod, Sequence[SubGroup]]],
+    domains: Mapping[SubGroup, str],
+    of_pods: Mapping[int, PodRules | None],
+) -> dict[bytes, _Alike]:
+    """As `_by_shape`, of pods of one sub-group, each with the groups inside of it that it is in."""
+    if not members[0][1]:
+        return _by_shape((pod for pod, _ in members), of_pods)
+    parts: dict[SubGroup, list[tuple[Pod, Sequence[SubGroup]]]] = {}
+    for pod, (inner, *deeper) in members:
+        parts.setdefault(inner, []).append((pod, deeper))
+    found: dict[bytes, _Alike] = {}
+    for inner, pods in parts.items():
+        alike = _divided(view, group, pods, domains, of_pods)
+        kind = _kind_of(inner.policy, alike)
+        for key, each in alike.items():
+            if inner in view.joined.inner:
+                domain = each.domain or domains.get(inner, "")
+                name, made = b"%s in %s" % (key, domain.encode()), _Alike([], each.inside, domain)
+            else:
+                name, made = b"%s of %s" % (key, kind), _Alike([], _part_of(group, inner.policy, alike, each))
+            found.setdefault(name, made).pods.extend(each.pods)
+    return found
+
+
 def gang_of(
     view: Standing,
     read: set[str] | None = None,
@@ -269,40 +329,42 @@ def gang_of(
     """
     balanced, apart = spread_out(view)
     groups: dict[bytes, list[Pod]] = {}
-    #: as in `groups`, for pods of sub-groups: what is said of them
+    #: as in `groups`, for pods of sub-groups: of which policy, how they are divided, where they must be
     partitions: dict[bytes, tuple[int, Partition | None, str]] = {}
+    #: as in `groups`, for whole sub-groups
+    whole: set[bytes] = set()
     #: as in `groups`, for pods of groups that are to be apart: which it is, where that is known by now
     owners: dict[bytes, SubGroup | str] = {}
     rules = rules_of(view.waiting, read)
     of_pods = dict(zip(map(id, view.waiting), rules, strict=True))
     for sub_group, members in _in_sub_groups(view):
-        alike: dict[bytes, list[Pod]] = {}
-        for pod in members:
-            # A pod on its own is like no other one: most gangs are that.
-            key = _shape(pod, of_pods[id(pod)]) if len(view.waiting) > 1 else b""
-            alike.setdefault(key, []).append(pod)
         if sub_group is None or view.group is None:
+            alike = _by_shape(members, of_pods)
             found = dict.fromkeys(alike, b"")
             if apart is not None:
-                owners |= {key: same[0].task for key, same in alike.items()}
-        elif sub_group in view.joined.nodes:
-            domain = (domains or {}).get(sub_group, "")
-            found = {key: b"%s in %s" % (key, domain.encode()) for key in alike}
-            if apart is not None:
-                found = {key: b"%s of %s" % (each, repr(sub_group).encode()) for key, each in found.items()}
-                owners |= dict.fromkeys(found.values(), sub_group)
-            partitions |= {key: (sub_group.policy, None, domain) for key in found.values()}
+                owners |= {key: same.pods[0].task for key, same in alike.items()}
         else:
-            # Equal ones are groups of the same tasks.
-            kind = msgspec.json.encode((sub_group.policy, [(s.decode(), len(p)) for s, p in sorted(alike.items())]))
-            name = str(zlib.crc32(kind)) if len(alike) > 1 else ""
-            wish = sub_groups.wish_of(view.group, sub_group.policy)
-            found = {key: b"%s of %s" % (key, kind) for key in alike}
-            partitions |= {
-                found[key]: (sub_group.policy, Partition(len(pods), wish, name), "") for key, pods in alike.items()
-            }
-        for key, pods in alike.items():
-            groups.setdefault(found[key] or key, []).extend(pods)
+            inner = [(pod, sub_groups.inner_of(view.group, pod, sub_group)) for pod in members]
+            alike = _divided(view, view.group, inner, domains or {}, of_pods)
+            if sub_group in view.joined.nodes:
+                domain = (domains or {}).get(sub_group, "")
+                found = {key: b"%s in %s" % (key, domain.encode()) for key in alike}
+                if apart is not None:
+                    found = {key: b"%s of %s" % (each, repr(sub_group).encode()) for key, each in found.items()}
+                    owners |= dict.fromkeys(found.values(), sub_group)
+                partitions |= {
+                    found[key]: (sub_group.policy, each.inside, each.domain or domain) for key, each in alike.items()
+                }
+            else:
+                kind = _kind_of(sub_group.policy, alike)
+                found = {key: b"%s of %s" % (key, kind) for key in alike}
+                partitions |= {
+                    found[key]: (sub_group.policy, _part_of(view.group, sub_group.policy, alike, each), "")
+                    for key, each in alike.items()
+                }
+                whole |= set(found.values())
+        for key, same in alike.items():
+            groups.setdefault(found[key] or key, []).extend(same.pods)
     wanted = dict(view.group.spec.min_task_member) if view.group is not None else {}
     # Task minimums bind only where the gang's minimum covers them all.
     if sum(wanted.values()) > view.min_member:
@@ -314,7 +376,7 @@ def gang_of(
         need = min(left.get(first.task, 0), len(pods))
         left[first.task] = left.get(first.task, 0) - need
         policy, partition, domain = partitions.get(key, (-1, None, ""))
-        if partition is not None and view.group is not None:
+        if key in whole and partition is not None and view.group is not None:
             run = sum(each.policy == policy for each in view.joined.nodes)
             need = max(need, min(partition.size * (sub_groups.needed(view.group, policy) - run), len(pods)))
         owner = owners.get(key)

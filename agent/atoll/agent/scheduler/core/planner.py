@@ -268,7 +268,7 @@ def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None
     """
     nodes = room.nodes()
     domains = {}
-    for sub_group, names in view.joined.nodes.items():
+    for sub_group, names in (view.joined.nodes | view.joined.inner).items():
         wish = sub_groups.wish_of(view.group, sub_group.policy) if view.group is not None else None
         if (domain := _widest(nodes, set(names), wish)) is not None:
             domains[sub_group] = nodes.seen_by(wish).tree.domains[domain].name

@@ -1,8 +1,13 @@
-"""Which pods of a gang are to be near each other as the `subGroupPolicy` of its PodGroup says."""
+"""Which pods of a gang are to be near each other as the `subGroupPolicy` of its PodGroup says.
+
+A pod is in a sub-group of the first policy that chooses it. One after that with the same selector and labels, perhaps
+further ones, and a size that divides the first one's, divides its sub-groups (`atoll.kinds.nearness.layers_below`): by
+the further labels, else by the index of pods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,13 +43,17 @@ class Joined:
     #: nodes of the pods of each; empty for a pod that has ended without one
     nodes: dict[SubGroup, list[str]] = field(default_factory=dict)
 
+    #: likewise of those inside other sub-groups
+    inner: dict[SubGroup, list[str]] = field(default_factory=dict)
+
     #: likewise of the pods of each task that are in no sub-group, where groups are to be apart
     tasks: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, sub_group: SubGroup | None, node: str) -> None:
-        """A pod of a sub-group, or of none, has this node."""
-        if sub_group is not None:
-            self.nodes.setdefault(sub_group, []).append(node)
+    def add(self, around: Sequence[SubGroup], node: str) -> None:
+        """A pod has this node that is in these sub-groups, the outermost first."""
+        for number, sub_group in enumerate(around):
+            of = self.inner if number else self.nodes
+            of.setdefault(sub_group, []).append(node)
 
 
 def sub_group_of(group: PodGroup | None, pod: Pod) -> SubGroup | None:
@@ -66,16 +75,41 @@ def sub_group_of(group: PodGroup | None, pod: Pod) -> SubGroup | None:
     return None
 
 
+def inner_of(group: PodGroup, pod: Pod, sub_group: SubGroup) -> list[SubGroup]:
+    """The sub-groups inside this one, which is of its first policy, that a pod is in, the outermost first."""
+    found: list[SubGroup] = []
+    policies, around = group.spec.sub_group_policy, sub_group
+    for number in range(sub_group.policy + 1, len(policies)):
+        outer, inner = policies[around.policy], policies[number]
+        known, named = outer.get("matchLabelKeys") or [], inner.get("matchLabelKeys") or []
+        divides = size_of(group, around.policy) % size_of(group, number) == 0 and named[: len(known)] == known
+        if not divides or inner.get("labelSelector") != outer.get("labelSelector"):
+            continue
+        further = named[len(known) :]
+        values = [pod.metadata.labels.get(key, "") for key in further] or [_by_index(pod, size_of(group, number))]
+        around = SubGroup(number, (*around.values, *values))
+        found.append(around)
+    return found
+
+
 def _of_tasks(selector: Mapping[str, Any] | None) -> bool:
     """Whether a selector names several tasks."""
     terms = (selector or {}).get("matchExpressions") or ()
     return any(term.get("key") == keys.TASK_SPEC and len(term.get("values") or ()) > 1 for term in terms)
 
 
+def index_of(pod: Pod) -> int | None:
+    """The pod's number among those of its task; None where none is known."""
+    return next((found for key in _INDICES if (found := numbers.whole(pod.metadata.labels.get(key))) is not None), None)
+
+
 def _by_index(pod: Pod, size: int) -> str:
     """Without labels that tell sub-groups apart, pods follow each other by their index."""
-    index = next((found for key in _INDICES if (found := numbers.whole(pod.metadata.labels.get(key))) is not None), 0)
-    return f"{pod.task}/{pod.metadata.labels.get(_JOB_INDEX, '')}/{index // size}"
+    index = index_of(pod) or 0
+    job, ranks = pod.metadata.labels.get(_JOB_INDEX, ""), numbers.whole(pod.metadata.annotations.get(keys.RANKS))
+    if ranks and (number := numbers.whole(job)) is not None:
+        job, index = "", number * ranks + index
+    return f"{pod.task}/{job}/{index // size}"
 
 
 def size_of(group: PodGroup, policy: int) -> int:

@@ -79,9 +79,10 @@ class Shape:
     @property
     def wishes(self) -> list[TopologyWish]:
         """Of the gang and of groups of its pods."""
-        found = [self.gang.network_topology, self.gang.apart]
-        found += [task.partition.wish for task in self.gang.tasks if task.partition is not None]
-        return [wish for wish in found if wish is not None]
+        found = [wish for wish in (self.gang.network_topology, self.gang.apart) if wish is not None]
+        return found + [
+            wish for task in self.gang.tasks if task.partition is not None for wish in task.partition.wishes
+        ]
 
     @property
     def elastic(self) -> bool:
