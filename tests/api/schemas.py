@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from atoll.api import crdgen
+from atoll.api.shipped import load_crds
 
-CRDS = {crd["spec"]["names"]["kind"]: crd for crd in crdgen.load_crds()}
+CRDS = {crd["spec"]["names"]["kind"]: crd for crd in load_crds()}
 
 
 def schema(kind: str) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any, Literal, cast
 import pytest
 from pydantic import Field
 
-from atoll.api import KINDS, ApiModel, ApiObject, Resource, base, crdgen
+from atoll.api import base, crdgen
+from atoll.api.models import KINDS, ApiModel, ApiObject, Resource
 from tests.api.schemas import CRDS, nodes, schema
 
 NODE_KEYWORDS = {

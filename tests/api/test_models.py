@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from atoll.api import KINDS, base, kind_of
+from atoll.api import base
 from atoll.api.atoll import ClusterCapacity, ClusterCapacitySpec, NodeClass
 from atoll.api.batch import Job, JobSpec, TaskSpec
+from atoll.api.models import KINDS, kind_of
 from atoll.api.scheduling import Queue
 
 SAMPLES: list[dict[str, Any]] = list(yaml.safe_load_all((Path(__file__).parent / "samples.yaml").read_text("utf-8")))

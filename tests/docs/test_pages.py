@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from atoll.api import KINDS, reference
+from atoll.api import reference
+from atoll.api.models import KINDS
 from tests.cli.command_line import parse
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, commands, links
 

@@ -26,31 +26,10 @@ from atoll.api.base import (
     rules,
     served,
 )
+from atoll.api.lifecycle import Action, Event
 from atoll.api.scheduling import NetworkTopology
 
 GROUP = "batch.volcano.sh"
-
-Event = Literal[
-    "*",
-    "PodFailed",
-    "PodEvicted",
-    "PodPending",
-    "PodRunning",
-    "Unknown",
-    "TaskCompleted",
-    "TaskFailed",
-    "JobUpdated",
-]
-Action = Literal[
-    "AbortJob",
-    "RestartJob",
-    "RestartTask",
-    "RestartPod",
-    "RestartPartition",
-    "TerminateJob",
-    "CompleteJob",
-    "ResumeJob",
-]
 
 
 class LifecyclePolicy(ApiModel):

@@ -10,22 +10,20 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from atoll.api import KINDS, ApiObject, Resource
+from atoll.api.models import KINDS, ApiObject, Resource
 
 YAML_DIR = Path(__file__).parent / "yaml"
 HEADER = "# Generated from the models in atoll.api; to change it, edit them and run: python -m atoll.api.crdgen\n"
 
 Schema = dict[str, Any]
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""Those of libyaml take a tenth of the time; they read and write the same, and not every PyYAML has them."""
+"""That of libyaml takes a tenth of the time; it writes the same, and not every PyYAML has it."""
 
 #: Keywords taken over as they are; every other keyword must have a rule in `_convert`, or be in
 #: `_DROPPED`.
@@ -173,13 +171,6 @@ def render_all() -> dict[str, str]:
         f"{crd['metadata']['name']}.yaml": HEADER + yaml.dump(crd, Dumper=_Dumper, sort_keys=False, width=120)
         for crd in crds
     }
-
-
-def load_crds() -> list[dict[str, Any]]:
-    """Read the CRDs as shipped with the package, ordered by name."""
-    folder = resources.files("atoll.api") / "yaml"
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
-    return [yaml.load(f.read_text("utf-8"), _Loader) for f in files]
 
 
 def stale_files(directory: Path = YAML_DIR) -> list[str]:

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from atoll.api import KINDS, ApiObject
 from atoll.api.base import QUANTITY_PATTERN
 from atoll.api.crdgen import schema_of
 from atoll.api.effects import WITHOUT_EFFECT, Idle
+from atoll.api.models import KINDS, ApiObject
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "api.md"
 """Where the page is in a checkout; an installed package has none."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from atoll.api.crdgen import load_crds
+from atoll.api.shipped import load_crds
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.refusal import Refused
 from atoll.kinds import DELIVERED

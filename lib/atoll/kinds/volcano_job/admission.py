@@ -27,7 +27,7 @@ from atoll.admission.problems import (
     unread_durations,
 )
 from atoll.admission.rules import NEW_SPEC, Rules
-from atoll.api import batch
+from atoll.api import lifecycle
 from atoll.kinds import nearness
 from atoll.kinds.metadata import default_queue
 from atoll.kinds.volcano_job import KIND, plugins
@@ -35,8 +35,8 @@ from atoll.kinds.volcano_job.tasks import task_dependencies, task_minimum, task_
 from atoll.model import keys, numa
 from atoll.model.gang import MOST_PODS
 
-EVENTS: Final = get_args(batch.Event)
-ACTIONS: Final = get_args(batch.Action)
+EVENTS: Final = get_args(lifecycle.Event)
+ACTIONS: Final = get_args(lifecycle.Action)
 TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
 
 _MAX_RETRY = 3
