@@ -255,7 +255,9 @@ class AtollFederation:
             on_progress: gets a line per step.
         """
         # As anywhere else: what only a host has would cost each member's API server time and memory.
-        self._crds_of = {member.name: install.member_crds() for member in config.members} | dict(crds_of or {})
+        self._crds_of = dict.fromkeys((each.name for each in config.members), install.member_crds()) | dict(
+            crds_of or {}
+        )
         self._before_join = before_join
         self._config = config
         self._directory = directory

@@ -173,6 +173,7 @@ def etcd(
         ready_url=f"{client}/health",
         ready_ca=keys.etcd_authority.path,
         ready_certificate=keys.etcd,
+        disposable=True,
     )
 
 
@@ -244,6 +245,7 @@ def api_server(
         ready_url=f"{handle.url}/readyz",
         ready_ca=keys.authority.path,
         ready_token=handle.token,
+        disposable=True,
     )
 
 
@@ -307,6 +309,7 @@ def controller_manager(
         ],
         ready_url=f"https://{at(address, port)}/healthz",
         ready_ca=keys.authority.path,
+        disposable=True,
     )
 
 
@@ -330,6 +333,7 @@ def scheduler(binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, 
         ],
         ready_url=f"https://{at(address, port)}/healthz",
         ready_ca=keys.authority.path,
+        disposable=True,
     )
 
 
@@ -361,4 +365,5 @@ def kwok(
             *kubernetes.flags.get("kwok", ()),
         ],
         ready_url=f"http://{at(address, port)}/healthz",
+        disposable=True,
     )

@@ -50,6 +50,8 @@ class ProcessSpec:
     ready_certificate: tuple[Path, Path] | None = None
     #: Bearer token to present to ready_url.
     ready_token: str | None = field(default=None, repr=False)
+    #: It keeps nothing that outlives its group, which kills it instead of waiting for its end.
+    disposable: bool = False
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
@@ -187,7 +189,9 @@ class ProcessGroup:
     async def stop(self) -> None:
         """Stop all waves, last one first. Safe to repeat."""
         while self._waves:
-            await asyncio.gather(*(process.stop() for process in self._waves[-1]))
+            await asyncio.gather(
+                *(process.stop(0) if process.spec.disposable else process.stop() for process in self._waves[-1])
+            )
             self._waves.pop()
 
     async def wait_for_exit(self) -> Process:
