@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.binaries import ensure
 from atoll.local.layout import default_config
+from tests.atollctl import atollctl
 from tests.docs.pages import DOCS, blocks
 
 pytestmark = pytest.mark.integration
@@ -25,7 +26,6 @@ _LOOKS = ("atollctl explain", "atollctl job list", "atollctl queue list", "atoll
 """Commands that change nothing, so that they may be asked again until what is shown is there."""
 _PATIENCE = 10.0
 """Seconds for that."""
-_PROGRAM = "from atoll.cli.app import main\nmain()\n"
 
 
 def steps() -> Iterator[tuple[str, str]]:
@@ -58,8 +58,12 @@ def shows(page: str, printed: str) -> bool:
 
 
 async def run(command: str, kubeconfig: Path, folder: Path) -> str:
-    """What a shell prints, in which `atollctl` is the program under test."""
-    places = [str(folder), str(Path(ensure(report=lambda _: None).kubectl).parent), os.environ["PATH"]]
+    """What a shell prints."""
+    first, *words = shlex.split(command)
+    if first == "atollctl":
+        ran = await atollctl(*words, environment={"KUBECONFIG": str(kubeconfig)})
+        return ran.out + ran.said
+    places = [str(Path(ensure(report=lambda _: None).kubectl).parent), os.environ["PATH"]]
     process = await asyncio.create_subprocess_shell(
         command,
         cwd=folder,
@@ -73,9 +77,6 @@ async def run(command: str, kubeconfig: Path, folder: Path) -> str:
 async def test_the_page_shows_what_its_commands_print(tmp_path: Path) -> None:
     for name, content in files():
         (tmp_path / name).write_text(content)
-    program = tmp_path / "atollctl"
-    program.write_text(f"#!{sys.executable}\nimport sys\nsys.path[:] = {sys.path!r}\n{_PROGRAM}")
-    program.chmod(0o755)
     loop = asyncio.get_running_loop()
     async with AtollFederation(default_config(2, 8), tmp_path / "federation") as federation:
         for command, shown in steps():

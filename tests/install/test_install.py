@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import stat
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ import pytest_asyncio
 import yaml
 
 from atoll import install
-from atoll.agent.credentials import member_connection
+from atoll.agent.credentials import member_connection, secret_renewal
 from atoll.dispatcher.query import Query
 from atoll.dispatcher.settings import QuerySettings
 from atoll.dispatcher.shell import Shell
@@ -23,7 +24,7 @@ from atoll.install.crds import incompatible, install_crds, is_foreign
 from atoll.install.credentials import Endpoint, write_kubeconfig
 from atoll.install.member import unread_policies
 from atoll.install.query import ensure_query
-from atoll.kube import authority
+from atoll.kube import authority, tokens
 from atoll.kube.authority import make_signer
 from atoll.kube.errors import Forbidden, NotFound
 from atoll.kube.transport import ApiServer
@@ -511,6 +512,69 @@ async def test_crds_of_a_newer_version_are_not_replaced(bare: Federation) -> Non
         assert kept["metadata"]["resourceVersion"] >= made["metadata"]["resourceVersion"]
         assert kept["metadata"]["annotations"][keys.RELEASE] == "99.1.0"
         await west.delete(CRDS, ours["metadata"]["name"])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def beside(bare: Federation, prepared: Path) -> tuple[Path, Path]:
+    """The kubeconfigs of an agent that runs beside the host."""
+    await run_join(bare, "east", "east", prepared, beside_host=True)
+    return install.agent_kubeconfigs(prepared, "east")
+
+
+async def test_a_token_in_a_file_is_renewed_once_four_fifths_of_its_life_are_over(beside: tuple[Path, Path]) -> None:
+    file, _ = beside
+    old = tokens.in_kubeconfig(file.read_text())
+    claims = tokens.claims_of(old or "")
+    assert claims is not None
+    assert (claims.namespace, claims.name) == ("karmada-es-east", "atoll-agent")
+    async with await ApiServer.from_kubeconfig(file) as agent:
+        renewal = tokens.of_file(agent, file)
+        assert renewal is not None
+        assert await renewal.look(time.time()) > 1
+        assert tokens.in_kubeconfig(file.read_text()) == old, "it is early"
+        assert renewal.expires == claims.expires
+        await renewal.look(claims.due + 1)
+        assert renewal.problem == ""
+        with pytest.raises(Forbidden):
+            await agent.create_in(SERVICE_ACCOUNTS, "default", "karmada-es-east", "token", {"spec": {}})
+    assert tokens.in_kubeconfig(file.read_text()) not in (None, old)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    async with await ApiServer.from_kubeconfig(file) as agent:
+        assert await agent.list(WORKS, "karmada-es-east") == []
+
+
+async def test_a_token_in_a_secret_is_renewed_there(beside: tuple[Path, Path]) -> None:
+    file, _ = beside
+    async with await ApiServer.from_kubeconfig(file) as agent:
+
+        async def stored() -> str:
+            data = (await agent.get(SECRETS, "atoll-member", "karmada-es-east"))["data"]
+            return tokens.in_kubeconfig(base64.b64decode(data["kubeconfig"]).decode()) or ""
+
+        old = await stored()
+        claims = tokens.claims_of(old)
+        assert claims is not None
+        async with ApiServer(await member_connection(agent, "east")) as member:
+            renewal = secret_renewal(agent, member, "east")
+            await renewal.look(claims.due + 1)
+            assert renewal.problem == ""
+        assert await stored() not in ("", old)
+
+
+async def test_a_token_that_can_not_be_stored_is_a_problem_and_no_end(beside: tuple[Path, Path]) -> None:
+    file, _ = beside
+    async with await ApiServer.from_kubeconfig(file) as agent:
+
+        async def read() -> str | None:
+            return tokens.in_kubeconfig(file.read_text())
+
+        async def store(old: str, new: str) -> None:
+            raise PermissionError(13, "Read-only file system")
+
+        renewal = tokens.Renewal(agent, read, store)
+        assert await renewal.look(time.time() + 10**9) == 60
+        assert "Read-only file system" in renewal.problem
+        assert renewal.expires > 0
 
 
 async def test_beside_the_host_the_member_is_found_by_a_secret_which_leaves_with_it(

@@ -9,9 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from atoll.local.binaries import ensure
+from atoll.local.atoll_federation import AtollFederation
 from atoll.local.federation import Federation
-from atoll.local.layout import FederationConfig
 from bench.seed import store_of
 
 EVERYTHING = {"key": "AA==", "range_end": "AA==", "keys_only": True}
@@ -28,27 +27,22 @@ async def keys_in(url: str, tls: ssl.SSLContext | bool) -> int:
 
 
 @pytest.mark.integration
-async def test_no_client_reads_it_without_its_certificate(tmp_path: Path) -> None:
-    config = FederationConfig.model_construct(members=[])
-    async with Federation(config, directory=tmp_path / "f", binaries=ensure(report=lambda _: None)) as federation:
-        url, own = store_of(federation)
-        assert await keys_in(url, own) == 200
+async def test_no_client_reads_it_without_its_certificate(federation: AtollFederation) -> None:
+    store = federation.federation
+    url, own = store_of(store)
+    assert await keys_in(url, own) == 200
 
-        stranger = ssl.create_default_context(cafile=str(federation.keys.etcd_authority.path))
-        for refused in (
-            stranger,
-            as_client(federation, federation.keys.proxy),
-            as_client(federation, federation.keys.serving),
-        ):
-            with pytest.raises(aiohttp.ClientError):
-                await keys_in(url, refused)
+    stranger = ssl.create_default_context(cafile=str(store.keys.etcd_authority.path))
+    for refused in (stranger, as_client(store, store.keys.proxy), as_client(store, store.keys.serving)):
         with pytest.raises(aiohttp.ClientError):
-            await keys_in(url.replace("https:", "http:"), False)
+            await keys_in(url, refused)
+    with pytest.raises(aiohttp.ClientError):
+        await keys_in(url.replace("https:", "http:"), False)
 
-        for path in (federation.directory, federation.directory / "etcd"):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o700
-        for path in (federation.directory / "pki").glob("*.key"):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    for path in (store.directory, store.directory / "etcd"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    for path in (store.directory / "pki").glob("*.key"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
 
 def as_client(federation: Federation, certificate: tuple[Path, Path]) -> ssl.SSLContext:

@@ -13,13 +13,22 @@ from tests.members.forms import ADDED, completes, runs_both
 from tests.members.modules import TIMEOUT_S, programs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(TIMEOUT_S)]
-QUICK = ("plain", "own", "mutating", "restricted", "oldest")
-"""One federation for all that need no other program."""
+QUICK = ("mutating", "restricted")
+"""One federation for those that need no other program, and that no other test has."""
+ELSEWHERE = ("plain", "own", "oldest")
+"""tests/integration has members like them: test_placers.py, all that use the session's federation, test_variants.py."""
 
 
 @pytest.mark.members(*QUICK)
 @pytest.mark.parametrize("form", QUICK)
 async def test_work_goes_through_a_member_of_this_form(member_site: Site, form: str) -> None:
+    await runs_both(member_site, form)
+
+
+@pytest.mark.long
+@pytest.mark.members(*ELSEWHERE)
+@pytest.mark.parametrize("form", ELSEWHERE)
+async def test_work_goes_through_a_member_like_those_of_other_tests(member_site: Site, form: str) -> None:
     await runs_both(member_site, form)
 
 

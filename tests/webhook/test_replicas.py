@@ -32,6 +32,8 @@ from tests.webhook.builders import Json, make_job, make_task
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 WORKERS = 4
+PAUSE = 0.05
+"""Seconds between two creates of a worker: some sixty a second in all, and processors left for what is tested."""
 QUICK = ("--ca-seconds=20", "--leaf-seconds=8", "--settle-seconds=1")
 """A CA is followed by the next one every ten seconds; leaves are renewed every 2.7, and last on a busy machine."""
 
@@ -114,6 +116,7 @@ class Site:
                     stream.made += 1
                 except errors.ApiError as error:
                     stream.refused.append(f"after {stream.made}: {error.message}")
+                await asyncio.sleep(PAUSE)
 
         async with asyncio.TaskGroup() as group:
             for number in range(WORKERS):

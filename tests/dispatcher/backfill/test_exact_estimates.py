@@ -42,9 +42,7 @@ def play(seed: int, wish: str = "backfill", priorities: Sequence[int] = (0,)) ->
     return town
 
 
-@pytest.mark.parametrize(
-    ("seed", "wish"), [(3, "backfill"), *((seed, wish) for wish in WISHES for seed in range(2))], ids=str
-)
+@pytest.mark.parametrize(("seed", "wish"), [(3, "backfill"), *((0, wish) for wish in WISHES)], ids=str)
 def test_no_head_is_late(seed: int, wish: str) -> None:
     assert play(seed, wish).late() == []
 
