@@ -32,7 +32,7 @@ SECONDS = 10.0
 BUDGET = 5.0
 """CPU time that these tests take without a mutant: where others use the machine too they are not stopped for that."""
 _WALL = 600
-"""Seconds after which a fork is ended that waits for something."""
+"""Seconds after which the tests of one mutant are ended that wait for something."""
 _EXAMPLES = 30
 """Of each property; without shrinking, since the first failure is enough."""
 _OPTIONS = (
@@ -71,9 +71,9 @@ class Fork:
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
             os.dup2(silence, 2)
-            # Neither signal is caught: they end the process.
-            signal.alarm(_WALL)
             if cpu is not None:
+                # Neither signal is caught: they end the process.
+                signal.alarm(_WALL)
                 signal.setitimer(signal.ITIMER_PROF, cpu)
             answer = work()
         except BaseException:
