@@ -144,6 +144,18 @@ def test_the_head_of_a_backfill_queue_that_waits_for_hours_is_looked_at_in_time_
         assert s.core.next_deadline is None or s.core.next_deadline > s.now
 
 
+def test_a_head_that_is_none_any_more_keeps_its_room_for_as_long_as_others_that_have_waited() -> None:
+    s = scene(patient(**BACKFILL), make_queue("other"), runs=10 * HOUR)
+    s.submit(make_binding("large").tasks(8).runs(HOUR).created(BORN))
+    s.run(after=61.0)
+    s.submit(make_binding("elder").tasks(8).runs(HOUR).created("2020-01-01T00:00:00Z"))
+    for _ in range(2):
+        s.run(after=BY_PATIENCE / 2 - 60.0)
+        assert kept(s) == ["large", "elder"]
+    s.run(after=121.0)
+    assert kept(s) == ["elder"]
+
+
 def test_an_elder_head_that_fits_nowhere_frees_what_the_one_before_had_reserved() -> None:
     """The elder gets no reservation, so what the younger one's reservation kept out may start at once."""
     s = scene(make_queue("q", view=BACKFILL), make_queue("other"))

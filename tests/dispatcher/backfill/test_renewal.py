@@ -156,6 +156,29 @@ def test_a_head_stays_where_it_was_expected_while_it_fits_there(hours: float, af
     assert {name: place_of(s, name) for name in places} == places
 
 
+def test_nor_does_it_lose_its_rank_to_a_younger_one_in_another_member_that_needs_the_same_limit() -> None:
+    """Of 8 that three queues have, 4 are free in an hour and 4 in two. 1. `elder` needs all of it then for an hour, and
+    `younger` some of it for ten, after that. 2. What is to end in two hours runs on.
+    """
+    queues = [make_queue(name, view={"parent": "top", **BACKFILL}) for name in "qrx"]
+    members = [event for name in "mn" for event in (make_cluster(name), named(name, [16]))]
+    s = Scene(make_queue("top", gpu=8), *queues, *members)
+    for name, hours in (("one", 1), ("two", 2)):
+        s.submit(make_binding(name).queue("x").tasks(1, gpu=4).runs(hours * HOUR).affinity(clusterNames=["m"]))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    for name, queue, gpu, hours, member in (("elder", "q", 8, 1, "m"), ("younger", "r", 4, 10, "n")):
+        s.submit(make_binding(name).queue(queue).tasks(1, gpu=gpu).runs(hours * HOUR).affinity(clusterNames=[member]))
+        assert names(s.run()) == []
+    assert at(s, "elder") == pytest.approx(2 * HOUR + SETTLE, abs=1)
+    assert at(s, "younger") > 3 * HOUR
+    s.change("one", finished=True)
+    s.run()
+    s.now = START + 2 * HOUR
+    started(s, 2 * int(SETTLE) + 2)
+    assert 2 * HOUR + 60 < at(s, "elder") < at(s, "younger") - HOUR
+
+
 def test_a_head_that_fits_nowhere_for_a_moment_gets_a_reservation_again() -> None:
     """Two of three nodes are away while the head's time passes; its younger neighbour gives way again."""
     s = Scene(

@@ -196,6 +196,41 @@ def test_the_quota_of_victims_is_counted_as_their_claimants() -> None:
     assert s.core.reservations.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
+def evicting() -> Scene:
+    """Three nodes of 8, all used: `low` goes from one for `high`, the others are free in an hour and in two."""
+    s = Scene(*heads("q", "r"), make_queue("x"), make_cluster("m"), named("m", [8, 8, 8]))
+    for name, hours in (("low", 10), ("one", 1), ("two", 2)):
+        wanted = make_binding(name).queue("x").tasks(1, gpu=8).runs(hours * HOUR)
+        s.submit(wanted if name == "low" else wanted.firm())
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    s.now += OLD
+    return s
+
+
+def test_what_victims_leave_is_counted_once_for_a_head_that_needs_more() -> None:
+    s = evicting()
+    s.submit(make_binding("high").queue("x").tasks(1, gpu=8).priority(1))
+    assert evicted(s.run()) == ["low"]
+    s.submit(make_binding("head").queue("r").tasks(2, gpu=8))
+    s.run()
+    assert s.core.reservations.made["uid-head"].at == pytest.approx(START + 2 * HOUR + SETTLE, abs=1)
+
+
+def test_what_victims_leave_to_a_head_is_counted_on_once_their_pods_have_had_their_time() -> None:
+    """Beside `high` there are four GPUs then."""
+    s = evicting()
+    s.submit(make_binding("high").queue("x").tasks(1, gpu=4).priority(1))
+    assert evicted(s.run()) == ["low"]
+    s.submit(make_binding("whole").queue("q").tasks(1, gpu=8))
+    s.run()
+    s.submit(make_binding("half").queue("r").tasks(1, gpu=4))
+    s.run()
+    at = {uid: each.at for uid, each in s.core.reservations.made.items()}
+    assert at["uid-whole"] == pytest.approx(START + HOUR + SETTLE, abs=1)
+    assert at["uid-half"] == pytest.approx(s.now + CoreSettings().backfill.grace, abs=1)
+
+
 def test_quota_of_what_ends_a_moment_after_a_head_is_due_is_not_counted_on() -> None:
     """Of 12, 4 are free in an hour and 2 a second later, when the head takes 9: beside it there is 1."""
     s = Scene(*heads("q", "r", limit=12), make_cluster("m"), make_capacity("m", [32]))

@@ -90,6 +90,28 @@ def test_room_of_what_has_left_is_not_counted_twice_though_no_figures_come() -> 
     assert s.core.reservations.made["uid-head"].at == pytest.approx(START + HOUR + SETTLE, abs=1)
 
 
+def test_a_head_that_counted_it_twice_gets_its_time_though_no_figures_come() -> None:
+    """It needs a node and half of one, and `long` has most of one: the figures are without what has ended already."""
+    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
+    for name, gpu, seconds in (("over", 2, HOUR), ("long", 6, 10 * HOUR), ("most", 7, HOUR)):
+        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
+        assert names(s.run()) == [name]
+        s.bound(name, generation=2)
+    s.tell(named("m", [2, 1], generation=2))
+    s.run()
+    s.change("over", finished=True)
+    s.submit(make_binding("head").tasks(1, gpu=8).tasks(1, gpu=4).submitted(EARLY))
+    assert names(s.run()) == []
+    head = s.core.reservations.made["uid-head"]
+    assert head.at == pytest.approx(START + HOUR + SETTLE, abs=1)
+    for name, after in (("before", 0.0), ("later", SETTLE + 1)):
+        s.run(after=after)
+        s.submit(make_binding(name).tasks(1, gpu=1).runs(5 * HOUR).submitted(LATE))
+        assert names(s.run()) == []
+    assert names(s.run(after=CoreSettings().backfill.doubt + 1)) == ["before", "later"]
+    assert s.core.reservations.made["uid-head"].at == pytest.approx(START + 10 * HOUR + SETTLE, abs=1)
+
+
 @pytest.mark.parametrize(
     ("free", "without", "wanted", "at"),
     [(6, 2, 7, HOUR), (2, 3, 6, 0.0)],

@@ -21,6 +21,7 @@ from tests.dispatcher.builders import (
     make_cluster,
     make_queue,
     names,
+    with_amounts,
 )
 
 TEAMS = ("red", "green", "blue", "white")
@@ -93,6 +94,27 @@ def test_the_dominant_resource_decides() -> None:
     assert sorted(names(town.run())) == ["g", "r"]
     town.submit(job("g1", "green", age=1), job("r1", "red", age=2))
     assert names(town.run()) == ["r1", "g1"]
+
+
+def test_a_limit_that_is_raised_and_lowered_again_orders_as_before() -> None:
+    """Red uses 2 of 3 GPUs, green one GPU and 12 CPUs, which is more of 16, and less of 64."""
+
+    def limited(cpu: int) -> Event:
+        return make_queue("q", gpu=3, cpu=cpu, view=fair())
+
+    town = Scene(limited(16), make_cluster("m"))
+    town.tell(with_amounts(make_capacity("m", [99]), cpu=99))
+    town.submit(job("r", "red", 2), make_binding("g").having(namespace="green").tasks(1, requests={"cpu": 12}))
+    town.run()
+    town.submit(job("r1", "red", age=1), job("g1", "green", age=2))
+    firsts = []
+    for cpu in (16, 64, 16):
+        town.tell(limited(cpu)).run()
+        account = verdicts.account(town.core, "uid-g1")
+        assert account is not None
+        assert account.queue is not None
+        firsts.append("r1" if account.queue.ahead else "g1")
+    assert firsts == ["r1", "g1", "r1"]
 
 
 def test_of_jobs_the_smallest_goes_first_and_of_equal_ones_the_oldest() -> None:

@@ -93,13 +93,27 @@ def test_whatever_one_member_publishes_the_arrays_are_as_if_made_anew(published:
 
 
 def test_large_pods_in_flight_do_not_lose_their_room_to_small_ones() -> None:
-    """1. Pods of 2, 2 and 3 are sent to a node of 7. 2. Their member publishes nodes of 3 and 4. 3. All are counted."""
+    """1. Pods of 2, 2 and 3 are sent to a node of 7. 2. Their member publishes nodes of 3, 4 and 2: all have a place,
+    and what is left is on one node.
+    """
     s = scene(room=(make_cluster("m"), make_capacity("m", [7])))
     s.submit(make_binding("a").tasks(1, gpu=2), make_binding("b").tasks(1, gpu=2), make_binding("c").tasks(1, gpu=3))
     assert names(s.run()) == ["a", "b", "c"]
-    s.tell(make_capacity("m", [3, 4], generation=2))
+    s.tell(make_capacity("m", [3, 4, 2], generation=2))
     s.run()
-    assert s.core.members.by_name["m"].nodes.free[0].tolist() == [0, 0]
+    assert s.core.members.by_name["m"].nodes.free[0].tolist() == [0, 2, 0]
+
+
+def test_a_member_is_short_until_its_figures_have_room_again() -> None:
+    """What was sent there counts four, of which its figures hold two for a moment."""
+    s = scene(room=(make_cluster("m"), make_capacity("m", [8])))
+    s.submit(make_binding("a").tasks(4))
+    assert names(s.run()) == ["a"]
+    short = []
+    for generation, free in enumerate((2, 8), start=2):
+        s.tell(make_capacity("m", [free], generation=generation)).run()
+        short.append(s.core.members.by_name["m"].short)
+    assert short == [True, False]
 
 
 @given(st.lists(capacities(), min_size=2, max_size=6), st.integers(1, 3))

@@ -13,6 +13,7 @@ from atoll.dispatcher.core import BindingSet, Dispatch, Dispatcher, NamespaceSet
 from atoll.dispatcher.core.events import Ceiling
 from atoll.dispatcher.explain import verdicts
 from atoll.model.query import ChangeKind, Named, Place
+from atoll.model.together import Together
 from tests.dispatcher.builders import (
     EARLY,
     GPU,
@@ -107,6 +108,15 @@ def test_since_is_when_the_reason_was_first_written() -> None:
     assert first == s.view("a").decision.story[-1].at
     s.run(after=60)
     assert account(s, "a").since == first
+
+
+def test_what_waits_for_others_of_its_group_names_the_one_that_does_not_fit() -> None:
+    s = scene(room=TWO)
+    group = Together("s", 2)
+    running(s, make_binding("a").gang(together=group), make_binding("b").tasks(9).gang(together=group))
+    found = account(s, "a")
+    assert found.blocker is not None
+    assert (found.reason, found.blocker.name) == ("GangGroupIncomplete", "b")
 
 
 def test_a_reservation_is_told() -> None:

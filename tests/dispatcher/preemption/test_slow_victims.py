@@ -7,9 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
-from atoll.dispatcher.core import Command, Evict, Resize
-from atoll.model.verdict import Reason
-from tests.dispatcher.builders import BACKFILL, make_binding, make_queue, share
+from atoll.dispatcher.core import Command, Dispatch, Evict, Resize
+from atoll.model.verdict import Blocker, Reason
+from tests.dispatcher.builders import (
+    BACKFILL,
+    NEVER,
+    OLD,
+    evicted,
+    explained,
+    make_binding,
+    make_queue,
+    names,
+    scene,
+    share,
+)
 from tests.dispatcher.virtual import Town, gpus
 
 
@@ -243,3 +254,36 @@ def test_what_was_to_shrink_shrinks_all_the_same_where_others_have_its_quota() -
     assert not left
     assert t.started("claimant") is not None
     assert t.used("q") == 4
+
+
+def test_a_claimant_says_what_keeps_its_victims_until_it_starts() -> None:
+    s = scene()
+    s.submit(*(make_binding(name).tasks(4) for name in ("low0", "low1")))
+    for name in names(s.run()):
+        s.bound(name, generation=NEVER)
+    s.submit(make_binding("high").tasks(8).priority(1))
+    assert sorted(evicted(s.run(after=OLD))) == ["low0", "low1"]
+    for name in ("low1", "low0"):
+        s.change(name, stuck=f"m: a pod of {name} is terminating")
+    said = explained(s.run())["high"].decision.blocker
+    assert said == Blocker(
+        "Cluster",
+        "m",
+        message="low0 does not end: m: a pod of low0 is terminating; low1 does not end: m: a pod of low1 is terminating",
+    )
+    assert s.run() == [], "it says so once"
+    for name in ("low0", "low1"):
+        s.change(name, stuck="", released=s.view(name).generation, placed={})
+    commands = s.run()
+    assert [type(each) for each in commands if each.name == "high"] == [Dispatch]
+
+
+def test_what_keeps_the_victims_of_a_claimant_that_is_gone_is_no_news() -> None:
+    s = scene().submit(make_binding("low").tasks(8))
+    s.run()
+    s.bound("low", generation=NEVER)
+    s.submit(make_binding("high").tasks(8).priority(1))
+    assert evicted(s.run(after=OLD)) == ["low"]
+    s.gone("high")
+    s.change("low", stuck="m: a pod is terminating")
+    assert s.run() == []

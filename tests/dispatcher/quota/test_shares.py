@@ -160,6 +160,7 @@ def test_real_capability(capability, parent, pledged, guarantee, expected) -> No
     [
         pytest.param({"cpu": 2, "gpu": 3}, {"cpu": 4, "gpu": 4}, 0.75, id="the largest decides"),
         pytest.param({"cpu": 1}, {"cpu": 0}, 1.0, id="used without being deserved counts as 1"),
+        pytest.param({"cpu": 2}, {}, 1.0, id="so does what no queue deserves"),
         pytest.param({}, {"cpu": 0}, 0.0, id="neither used nor deserved is 0"),
         pytest.param({"gpu": 9}, {"gpu": 3}, 3.0, id="borrowing goes beyond 1"),
     ],

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.claims import Claims, Loss
@@ -18,7 +16,7 @@ from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Phase
-from atoll.model.verdict import Reason, Verdict
+from atoll.model.verdict import Blocker, Reason, Verdict
 
 
 class Nominations:
@@ -70,14 +68,16 @@ class Nominations:
             binding = self.bindings.get(uid)
             if binding is None or binding.told is None or binding.told.reason is not Reason.AWAITING_VICTIMS:
                 continue
-            if binding.epoch != binding.view.epoch or binding.told.blocker is None:
+            if binding.epoch != binding.view.epoch:
+                # Its dry run is not written yet.
                 continue
             victims = (self.bindings.get(each) for each in self._claims.losses(uid))
             kept = [(each.view.name, each.view.stuck) for each in victims if each is not None and each.view.stuck]
             text = "; ".join(f"{name} does not end: {why}" for name, why in sorted(kept))
-            told = Verdict(Reason.AWAITING_VICTIMS, msgspec.structs.replace(binding.told.blocker, message=text))
+            members = binding.view.decision.nominated
+            told = Verdict(Reason.AWAITING_VICTIMS, Blocker("Cluster", ", ".join(members), message=text))
             if told != binding.told:
-                yield self._decisions.nominate(binding, told, binding.view.decision.nominated)
+                yield self._decisions.nominate(binding, told, members)
 
     def write_reservations(self) -> Iterator[Nominate]:
         """Those that their bindings don't say yet, within the budget for reasons."""

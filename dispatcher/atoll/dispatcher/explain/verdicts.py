@@ -207,8 +207,6 @@ class _Look:
         core, leaf = self.core, self._leaf
         if core.tree.standing(leaf) is Standing.OPEN and self._is_behind():
             return Verdict(Reason.BEHIND_HEAD, Blocker("Queue", leaf.name))
-        if core.state.together.incomplete(self.binding) and (said := core.verdict(self.binding.view.uid)) is not None:
-            return said
         found = core.admission.admit(leaf, self.shape, self.binding.view.namespace, lambda: self.choice)
         return found if isinstance(found, Choice) else found.verdict
 

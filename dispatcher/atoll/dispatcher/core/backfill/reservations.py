@@ -219,7 +219,7 @@ class Reservations:
         ends = timeline.ends(member, now)
         if timeline.awaits_figures(member):
             begin = max(begin, now + self._settings.settle)
-        if any(self._leaving(each, member) for each in others if each.claim):
+        if any(self._leaving(each, member) for each in others):
             begin = max(begin, now + self._settings.grace)
         later = [*ends.times, *(each.ends for each in others if each.ends < math.inf)]
         times = [begin, *sorted(each for each in later if each > begin)]
@@ -415,23 +415,22 @@ class Reservations:
 
     def _over_ceilings(self, uid: str, leaf: Queue, choice: Choice) -> Iterator[Reservation]:
         """Those of claimants that a choice would delay by a ceiling in a member on both paths."""
-        capped = [queue for queue in path(leaf) if queue.tracks]
-        for member, gang in zip(choice.members, choice.gangs, strict=True) if capped else ():
-            for claim in self.claims.values():
-                if claim.uid == uid or claim.member is not member:
+        for claim in self.claims.values():
+            if claim.uid == uid or claim.member not in choice.members:
+                continue
+            name, gang = claim.member.name, choice.gangs[choice.members.index(claim.member)]
+            gone = [self.timeline[each] for each, stays in claim.leaving.items() if stays]
+            for queue in path(leaf):
+                if name not in queue.ceilings or queue not in path(claim.leaf):
                     continue
-                gone = [self.timeline[each] for each, stays in claim.leaving.items() if stays]
-                for queue in capped:
-                    if queue not in path(claim.leaf):
-                        continue
-                    used = dict(queue.used_in.get(member.name, {}))
-                    vector.add(used, claim.shape.request)
-                    for each in gone:
-                        if queue in path(each.leaf):
-                            vector.add(used, each.uses_in(member.name), -1)
-                    if vector.shortage(used, gang.total(), queue.ceilings.get(member.name, {})):
-                        yield claim
-                        break
+                used = dict(queue.used_in.get(name, {}))
+                vector.add(used, claim.shape.request)
+                for each in gone:
+                    if queue in path(each.leaf):
+                        vector.add(used, each.uses_in(name), -1)
+                if vector.shortage(used, gang.total(), queue.ceilings[name]):
+                    yield claim
+                    break
 
     def refused_before(self, uid: str, member: Member, end: float) -> list[Reservation]:
         """Those that the workload would delay there, known from when that was tried and nothing had changed since."""
