@@ -159,6 +159,7 @@ async def test_a_member_s_scheduler_binds_all_and_evicts_no_more_than_it_must(tm
 
 
 @pytest.mark.integration
+@pytest.mark.long
 async def test_a_cache_of_real_pods_is_complete_by_list_and_by_watch_list(tmp_path):
     found = await run("reflector", tmp_path)
     held = [value for (case, each), value in found.items() if each == "rss" and "slim" in case]

@@ -230,7 +230,8 @@ async def test_a_standby_takes_over_from_a_killed_leader_when_its_lease_has_expi
     await leader.ready()
 
 
-@pytest.mark.parametrize("name", ["control", "dispatcher", AGENT])
+# tests/kube/test_process_federation.py ends agents under load.
+@pytest.mark.parametrize("name", ["control", "dispatcher", pytest.param(AGENT, marks=pytest.mark.long)])
 async def test_a_busy_process_that_is_asked_to_stop_ends_in_order(site: Site, name: str) -> None:
     """1. Jobs come in. 2. SIGTERM. 3. It exits 0. 4. A standby leads at once, an agent is started. 5. All complete."""
     clock = asyncio.get_running_loop().time
@@ -415,7 +416,10 @@ WRITES: dict[str, Callable[[audit.Event], bool]] = {
 }
 
 
-@pytest.mark.parametrize("write", WRITES)
+# Of the Job nothing can be there in part.
+@pytest.mark.parametrize(
+    "write", [pytest.param(each, marks=pytest.mark.long if "job" in each else ()) for each in WRITES]
+)
 async def test_an_agent_killed_right_after_it_wrote(site: Site, write: str) -> None:
     """The gang is bound whole soon after the restart, and each of its pods runs once."""
     agent = site.federation.process(AGENT)
