@@ -35,6 +35,8 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 DEADLINE = 30.0
+PAUSES = (0.02, 0.1)
+"""Seconds from one look to the next, at first and at last: looking takes a good part of the processors' time."""
 
 
 def member(name: str, nodes: int, *, tree: bool = True) -> Member:
@@ -53,12 +55,13 @@ async def until(look: Callable[[], Awaitable[T | None]], *, deadline: float = DE
     """The first truthy answer; fails with the last one when the deadline has passed."""
     loop = asyncio.get_running_loop()
     end = loop.time() + deadline
-    answer = None
+    answer, pause = None, PAUSES[0]
     while loop.time() < end:
         answer = await look()
         if answer:
             return answer
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(pause)
+        pause = min(1.5 * pause, PAUSES[1])
     raise AssertionError(f"not within {deadline:g} s: {what or look}; last seen: {answer!r}")
 
 

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from atoll.kube import authority, certificates, serving
 from atoll.kube.serving import Guard, GuardedSite, Limits
+from atoll.local.ports import free_ports
 
 MOST = 2**20
 QUICK = Limits(handshake=0.3, header=0.3, body=0.5, idle=30)
@@ -198,3 +199,20 @@ async def test_requests_under_way_are_not_cut_for_new_connections():
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.close()
         other.close()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_start_that_is_cancelled_listens_to_nothing_once_its_runner_is_cleaned_up(turns: int):
+    """Else whoever starts again in the same process finds the port in use, for as long as the process lives."""
+    guard = Guard(QUICK)
+    runner = serving.runner(web.Application(), guard, shutdown_timeout=0.1)
+    await runner.setup()
+    [port] = free_ports(1)
+    starting = asyncio.create_task(GuardedSite(runner, guard, None, host="127.0.0.1", port=port).start())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await runner.cleanup()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)

@@ -227,8 +227,11 @@ class GuardedSite(web.BaseSite):
             ssl=tls,
             ssl_handshake_timeout=self._guard.limits.handshake if tls is not None else None,
             backlog=self._backlog,
+            # One that is cancelled while it begins to listen would be known to the event loop alone, and never closed.
+            start_serving=False,
             **self._where,
         )
+        await self._server.start_serving()
 
 
 def runner(app: web.Application, guard: Guard, *, shutdown_timeout: float) -> web.AppRunner:
