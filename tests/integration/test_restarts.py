@@ -39,6 +39,8 @@ EXIT = 15.0
 """Seconds that a process may take to end in order."""
 PARTIAL = 10.0
 """Seconds that a gang may be bound in part."""
+USERS = 8
+"""They submit at the same time."""
 
 _decode = msgspec.json.Decoder(audit.Event).decode
 
@@ -294,6 +296,7 @@ async def test_a_webhook_that_is_asked_to_stop_answers_what_it_was_asked(site: S
     webhook = site.federation.process("webhook")
     made: dict[str, Any] = {}
     refused: dict[str, str] = {}
+    refusals: Counter[int] = Counter()
     over = asyncio.Event()
 
     async def user(number: int) -> None:
@@ -306,24 +309,46 @@ async def test_a_webhook_that_is_asked_to_stop_answers_what_it_was_asked(site: S
                 made[name] = await site.submit(job(name, replicas=2, queue="later"))
             except errors.Busy as error:
                 refused[name] = str(error)
+                refusals[number] += 1
                 await asyncio.sleep(0.02)
 
+    async def all_refused() -> None:
+        """Return once each user was refused anew."""
+        before = Counter(refusals)
+
+        async def look() -> bool:
+            return all(refusals[number] > before[number] for number in range(USERS))
+
+        await until(look, what="each user is refused")
+
+    async def more_made(than: int) -> None:
+        async def look() -> bool:
+            return len(made) > than
+
+        await until(look, what="jobs are made")
+
     async with asyncio.TaskGroup() as users:
-        for number in range(8):
+        for number in range(USERS):
             users.create_task(user(number))
-        await asyncio.sleep(0.5)
-        before = len(made)
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        code = await webhook.stop(2 * EXIT)
-        took = clock() - began
-        away = len(made)
-        await asyncio.sleep(0.3)
-        assert len(made) == away, "nothing gets in while the webhook is away"
-        await webhook.start()
-        await webhook.ready()
-        await asyncio.sleep(0.2)
-        over.set()
+        try:
+            await more_made(USERS)
+            before = len(made)
+            clock = asyncio.get_running_loop().time
+            began = clock()
+            code = await webhook.stop(2 * EXIT)
+            took = clock() - began
+            # What it had answered the API server still stores.
+            await all_refused()
+            away = len(made)
+            await all_refused()
+            assert len(made) == away, "nothing gets in while the webhook is away"
+            await webhook.start()
+            await webhook.ready()
+            await more_made(away)
+        finally:
+            over.set()
+            # The tests that follow need it.
+            await webhook.start()
     ends = Counter(re.sub(r"^.*timeout=\d+s\": |\d+\.[\d.:]+\S*| \(POST.*$", "", text) for text in refused.values())
     print(
         f"exit after {took:.2f} s; {before} made before, {away - before} while it ended, {len(refused)} refused: {ends}"
