@@ -308,6 +308,14 @@ def test_deactivation_can_be_turned_off() -> None:
         refuse(s, "a")
 
 
+def test_one_refusal_may_be_enough() -> None:
+    s = Scene(*scene().log, settings=CoreSettings(refused=RefusedSettings(most=1)))
+    s.submit(make_binding("a"))
+    assert dispatched(s.run()) == [("a", "m")]
+    refuse(s, "a")
+    assert dispatched(s.run(after=LONG)) == []
+
+
 def test_one_part_that_is_refused_takes_all_parts_back() -> None:
     s = two()
     s.submit(make_binding("a").tasks(10).divided())

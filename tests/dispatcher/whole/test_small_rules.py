@@ -572,3 +572,14 @@ def test_reservations_of_a_divided_gang_wait_for_all_members() -> None:
     assert evicted(s.run(after=9.9)) == []
     [command] = s.run(after=0.2)
     assert command.decision.story[-1].text == "no answer from n within 10 s"
+
+
+@pytest.mark.parametrize(
+    ("zone", "told"),
+    [("near", Blocker("Cluster", "m", "pods", "9", "8")), ("far", Blocker("Cluster", "m"))],
+    ids=["each task has nodes", "one task has none"],
+)
+def test_how_many_pods_a_member_holds_is_told_where_some_node_takes_each(zone: str, told: Blocker) -> None:
+    s = scene(room=(make_cluster("m"), make_capacity("m", [5, 3], labels={"zone": "near"})))
+    s.submit(make_binding("a").tasks(8).tasks(1, node_selector={"zone": zone}))
+    assert explained(s.run())["a"].decision.blocker == told
