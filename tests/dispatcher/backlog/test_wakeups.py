@@ -102,6 +102,18 @@ def test_of_many_each_pass_looks_at_some_until_all_were_looked_at() -> None:
     assert evicted(later(s))
 
 
+def test_the_next_pass_for_those_that_are_left_is_a_moment_away() -> None:
+    one = CoreSettings(preemption=PreemptionSettings(looks=1, look_pause=7.0))
+    s = Scene(make_cluster("m"), make_capacity("m", [4]), share("a", 4), share("c", 0), settings=one)
+    s.submit(*(make_binding(f"v{number}").queue("a").tasks(1, gpu=2) for number in range(2)))
+    running(s, "v0", "v1")
+    s.submit(*(make_binding(f"w{number}").queue("c").tasks(1, gpu=number).submitted(LATE) for number in (1, 2)))
+    s.run()
+    s.tell(share("a", 3))
+    s.run(after=1000.0)
+    assert s.core.next_deadline == s.now + 7.0
+
+
 def test_a_queue_that_is_entitled_again_after_an_end_of_its_own_reclaims() -> None:
     s = lenders()
     s.change("one", finished=True)

@@ -84,6 +84,15 @@ def test_a_changed_policy_moves_nothing_when_more_are_asked_for() -> None:
     assert parts(made, "w") == {"a1": 2, "b1": 4}
 
 
+def test_more_are_asked_for_in_the_cluster_affinity_by_which_it_runs() -> None:
+    made = scene(a1=2, b1=8, b2=8)
+    made.submit(shared("w", 4, divided(), affinities=({"clusterNames": ["a1"]}, {"clusterNames": ["b1", "b2"]})))
+    started(made)
+    assert parts(made, "w") == {"b1": 2, "b2": 2}
+    scale(made, 10)
+    assert parts(made, "w") == {"b1": 5, "b2": 5}
+
+
 def test_more_wait_for_quota_and_for_room() -> None:
     made = scene(gpu=5, a1=4, b1=4)
     made.submit(shared("w", 4, divided(a1=1, b1=1)))

@@ -109,6 +109,16 @@ def test_a_region_is_worth_its_part_of_the_replicas_then_the_score_of_the_cluste
     assert (region.name, region.score) == ("eu", score)
 
 
+def test_one_region_is_worth_all_of_the_replicas_that_it_has_room_for() -> None:
+    found = [Candidate(name, 3, 3, score=5, fields={"region": ["eu"]}) for name in "ab"]
+    placement = {
+        "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+        "spreadConstraints": [{"spreadByField": "region", "minGroups": 1, "maxGroups": 1}],
+    }
+    scores = [spread.regions(found, Wanted(replicas, placement))[0].score for replicas in (4, 5, 6, 7)]
+    assert scores[0] < scores[1] < scores[2] == scores[3]
+
+
 def test_clusters_that_get_none_are_left_out() -> None:
     divided = {"replicaSchedulingType": "Divided"}
     aggregated = {"replicaScheduling": {**divided, "replicaDivisionPreference": "Aggregated"}}
