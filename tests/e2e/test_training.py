@@ -117,4 +117,4 @@ async def test_a_head_of_ray_and_two_workers_compute_together(site: Site, ray: s
     async def computed() -> bool:
         return "squares on 3 nodes" in await asyncio.to_thread(site.both, *into, "cat", "/tmp/said", cluster=MEMBER)
 
-    await until(computed, deadline=2 * PATIENCE, what="all three nodes of Ray compute")
+    await until(computed, deadline=4 * PATIENCE, what="all three nodes of Ray compute")

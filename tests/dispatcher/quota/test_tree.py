@@ -362,6 +362,13 @@ def test_a_guarantee_is_never_reclaimed_at_any_level() -> None:
     assert not tree.lends(x, y, {"gpu": 2}, {"gpu": 1}), "x would fall below its own"
 
 
+def test_a_queue_has_what_it_uses_and_nothing_of_any_other_resource() -> None:
+    tree = tree_of(queue("a"), queue("b"))
+    use(tree, "a", gpu=2)
+    a, b = tree.queue("a"), tree.queue("b")
+    assert [each.has(name) for each in (a, b) for name in ("gpu", "cpu")] == [2, 0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("amount", "waits", "used", "change", "expected"),
     [

@@ -237,6 +237,15 @@ def test_where_one_member_never_gets_it_to_run_another_one_is_tried() -> None:
     assert [(name, second) for name, _ in first] != first
 
 
+@pytest.mark.parametrize("told", [{"bound": False}, {"bound_at": ""}], ids=["not bound", "no time"])
+def test_nothing_is_late_whose_pods_are_not_known_to_be_bound_since_when(told: dict[str, object]) -> None:
+    s = scene().submit(patient("a", 60.0))
+    assert names(s.run()) == ["a"]
+    bind(s, "a")
+    s.change("a", **told)
+    assert evicted(s.run(after=61)) == []
+
+
 def test_what_ran_once_is_not_counted() -> None:
     s = scene().submit(patient("a", 60.0))
     not_ready(s, "a", MOST_REFUSALS - 1)
