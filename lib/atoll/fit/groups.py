@@ -335,10 +335,9 @@ def _cells(nodes: Nodes, wish: TopologyWish | None, around: Sequence[TopologyWis
     for each in around:
         if nodes.seen_by(each).tree is seen.tree and (allowed := seen.tree.levels(each)) is not None:
             levels = [level for level in levels if level in allowed]
-    nodes = seen
-    cells = np.full(len(nodes), NO_DOMAIN, np.int64)
+    cells = np.full(len(seen), NO_DOMAIN, np.int64)
     for level in levels:
-        cells = np.where(nodes.domain[level] != NO_DOMAIN, nodes.domain[level], cells)
+        cells = np.where(seen.domain[level] != NO_DOMAIN, seen.domain[level], cells)
     return cells
 
 

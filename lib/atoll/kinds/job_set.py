@@ -19,7 +19,7 @@ def components_of(obj: Mapping[str, Any], spec: Path = _SPEC) -> list[Component]
     found, jobs = [], (*spec, "replicatedJobs")
     for index, each in enumerate(value_at(obj, jobs) or ()):
         path = (*jobs, index, "template", "spec")
-        pods = at_once = count_at(obj, *path, "parallelism")
+        pods = count_at(obj, *path, "parallelism")
         if (completions := value_at(obj, (*path, "completions"))) is not None:
             pods = min(pods, int(completions))
         found.append(
@@ -29,7 +29,7 @@ def components_of(obj: Mapping[str, Any], spec: Path = _SPEC) -> list[Component]
                 template=(*path, "template"),
                 count=(*jobs, index, "replicas"),
                 unit=pods,
-                ranks=pods if completions is not None and int(completions) <= at_once else 0,
+                ranks=pods if completions is not None and int(completions) == pods else 0,
             )
         )
     return found

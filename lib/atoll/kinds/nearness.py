@@ -83,20 +83,29 @@ def wish(notes: Mapping[str, str]) -> TopologyWish | None:
 def partition(notes: Mapping[str, str], replicas: int) -> Partition | None:
     """The slices of so many pods, by Kueue's annotations; None where there are none, or what is said is wrong."""
     level, size = notes.get(SLICE_LEVEL), numbers.whole(notes.get(SLICE_SIZE))
-    layers = [_Slices(level, size)] if level and size else _slices(notes)
+    layers, problems = ([_Slices(level, size)], []) if level and size else _slices(notes)
     found = None
-    for each in reversed(layers if replicas > 1 else ()):
+    for each in reversed(layers if replicas > 1 and not problems else ()):
         # One pod is in one domain anyhow.
         if each.size > 1:
             found = Partition(each.size, TopologyWish("hard", None, each.topology), inside=found)
     return found
 
 
-def _slices(notes: Mapping[str, str]) -> list[_Slices]:
-    """The layers of slices, the outermost first; none where something is wrong with them."""
-    if not notes.get(SLICE_LAYERS) or any(_wrong_slices(notes)):
-        return []
-    return msgspec.json.decode(notes[SLICE_LAYERS], type=list[_Slices])
+def _slices(notes: Mapping[str, str]) -> tuple[list[_Slices], list[str]]:
+    """The layers of slices that are said, the outermost first, and what is wrong with them."""
+    if not notes.get(SLICE_LAYERS):
+        return [], []
+    problems = [
+        f"can't be beside {key}: make that its first entry, and leave {key} out"
+        for key in (SLICE_LEVEL, SLICE_SIZE)
+        if notes.get(key)
+    ]
+    try:
+        layers = msgspec.json.decode(notes[SLICE_LAYERS], type=list[_Slices])
+    except msgspec.MsgspecError as error:
+        return [], [*problems, f"must be a JSON list such as {_EXAMPLE}: {error}"]
+    return layers, [*problems, *_wrong_layers(layers)]
 
 
 def wrong(holder: object, path: str = "", pods: int = 0) -> Iterator[tuple[str, str]]:
@@ -108,12 +117,10 @@ def wrong(holder: object, path: str = "", pods: int = 0) -> Iterator[tuple[str, 
         pods: that are divided in slices; 0 where that is not known.
     """
     notes = {key: text for key, text in _notes(holder).items() if isinstance(text, str)}
-    if not notes.get(SLICE_LAYERS):
-        return
-    problems = list(_wrong_slices(notes))
-    if not problems and pods and (over := pods % _slices(notes)[0].size):
+    layers, problems = _slices(notes)
+    if layers and not problems and (over := pods % layers[0].size):
         problems.append(
-            f"the first size is {_slices(notes)[0].size}, and {pods} pods are no multiple of it ({over} would be left):"
+            f"the first size is {layers[0].size}, and {pods} pods are no multiple of it ({over} would be left):"
             " change the size, or the number of pods"
         )
     yield from ((field(path, SLICE_LAYERS), text) for text in problems)
@@ -136,16 +143,7 @@ def field(path: str, key: str) -> str:
     return f"{path}.metadata.annotations[{key}]" if path else f"metadata.annotations[{key}]"
 
 
-def _wrong_slices(notes: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with the layers of slices, which are said."""
-    for key in (SLICE_LEVEL, SLICE_SIZE):
-        if notes.get(key):
-            yield f"can't be beside {key}: make that its first entry, and leave {key} out"
-    try:
-        layers = msgspec.json.decode(notes[SLICE_LAYERS], type=list[_Slices])
-    except msgspec.MsgspecError as error:
-        yield f"must be a JSON list such as {_EXAMPLE}: {error}"
-        return
+def _wrong_layers(layers: Sequence[_Slices]) -> Iterator[str]:
     if not 1 <= len(layers) <= MOST_LAYERS:
         yield f"has {len(layers)} layers: give 1 to {MOST_LAYERS}"
         return

@@ -74,8 +74,8 @@ def test_an_elder_that_joins_equal_work_which_sleeps_is_the_head_at_once() -> No
     assert list(s.core.reservations.made) == ["uid-elder"]
 
 
-def test_room_of_what_has_left_is_not_counted_twice_though_no_figures_come() -> None:
-    """The figures are without it before its binding says that it has ended."""
+def over() -> Scene:
+    """Beside `long` and `most`, `over` has ended; the figures were without it before its binding said so."""
     s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
     for name, gpu, seconds in (("over", 2, HOUR), ("long", 6, 10 * HOUR), ("most", 7, HOUR)):
         s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
@@ -84,6 +84,11 @@ def test_room_of_what_has_left_is_not_counted_twice_though_no_figures_come() -> 
     s.tell(named("m", [2, 1], generation=2))
     s.run()
     s.change("over", finished=True)
+    return s
+
+
+def test_room_of_what_has_left_is_not_counted_twice_though_no_figures_come() -> None:
+    s = over()
     s.run(after=10.0)
     s.submit(make_binding("head").tasks(1, gpu=4).submitted(EARLY))
     assert names(s.run()) == []
@@ -91,15 +96,8 @@ def test_room_of_what_has_left_is_not_counted_twice_though_no_figures_come() -> 
 
 
 def test_a_head_that_counted_it_twice_gets_its_time_though_no_figures_come() -> None:
-    """It needs a node and half of one, and `long` has most of one: the figures are without what has ended already."""
-    s = Scene(make_queue("q", view=BACKFILL), make_cluster("m"), named("m", [8, 8]))
-    for name, gpu, seconds in (("over", 2, HOUR), ("long", 6, 10 * HOUR), ("most", 7, HOUR)):
-        s.submit(make_binding(name).tasks(1, gpu=gpu).runs(seconds).created(EARLY))
-        assert names(s.run()) == [name]
-        s.bound(name, generation=2)
-    s.tell(named("m", [2, 1], generation=2))
-    s.run()
-    s.change("over", finished=True)
+    """It needs a node and half of one, and `long` has most of one."""
+    s = over()
     s.submit(make_binding("head").tasks(1, gpu=8).tasks(1, gpu=4).submitted(EARLY))
     assert names(s.run()) == []
     head = s.core.reservations.made["uid-head"]

@@ -270,15 +270,17 @@ def _by_shape(pods: Iterable[Pod], of_pods: Mapping[int, PodRules | None]) -> di
     return found
 
 
-def _kind_of(policy: int, alike: Mapping[bytes, _Alike]) -> bytes:
-    """Equal for equal sub-groups, which are groups of the same tasks."""
-    return msgspec.json.encode((policy, [(key.decode(), len(each.pods)) for key, each in sorted(alike.items())]))
-
-
-def _part_of(group: PodGroup, policy: int, alike: Mapping[bytes, _Alike], each: _Alike) -> Partition:
-    """The groups of one of the tasks of sub-groups that are `alike`."""
-    name = str(zlib.crc32(_kind_of(policy, alike))) if len(alike) > 1 else ""
-    return Partition(len(each.pods), sub_groups.wish_of(group, policy), name, each.inside)
+def _parts_of(group: PodGroup, policy: int, alike: Mapping[bytes, _Alike]) -> dict[bytes, tuple[bytes, Partition]]:
+    """Task of a whole sub-group -> its key, and the groups of it: equal for equal sub-groups, which are groups of the
+    same tasks.
+    """
+    kind = msgspec.json.encode((policy, [(key.decode(), len(each.pods)) for key, each in sorted(alike.items())]))
+    name = str(zlib.crc32(kind)) if len(alike) > 1 else ""
+    wish = sub_groups.wish_of(group, policy)
+    return {
+        key: (b"%s of %s" % (key, kind), Partition(len(each.pods), wish, name, each.inside))
+        for key, each in alike.items()
+    }
 
 
 def _divided(
@@ -297,13 +299,14 @@ def _divided(
     found: dict[bytes, _Alike] = {}
     for inner, pods in parts.items():
         alike = _divided(view, group, pods, domains, of_pods)
-        kind = _kind_of(inner.policy, alike)
+        whole = {} if inner in view.joined.inner else _parts_of(group, inner.policy, alike)
         for key, each in alike.items():
-            if inner in view.joined.inner:
+            if key in whole:
+                name, part = whole[key]
+                made = _Alike([], part)
+            else:
                 domain = each.domain or domains.get(inner, "")
                 name, made = b"%s in %s" % (key, domain.encode()), _Alike([], each.inside, domain)
-            else:
-                name, made = b"%s of %s" % (key, kind), _Alike([], _part_of(group, inner.policy, alike, each))
             found.setdefault(name, made).pods.extend(each.pods)
     return found
 
@@ -356,12 +359,9 @@ def gang_of(
                     found[key]: (sub_group.policy, each.inside, each.domain or domain) for key, each in alike.items()
                 }
             else:
-                kind = _kind_of(sub_group.policy, alike)
-                found = {key: b"%s of %s" % (key, kind) for key in alike}
-                partitions |= {
-                    found[key]: (sub_group.policy, _part_of(view.group, sub_group.policy, alike, each), "")
-                    for key, each in alike.items()
-                }
+                parts = _parts_of(view.group, sub_group.policy, alike)
+                found = {key: name for key, (name, _) in parts.items()}
+                partitions |= {name: (sub_group.policy, part, "") for name, part in parts.values()}
                 whole |= set(found.values())
         for key, same in alike.items():
             groups.setdefault(found[key] or key, []).extend(same.pods)

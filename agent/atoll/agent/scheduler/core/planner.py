@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeGuard
 
 import msgspec
@@ -198,6 +199,7 @@ def _decide(
         if _is_whole(outcome, gang):
             return Plan(view, spread(pods, nodes, outcome))
 
+    @cache
     def shape() -> tuple[str, int | None, tuple[str, ...]]:
         return gangs.encode(gang), within, lifted
 
