@@ -117,18 +117,20 @@ async def play(site: Site, pair: Sequence[Candidate], loss: Loss, *, number: int
     """
     leader = await _leader(site, pair)
     standby = next(each for each in pair if each is not leader)
-    struck = asyncio.get_running_loop().create_future()
+    struck: asyncio.Future[tuple[float, str]] = asyncio.get_running_loop().create_future()
 
     def strike(request: Request) -> None:
-        if request.method == "PATCH" and request.about("resourcebindings") and not struck.done():
-            struck.set_result(time.time())
+        # A binding of an earlier test may still be written.
+        mine = request.about("resourcebindings") and request.namespace == site.namespace
+        if request.method == "PATCH" and mine and not struck.done():
+            struck.set_result((time.time(), request.name))
             _lose(leader, loss)
 
     leader.proxy.on_request = strike
     names = [f"{loss.name.lower()}-{number}-{index}" for index in range(_BURST)]
     for name in names:
         await site.submit(job(name, seconds=0.1, ttlSecondsAfterFinished=5))
-    lost_at = await asyncio.wait_for(struck, 30)
+    lost_at, held_back = await asyncio.wait_for(struck, 30)
     # Somebody must be waiting for the new leader, or it has nothing to decide.
     await site.submit(job(f"{names[0]}-later", seconds=0.1, ttlSecondsAfterFinished=5))
 
@@ -146,21 +148,30 @@ async def play(site: Site, pair: Sequence[Candidate], loss: Loss, *, number: int
         await until(all_decided, what="everything that waits is decided")
     leader.proxy.on_request = None
     held = leader.proxy.held
+
+    def late() -> list[audit.Event]:
+        return [each for each in _writes(site, leader) if each.request_received_timestamp.timestamp() > decided_at]
+
     if loss is Loss.CUT:
         leader.proxy.heal()
+
+        async def arrived() -> bool:
+            return any(each.object_ref.name == held_back for each in late())
+
+        await until(arrived, what=f"what was sent for {held_back} before the cut arrives")
     elif loss is Loss.STOPPED:
         leader.process.signal(signal.SIGCONT)
     else:
         await leader.process.ready()
     # Long enough for whatever was held back to arrive, and for an old leader to write once more.
     await asyncio.sleep(_AFTER_S)
-    late = [each for each in _writes(site, leader) if each.request_received_timestamp.timestamp() > decided_at]
+    writes = late()
     return Round(
         loss,
         decided_at - lost_at,
-        sum(1 for each in late if each.response_status.code in (409, 422)),
-        sum(1 for each in late if each.ok or each.unknown),
-        max(len(late) - held, 0),
+        sum(1 for each in writes if each.response_status.code in (409, 422)),
+        sum(1 for each in writes if each.ok or each.unknown),
+        max(len(writes) - held, 0),
         sum(count - 1 for count in _decisions(site, pair).values()),
     )
 
