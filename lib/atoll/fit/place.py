@@ -232,13 +232,16 @@ def _place_one(
         if domain is None:
             continue
         inside = nodes.inside(domain)
-        here = room(inside)
-        if not np.count_nonzero(here):
+        if not inside.size:
             continue
+        here = room(inside)
         tight = np.where(here > 0, here, UNBOUNDED)
         if stocked is not None:
             tight = np.where(tight == tight.min(), -stocked.take(inside), 1)
-        node = int(inside[tight.argmin()])
+        best = tight.argmin()
+        if here[best] <= 0:
+            continue
+        node = int(inside[best])
         for level, tier in enumerate(nodes.tree.tiers):
             around = int(nodes.domain[level, node])
             if around != NO_DOMAIN:

@@ -45,7 +45,7 @@ _FOR_OTHERS = (Reason.PREEMPTED, Reason.RECLAIMED)
 """Why something goes for others."""
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One arrow of a binding's story."""
 
     at: str
@@ -63,7 +63,7 @@ Spots = Sequence[tuple[str, str, int]]
 """(task, node, pods): where the pods of a part are expected."""
 
 
-class Question(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Question(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """What members are asked before anybody goes for a workload: whether its parts would fit if these pods were gone.
 
     It is open for as long as the decision carries it; every question has an epoch of its own.
@@ -82,7 +82,7 @@ class Question(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return {**dict.fromkeys(self.victims), **self.sizes}
 
 
-class Refused(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Refused(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """What members' API servers and admission refused of a workload."""
 
     counts: dict[str, int] = {}
@@ -95,7 +95,7 @@ class Refused(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """In that member's words."""
 
 
-class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+class Kept(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Room that is kept for a workload, as the next leader must know it."""
 
     since: str
@@ -104,7 +104,7 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     """RFC 3339: when it was to start, as was said at first; empty where nobody knew."""
 
 
-class Decision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Decision(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """What was decided last."""
 
     epoch: int = 0

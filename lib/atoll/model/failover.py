@@ -40,7 +40,7 @@ _OLDER = {"Immediately": Purge.DIRECTLY, "Graciously": Purge.GRACEFULLY}
 """What earlier versions of Karmada called them."""
 
 
-class Failover(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Failover(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """How a workload leaves a member."""
 
     purge: Purge = Purge.DIRECTLY
@@ -52,7 +52,7 @@ class Failover(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Label of the next copy -> where its value is in the status of this one."""
 
 
-class EvictionTask(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class EvictionTask(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """One of `spec.gracefulEvictionTasks`: the workload left that member, and is not to return there yet."""
 
     from_cluster: str

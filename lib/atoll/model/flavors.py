@@ -37,7 +37,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _EXAMPLE: Final = '{"nvidia.com/gpu": {"h100": "nvidia.com/gpu.product=NVIDIA-H100"}}'
 
 
-class Assigned(msgspec.Struct, frozen=True, omit_defaults=True):
+class Assigned(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The flavor of a resource that a workload got."""
 
     resource: str

@@ -35,7 +35,7 @@ class BadGang(ValueError):
     """No workload can ask for that; the message names the field."""
 
 
-class TopologyWish(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class TopologyWish(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """How near each other the pods must (hard) or should (soft) be; tiers count upwards from the nearest."""
 
     mode: str = "hard"
@@ -58,7 +58,7 @@ class TopologyWish(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
         return self.mode == "hard" and self.limited
 
 
-class Partition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Partition(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Pods of a task in groups of one size, each near together by a wish of its own: partitions, sub-groups, slices."""
 
     size: int
@@ -76,7 +76,7 @@ class Partition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
         return below if self.wish is None else [self.wish, *below]
 
 
-class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Equal pods of one role."""
 
     name: str
@@ -126,7 +126,7 @@ class Task(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """
 
 
-class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """One workload as the queueing and placing layers see it."""
 
     queue: str

@@ -70,7 +70,7 @@ WITHHELD = (Reason.HELD, Reason.NO_PODS)
 """Of work that its user keeps from running."""
 
 
-class Blocker(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Blocker(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """What stands in the way, with numbers; `requested` and `available` are quantities."""
 
     kind: str
@@ -110,7 +110,7 @@ def reason_of_refusal(words: str) -> Reason:
     return Reason.NAMESPACE_NOT_ACCEPTED if NOT_ACCEPTED in words else Reason.REFUSED_BY_MEMBER
 
 
-class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Verdict(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Why a pending workload does not run now."""
 
     reason: Reason

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from atoll.dispatcher.core.backlog.binding import Binding
@@ -23,7 +22,7 @@ class Charges:
         #: leaf -> UIDs of the bindings charged to it
         self.of: dict[Queue, dict[str, None]] = {}
         #: leaf -> priority -> how many of these have it
-        self.priorities: defaultdict[Queue, Counter[int]] = defaultdict(Counter)
+        self.priorities: dict[Queue, dict[int, int]] = {}
         #: called with a queue, a namespace, an amount, and how many times the queue is charged for that now
         self.on_used: list[Callable[[Queue, str, Vector, int], None]] = []
         #: called with a binding, and 1 once its queue is charged for it, -1 once it is not any more
@@ -74,10 +73,10 @@ class Charges:
             charged[binding.view.uid] = None
         else:
             del charged[binding.view.uid]
-        counts = self.priorities[binding.leaf]
-        priority = -binding.key[0]
-        counts[priority] += times
-        if not counts[priority]:
+        counts, priority = self.priorities.setdefault(binding.leaf, {}), -binding.key[0]
+        if count := counts.get(priority, 0) + times:
+            counts[priority] = count
+        else:
             del counts[priority]
         for used in self.on_used:
             used(binding.leaf, binding.view.namespace, binding.amount, times)

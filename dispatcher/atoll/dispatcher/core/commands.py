@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from atoll.model.decision import Decision
 from atoll.model.failover import EvictionTask
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
+class _Write(Struct, frozen=True, gc=False):
     only_tells: ClassVar[bool] = False
     """It changes nothing but what the binding says: whatever its generation is by then, only the epoch is tested."""
 
@@ -25,8 +25,7 @@ class _Write:
     """What to write; its epoch is the new one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True, gc=False):
     """What one member gets."""
 
     cluster: str
@@ -38,42 +37,36 @@ class Part:
         return sum(count for _, count in self.tasks)
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch(_Write):
+class Dispatch(_Write, frozen=True, gc=False):
     """Lift the suspension and name the clusters; in phase Reserving the members only reserve."""
 
     parts: tuple[Part, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Commit(_Write):
+class Commit(_Write, frozen=True, gc=False):
     """All parts are reserved: let them start; the epoch stays."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resize(_Write):
+class Resize(_Write, frozen=True, gc=False):
     """More or fewer of its pods run; the epoch stays, and so do the other pods."""
 
     parts: tuple[Part, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Evict(_Write):
+class Evict(_Write, frozen=True, gc=False):
     """Take it back: no clusters, suspended again."""
 
     tasks: tuple[EvictionTask, ...] = ()
     """All that it is to have: members that it is kept from, and what becomes of its copies there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explain(_Write):
+class Explain(_Write, frozen=True, gc=False):
     """Say on the binding why it waits; the epoch stays."""
 
     only_tells: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
-class Nominate(_Write):
+class Nominate(_Write, frozen=True, gc=False):
     """Say on the binding what capacity is its own though it waits: that which others leave for it, or its reservation.
     The next leader goes by it; the epoch stays.
     """
@@ -81,8 +74,7 @@ class Nominate(_Write):
     only_tells: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
-class Ask(_Write):
+class Ask(_Write, frozen=True, gc=False):
     """Ask members whether it would fit once others have gone: a new epoch, under which nothing of it ever runs."""
 
 

@@ -152,8 +152,11 @@ class _Held:
         """Per task, the most pods that the cluster holds in one of the domains that the gang may have. `known`: what it
         holds anywhere, where the caller knows that.
         """
-        seen = self._nodes[name].seen_by(self._gang.network_topology)
-        levels = seen.tree.levels(self._gang.network_topology)
+        wish = self._gang.network_topology
+        if known is not None and (wish is None or not wish.limited):
+            return known
+        seen = self._nodes[name].seen_by(wish)
+        levels = seen.tree.levels(wish)
         if levels is None:
             return known if known is not None else [int(each.sum()) for each in self._room(name)]
         if known is not None and not all(known):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -78,7 +78,7 @@ class QueueRules(Rules):
         placement = self._reservations.aside(self._binding.view.uid, member, gang, self._end)
         if placement is None or sum(placement.counts) < gang.replicas or placement.pods == choice.placements[0].pods:
             return None
-        return replace(choice, placements=(placement,))
+        return msgspec.structs.replace(choice, placements=(placement,))
 
     def bars(self, member: Member) -> bool:
         """Whether the member was tried, and reservations are known not to allow the choice there."""

@@ -48,6 +48,8 @@ class Shape:
     """As `BindingView.sharing`."""
     selects: frozenset[str] = frozenset()
     """Keys of labels, and fields, by which its pods choose nodes."""
+    special: bool = False
+    """Whether there may be members of which the figures leave out something else that it asks for."""
     users: int = 0
     """Bindings that have it."""
     enrolled: int = 0
@@ -64,25 +66,14 @@ class Shape:
 
     def asks(self, member: Member) -> bool:
         """Whether it asks for what the member's figures leave out, so that only the member can say if it fits."""
-        # Figures sum what is free of a node's cards.
-        counted = self.gang.needs or any(SHARE in task.requests for task in self.gang.tasks)
-        if counted and member.view is not None and not member.view.honours_needs:
-            return True
-        for wish in self.wishes:
-            if member.asks_for_tier(wish):
+        if self.special:
+            if _counts_cards(self.gang) and member.view is not None and not member.view.honours_needs:
                 return True
-        for task in self.gang.tasks:
-            if task.numa or task.devices_in or (task.aligned and member.aligns):
+            if any(member.asks_for_tier(wish) for wish in _wishes(self.gang)):
+                return True
+            if any(task.numa or task.devices_in or (task.aligned and member.aligns) for task in self.gang.tasks):
                 return True
         return bool(self.selects) and not self.selects.isdisjoint(member.unknown)
-
-    @property
-    def wishes(self) -> list[TopologyWish]:
-        """Of the gang and of groups of its pods."""
-        found = [wish for wish in (self.gang.network_topology, self.gang.apart) if wish is not None]
-        return found + [
-            wish for task in self.gang.tasks if task.partition is not None for wish in task.partition.wishes
-        ]
 
     @property
     def elastic(self) -> bool:
@@ -142,6 +133,9 @@ def shape_of(binding: BindingView, key: bytes) -> Shape:
         gang.replicas > 1,
         binding.sharing,
         frozenset[str]().union(*[selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks]),
+        bool(_wishes(gang))
+        or _counts_cards(gang)
+        or any(task.numa or task.devices_in or task.aligned for task in gang.tasks),
     )
     least = shape.least
     shape.request = least.total()
@@ -149,6 +143,17 @@ def shape_of(binding: BindingView, key: bytes) -> Shape:
     alike = (replace(binding, gang=each.gang, variants=()) for each in binding.variants[1:])
     shape.others = tuple(shape_of(each, shape_key(each, "")) for each in alike)
     return shape
+
+
+def _wishes(gang: Gang) -> list[TopologyWish]:
+    """Of the gang and of groups of its pods."""
+    found = [wish for wish in (gang.network_topology, gang.apart) if wish is not None]
+    return found + [wish for task in gang.tasks if task.partition is not None for wish in task.partition.wishes]
+
+
+def _counts_cards(gang: Gang) -> bool:
+    """Whether a node's cards matter one by one, of which figures sum what is free."""
+    return bool(gang.needs) or any(SHARE in task.requests for task in gang.tasks)
 
 
 class Shapes:

@@ -57,12 +57,15 @@ class Sizes:
         self.kept: dict[str, None] = {}
         #: leaf -> priority -> UIDs of what could run with fewer pods
         self.spare: dict[Queue, dict[int, dict[str, None]]] = {}
+        #: UIDs of all that may be in one of these; most never are
+        self._filed: set[str] = set()
 
     def file(self, binding: Binding) -> None:
         """A binding that is charged has this size now."""
         self.forget(binding)
         uid, told = binding.view.uid, binding.told
         if binding.view.sharing is not None:
+            self._filed.add(uid)
             self._file_shared(binding)
             return
         if binding.phase is not Phase.DISPATCHED or len(binding.parts) != 1:
@@ -72,15 +75,18 @@ class Sizes:
                 and len(binding.parts) > 1
                 and (said or size_kept(binding) is not None)
             ):
+                self._filed.add(uid)
                 self.kept[uid] = None
             return
         [(name, part)] = binding.parts.items()
         gang = binding.gang
         for where, counts in binding.view.parts:
             if where == name and any(n > task.replicas for n, task in zip(counts, part.tasks, strict=True)):
+                self._filed.add(uid)
                 self.oversized[uid] = None
         if part is gang and gang.min_available >= gang.replicas:
             return
+        self._filed.add(uid)
         size = full(part)
         if can_grow(gang, size):
             self.hungry.add(uid)
@@ -105,6 +111,9 @@ class Sizes:
     def forget(self, binding: Binding) -> None:
         """It is charged no more, or with another size."""
         uid, priority = binding.view.uid, -binding.key[0]
+        if uid not in self._filed:
+            return
+        self._filed.discard(uid)
         self.hungry.remove(uid)
         self.shared.remove(uid)
         for filed in (self.copied, self.oversized, self.kept):

@@ -102,7 +102,9 @@ class Resizing:
                     at_first = decision.expected[name]
                     both = {name: [*at_first, *expected[name]]} if expected else {}
                     decision = msgspec.structs.replace(decision, expected=both)
-                commands[begun[uid]] = replace(command, parts=as_written(binding.parts), decision=decision)
+                commands[begun[uid]] = msgspec.structs.replace(
+                    command, parts=as_written(binding.parts), decision=decision
+                )
             else:
                 text = f"{binding.pods} pods, not {before}: there is room"
                 deadline = self._state.now + self._state.settings.progress.grow

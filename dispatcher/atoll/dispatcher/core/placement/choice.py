@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
@@ -14,8 +14,7 @@ from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Where a gang goes."""
 
     members: tuple[Member, ...]
