@@ -390,7 +390,7 @@ def memory(core: Dispatcher) -> object:
     """All that decisions follow from, without what is only kept to be quick."""
     return (
         {
-            name: (dict(node.used), dict(node.own), dict(node.wanted), dict(node.own_wanted), str(node.used_in))
+            name: (dict(node.used), dict(node.wanted), str(node.used_in))
             for name, node in core.tree.queues.items()
         },
         [(p.uid, p.member.name, p.at, p.first, p.overtaken, p.lost) for p in core.reservations.made.values()],

@@ -109,7 +109,7 @@ class Stage:
         return outcome
 
     def trace(self) -> Any:
-        queues = {name: copy.deepcopy((n.used, n.used_in, n.wanted, n.own)) for name, n in self.tree.queues.items()}
+        queues = {name: copy.deepcopy((n.used, n.used_in, n.wanted)) for name, n in self.tree.queues.items()}
         nodes = {name: (id(m.nodes), m.nodes.free.tobytes()) for name, m in self.members.by_name.items()}
         return queues, nodes, self.members.table.counts.tobytes()
 

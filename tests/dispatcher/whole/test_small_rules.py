@@ -100,7 +100,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     s.decide(after=2000)
     core = s.core
     for node in core.tree.queues.values():
-        assert not any((node.used, node.wanted, node.own, node.own_wanted, node.own_in, node.waiting)), node.name
+        assert not any((node.used, node.wanted, node.own_in, node.waiting)), node.name
     for member in core.members.by_name.values():
         assert not any((member.inflight, member.expected)), member.name
     assert not core.members.unconfirmed.any()

@@ -54,10 +54,12 @@ def verify_sums(state: State) -> None:
         assert queue.named == named[queue], f"queue {queue.name}: {named[queue]} bindings name it, not {queue.named}"
         expected = vector.total(charged.get(each.name, {}) for each in subtree(queue))
         assert expected == queue.used, f"queue {queue.name}: used {queue.used} differs from its charges {expected}"
+        groups = [group for each in subtree(queue) for group in state.waiting.classes(each).values()]
+        assert queue.waiting == sum(len(group.members) for group in groups), f"queue {queue.name}: counts what waits"
+        for group in groups:
+            vector.add(expected, group.shape.request, len(group.members))
+        assert queue.wanted == expected, f"queue {queue.name}: wanted {queue.wanted}, not {expected}"
     assert state.namespaces.used == namespaces.used, "a namespace's use differs from its charges"
-    for queue in state.tree.queues.values():
-        waiting = sum(len(group.members) for each in subtree(queue) for group in state.waiting.classes(each).values())
-        assert queue.waiting == waiting, f"queue {queue.name}: counts {queue.waiting} that wait, not {waiting}"
     seen: set[str] = set()
     for group in state.waiting.all():
         assert group.members, f"queue {group.leaf.name}: an empty class"

@@ -49,7 +49,6 @@ class Queue:
     #: None for the root alone; of a queue in a circle, of a missing and of a top-level queue it is the root
     parent: Queue | None = None
     children: dict[str, Queue] = field(default_factory=dict)
-    depth: int = 0
     #: charges in the subtree
     used: Vector = field(default_factory=dict)
     #: `used` and what waits in the subtree
@@ -71,10 +70,7 @@ class Queue:
 
     #: bindings that name this very queue, whatever their phase
     named: int = 0
-    #: charges and demand that name this very queue, not one below it
-    own: Vector = field(default_factory=dict)
-    own_wanted: Vector = field(default_factory=dict)
-    #: member -> part of `own` there
+    #: member -> charges there that name this very queue, not one below it
     own_in: dict[str, Vector] = field(default_factory=dict)
     #: member -> the most that the subtree may use there, as its view says; of the root as administrators say besides
     ceilings: dict[str, Vector] = field(default_factory=dict)
@@ -131,6 +127,11 @@ class Queue:
     def created(self) -> str:
         """RFC 3339, or empty."""
         return self.view.created if self.view else ""
+
+    @property
+    def depth(self) -> int:
+        """How many queues are above it."""
+        return sum(1 for _ in path(self)) - 1
 
     @property
     def stuck(self) -> bool:

@@ -132,8 +132,6 @@ class Tree:
     def charge(self, queue: Queue, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
         """Count an amount as used; -1 times releases it. `where` says how much of it is in which member."""
         self._changed[queue] = None
-        vector.add(queue.own, amount, times)
-        vector.add(queue.own_wanted, amount, times)
         _add_in(queue.own_in, where, times)
         use(queue, amount, times)
         up: Queue | None = queue
@@ -148,7 +146,6 @@ class Tree:
     def wait(self, queue: Queue, amount: Vector, times: int = 1) -> None:
         """Count an amount as wanted by pending work; -1 times takes it back."""
         self._changed[queue] = None
-        vector.add(queue.own_wanted, amount, times)
         up: Queue | None = queue
         while up is not None:
             vector.add(up.wanted, amount, times)
@@ -165,7 +162,6 @@ class Tree:
         The same as `wait` and `charge` together, and cheaper: no entitlement moves where demand stays.
         """
         self._changed[queue] = None
-        vector.add(queue.own, amount, times)
         _add_in(queue.own_in, where, times)
         use(queue, amount, times)
         up: Queue | None = queue
@@ -206,7 +202,7 @@ class Tree:
         """The queue of that name, made as a missing one below the root when it was not told of."""
         queue = self.queues.get(name)
         if queue is None:
-            queue = self.queues[name] = Queue(name, parent=self.root, depth=1)
+            queue = self.queues[name] = Queue(name, parent=self.root)
             self.root.children[name] = queue
             compute(queue, self.members)
             self.root.stale = True
@@ -412,10 +408,9 @@ class Tree:
             up = queue.parent
             assert (up is None) == (queue is self.root), f"queue {name}: only the root has no parent"
             assert up is None or up.children.get(name) is queue, f"queue {name}: its parent does not know it"
-            assert queue.depth == (up.depth + 1 if up else 0), f"queue {name}: wrong depth"
             below = queue.children.values()
-            assert queue.used == vector.total([queue.own, *(c.used for c in below)]), f"queue {name}: used"
-            assert queue.wanted == vector.total([queue.own_wanted, *(c.wanted for c in below)]), f"queue {name}: wanted"
+            for less, more in ((vector.total(c.used for c in below), queue.used), (queue.used, queue.wanted)):
+                assert all(amount <= more.get(each, 0) for each, amount in less.items()), f"queue {name}: used or wanted"
             assert queue.used_in == (_spread(queue) if queue.tracks else {}), f"queue {name}: used_in"
             assert not set(queue.claimed) & set(queue.divided), f"queue {name}: a resource both declared and divided"
             assert queue.waiting >= sum(c.waiting for c in below), f"queue {name}: waiting"
@@ -492,8 +487,6 @@ class Tree:
         parent.children[queue.name] = queue
         queue.parent = parent
         queue.unrank()
-        for each in subtree(queue):
-            each.depth = each.parent.depth + 1 if each.parent else 0
 
     def _track(self, queue: Queue) -> None:
         said = queue.view.members if queue.view is not None else {}
