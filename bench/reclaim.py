@@ -84,7 +84,7 @@ class Scenery:
         self.members.enroll(shape)
         leaf = self.tree.queue(queue)
         self.tree.wait(leaf, shape.request)
-        return Claimant("claimant", leaf, priority, shape, gang)
+        return Claimant("claimant", leaf, priority, shape)
 
     def forget(self, claimant: Claimant) -> None:
         """It waits no more."""

@@ -389,10 +389,7 @@ STEPS = st.lists(
 def memory(core: Dispatcher) -> object:
     """All that decisions follow from, without what is only kept to be quick."""
     return (
-        {
-            name: (dict(node.used), dict(node.wanted), str(node.used_in))
-            for name, node in core.tree.queues.items()
-        },
+        {name: (dict(node.used), dict(node.wanted), str(node.used_in)) for name, node in core.tree.queues.items()},
         [(p.uid, p.member.name, p.at, p.first, p.overtaken, p.lost) for p in core.reservations.made.values()],
         core.reservations.latest_end,
         [(group.leaf.name, list(group.members), group.parked, group.told) for group in core.waiting.all()],

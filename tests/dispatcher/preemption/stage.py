@@ -86,7 +86,7 @@ class Stage:
         self.members.enroll(shape)
         leaf = self.tree.queue(queue)
         self.tree.wait(leaf, shape.request)
-        return Claimant(uid, leaf, priority, shape, view.gang)
+        return Claimant(uid, leaf, priority, shape)
 
     def plan(self, claimant: Claimant, **more: Any) -> Plan | None:
         before = self.trace()

@@ -169,7 +169,7 @@ def test_another_head_gets_a_time_meanwhile_and_its_going_away_changes_nothing()
     reservations = s.core.reservations
     assert reservations.made["uid-other"].at == pytest.approx(reservation.at + HOUR + SETTLE, abs=1)
     s.gone("other")
-    assert reservations.claims["uid-head"].leaving == {"uid-low": True}
+    assert reservations.claims["uid-head"].leaving == {"uid-low": None}
 
 
 def test_an_older_head_whose_time_has_passed_gets_the_place_of_a_younger_claimant() -> None:

@@ -156,7 +156,7 @@ def test_what_nodes_hold_after_much_was_freed_is_counted_as_after_each(freed: in
     at_once, one_by_one = (
         Site(
             member.nodes.copy(),
-            claimant.gang,
+            claimant.shape.least,
             [each.copy() for each in stage.members.table.room(member, claimant.shape)],
             claimant.shape.floor,
         )

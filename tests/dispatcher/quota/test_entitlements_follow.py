@@ -121,7 +121,7 @@ def test_what_is_only_supposed_to_go_leaves_the_division_as_it_is() -> None:
     reservations.claim("x", a, shape, shape.gang, [members.member("m")], 0.0, ["goes"])
 
     pend(tree, "a", gpu=8)
-    with Trial(Claimant("x", a, 0, shape, shape.gang), tree, Members()) as trial:
+    with Trial(Claimant("x", a, 0, shape), tree, Members()) as trial:
         trial.release(c, {"gpu": 1}, {})
         assert a.deserved == {"gpu": 3}
     assert a.deserved == {"gpu": 3}

@@ -58,8 +58,7 @@ class Nominations:
             if members:
                 losses = {each: Loss(self.bindings[each].epoch - 1) for each in leaving.get(uid, ())}
                 self._claims.await_victims(uid, losses)
-                shape = claimant.shape
-                self.reservations.claim(uid, claimant.leaf, shape, shape.least, members, self._state.now, losses)
+                self.reservations.claim(claimant, members, losses)
 
     def name_stuck_victims(self) -> Iterator[Nominate]:
         """Tell claimants what keeps the pods that are to make room for them."""

@@ -537,9 +537,7 @@ class _Look:
     def search(self, now: float) -> list[Change]:
         """Its victims if the dispatcher evicts for it, and the workloads whose end would let it start."""
         core, found = self.core, []
-        claimant = Claimant(
-            self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape, self.shape.least
-        )  # fmt: skip
+        claimant = Claimant(self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape)
         running = list(core.triggers.running())
         # As the dispatcher plans: other claimants are counted as having what their victims leave.
         with core.reservations.settled(but=self.binding.view.uid):

@@ -10,7 +10,7 @@ import numpy as np
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
-from atoll.dispatcher.core.backlog.binding import Binding, estimate, patient_until
+from atoll.dispatcher.core.backlog.binding import Binding, patient_until
 from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
@@ -89,14 +89,14 @@ class Policy:
         uids, self.kept_before = self.kept_before, {}
         found = [self.bindings[uid] for uid in uids if uid in self.bindings]
         for binding in sorted(found, key=lambda each: (_since(each), each.key)):
-            uid, shape = binding.view.uid, binding.shape
-            if shape is None or self.reservations.own(uid) is not None or not self.may_start(binding):
+            uid = binding.view.uid
+            if binding.shape is None or self.reservations.own(uid) is not None or not self.may_start(binding):
                 continue
             if patient_until(binding) <= self._state.now:
                 self.impatient[uid] = None
             elif not self._is_backfilled_head(binding):
                 continue
-            made = self._reserve(shape, binding)
+            made = self._reserve(binding)
             kept = binding.view.decision.kept
             if made is not None and kept is not None:
                 made.since = min(made.since, to_seconds(kept.since))
@@ -121,7 +121,7 @@ class Policy:
                     self.reservations.forget(other.uid)
                     self._state.wakes.fire(KEPT)
         if self.reservations.own(uid) is None:
-            made = self._reserve(group.shape, self.bindings[uid])
+            made = self._reserve(self.bindings[uid])
             if certain and made is not None and made.at == math.inf:
                 self.reservations.drop(uid)
 
@@ -134,8 +134,9 @@ class Policy:
                     self.keep_room(head, certain=head.parked.reason is Reason.WOULD_DELAY)
         self.reordered.clear()
 
-    def _reserve(self, shape: Shape, binding: Binding) -> Reservation | None:
-        serving = self._state.exclusions.usable(binding)
+    def _reserve(self, binding: Binding) -> Reservation | None:
+        shape, serving = binding.shape, self._state.exclusions.usable(binding)
+        assert shape is not None, f"{binding.view.uid} does not wait"
         mask = self.members.table.allowed(shape)[0] & self.members.table.ready
         if serving is not None:
             mask = mask & serving
@@ -159,9 +160,7 @@ class Policy:
         if self._would_go_again(binding) or (by_patience and not self._has_its_turn(binding)):
             members = []
         members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
-        reservation = self.reservations.reserve(
-            uid, binding.leaf, shape, shape.least, members, self._state.now, estimate(binding)
-        )
+        reservation = self.reservations.reserve(binding, members)
         if reservation is not None and by_patience and reservation.at > reservation.since + self._settings.waiting:
             # It would end before its workload can start.
             self.reservations.forget(uid)
@@ -240,7 +239,7 @@ class Policy:
             if uid not in self.impatient:
                 self.impatient[uid] = None
                 if self.reservations.own(uid) is None and self.may_start(waiting):
-                    self._reserve(waiting.shape, waiting)
+                    self._reserve(waiting)
 
     def may_start(self, binding: Binding) -> bool:
         """Whether room is all that it may need: it waits, in an open queue that holds it behind no other."""
@@ -255,7 +254,7 @@ class Policy:
         with self.reservations.giving_way(reservation) as given:
             for uid, before in given.items():
                 binding = self.bindings[uid]
-                made = self._reserve(binding.shape, binding) if binding.shape is not None else None
+                made = self._reserve(binding) if binding.shape is not None else None
                 if made is not None and reservation.overtaken and made.at > before.at:
                     made.overtaken = True
 
@@ -283,7 +282,7 @@ class Policy:
             if head and before is not None and (before.leaf, before.shape.key) == (waiting.leaf, waiting.shape.key):
                 self._compute_again(before)
             elif not first:
-                self._reserve(waiting.shape, waiting)
+                self._reserve(waiting)
             else:
                 self.keep_room(group, certain=group.parked.reason is Reason.WOULD_DELAY)
 

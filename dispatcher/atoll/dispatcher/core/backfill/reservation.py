@@ -43,7 +43,6 @@ class Reservation:
     uid: str
     leaf: Queue
     shape: Shape
-    gang: Gang
     member: Member
     at: float
     """When it can start as far as is known; infinite where some of what must end has no estimate."""
@@ -71,8 +70,8 @@ class Reservation:
     """Of a claim: further members that are reserved."""
     until: float = math.inf
     """Of a claim: when it ends; the victims were to be gone a moment before, or no member has answered."""
-    leaving: dict[str, bool] = field(default_factory=dict)
-    """Of a claim: UID of one that goes whole -> whether it has not gone yet."""
+    leaving: dict[str, None] = field(default_factory=dict)
+    """Of a claim: UIDs of those that go whole, and have not gone yet."""
 
     future: Nodes | None = None
     """The member's nodes at that time, without reservations; None = compute again."""
@@ -82,6 +81,11 @@ class Reservation:
     """What limits on its queue's path have left then beside it, without other reservations; None = compute again."""
     spare: Left | None = None
     """The same beside other reservations; None = compute again."""
+
+    @property
+    def gang(self) -> Gang:
+        """What is to fit."""
+        return self.shape.least
 
     def starts_by(self, when: float) -> bool:
         """Whether it runs by then."""

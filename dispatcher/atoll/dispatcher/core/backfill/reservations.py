@@ -25,9 +25,9 @@ from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.arrange import Plan, arrange, beside, in_order_of_starts
 from atoll.dispatcher.core.backfill.reservation import Holdings, Left, Reservation, Spot, give_back, holds, left_beside
 from atoll.dispatcher.core.backfill.timeline import Timeline
+from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.quota.queue import Queue, Supposed, path
 from atoll.dispatcher.core.settings import BackfillSettings
@@ -92,17 +92,16 @@ class Reservations:
                 for left in (each.left, each.spare):
                     if left is not None:
                         give_back(left, each.leaf, allocation.leaf, allocation.amount, sign)
-        for claim in self.claims.values():
-            if claim.leaving.get(uid):
-                # If it starts again, that is something else.
-                claim.leaving[uid] = changes
+        for claim in self.claims.values() if not changes else ():
+            # If it starts again, that is something else.
+            claim.leaving.pop(uid, None)
 
     def _gone_for(self, reservation: Reservation, uid: str, allocation: Allocation) -> bool:
         if reservation.claim:
-            return reservation.leaving.get(uid, False)
+            return uid in reservation.leaving
         if allocation.over_at(reservation.at, reservation.computed):
             return True
-        return any(claim.leaving.get(uid) for claim in self.claims.values() if claim.uid != reservation.uid)
+        return any(uid in claim.leaving for claim in self.claims.values() if claim.uid != reservation.uid)
 
     def outdated(self, name: str) -> None:
         """What is known of a member's future is so no more."""
@@ -127,14 +126,14 @@ class Reservations:
 
     # -- reserving ---------------------------------------------------------------------------------------------------
 
-    def reserve(
-        self, uid: str, leaf: Queue, shape: Shape, gang: Gang, members: Iterable[Member], now: float, lasts: float
-    ) -> Reservation | None:
-        """Reserve capacity in the member where the workload can start first; None where it never fits.
+    def reserve(self, binding: Binding, members: Iterable[Member]) -> Reservation | None:
+        """Reserve capacity in the member where a waiting workload can start first; None where it never fits.
 
-        What it had reserved before keeps its first time and its age. `lasts`: seconds that it is expected to run.
+        What it had reserved before keeps its first time and its age.
         """
-        old = self.known(uid)
+        uid, leaf, shape, lasts = binding.view.uid, binding.leaf, binding.shape, estimate(binding)
+        assert shape is not None, f"{uid} does not wait"
+        old, now = self.known(uid), self.timeline.now
         self.forget(uid)
         self._aside.pop(uid, None)
         since = old.since if old is not None else now
@@ -147,16 +146,14 @@ class Reservations:
         able = sorted(members, key=preference)
         if not able:
             return None
-        admitted = self._admitted_from(uid, leaf, shape.request, now, lasts)
+        admitted = self._admitted_from(uid, leaf, shape.request, lasts)
         best: Reservation | None = None
         plan: Plan = {}
         for member in able[: self._settings.members]:
             if best is not None and best.at <= max(admitted, now):
                 break
             limit = best.at if best is not None else math.inf
-            wanted = Reservation(
-                uid, leaf, shape, gang, member, limit, math.inf, since, lasts, now, settings=self._settings
-            )
+            wanted = Reservation(uid, leaf, shape, member, limit, math.inf, since, lasts, now, settings=self._settings)
             wanted.placement = old.placement if old is not None and member is before else None
             found = self._first_fit(wanted, admitted)
             if found is not None and (best is None or wanted.at < limit):
@@ -193,9 +190,7 @@ class Reservations:
                 wanted.limited = found is not None and admitted == math.inf
                 return found
             if admitted < math.inf:
-                begin = self._admitted_from(
-                    wanted.uid, wanted.leaf, wanted.shape.request, wanted.computed, wanted.lasts, wanted.at
-                )
+                begin = self._admitted_from(wanted.uid, wanted.leaf, wanted.shape.request, wanted.lasts, wanted.at)
             else:
                 begin = math.inf
             if begin <= wanted.at:
@@ -302,38 +297,28 @@ class Reservations:
             self._aside.clear()
 
     def claim(
-        self,
-        uid: str,
-        leaf: Queue,
-        shape: Shape,
-        gang: Gang,
-        members: Iterable[Member],
-        now: float,
-        leaving: Iterable[str] = (),
-        expected: Placement | None = None,
+        self, binding: Binding, members: Iterable[Member], leaving: Iterable[str], expected: Placement | None = None
     ) -> None:
-        """Reserve what the workload needs in these members, and of the limits on its queue's path, until it starts:
-        others are about to be evicted for it there.
+        """Reserve what a waiting workload needs in these members, and of the limits on its queue's path, until it
+        starts: others are about to be evicted for it there.
 
         In several members no other workload takes anything. What it had reserved before stays its own.
 
         Args:
-            uid: of the workload.
-            leaf: its queue.
-            shape: of the workload.
-            gang: what is to fit.
+            binding: of the workload.
             members: where it goes.
-            now: seconds since the epoch.
             leaving: UIDs of the victims that are evicted whole.
             expected: where it goes once they have, if that is one member.
         """
+        uid, shape, now = binding.view.uid, binding.shape, self.timeline.now
+        assert shape is not None, f"{uid} does not wait"
         self.withdraw(uid)
         before = self.made.get(uid)
         first, *rest = members
         since = now if before is None else before.since
-        known = {each: True for each in leaving if each in self.timeline}
+        known = {each: None for each in leaving if each in self.timeline}
         self.claims[uid] = claim = Reservation(
-            uid, leaf, shape, gang, first, math.inf, math.inf, since, computed=now, placement=expected,
+            uid, binding.leaf, shape, first, math.inf, math.inf, since, computed=now, placement=expected,
             settings=self._settings, claim=True, also=tuple(rest), leaving=known,
         )  # fmt: skip
         self._changed(claim)
@@ -419,7 +404,7 @@ class Reservations:
             if claim.uid == uid or claim.member not in choice.members:
                 continue
             name, gang = claim.member.name, choice.gangs[choice.members.index(claim.member)]
-            gone = [self.timeline[each] for each, stays in claim.leaving.items() if stays]
+            gone = [self.timeline[each] for each in claim.leaving]
             for queue in path(leaf):
                 if name not in queue.ceilings or queue not in path(claim.leaf):
                     continue
@@ -531,7 +516,7 @@ class Reservations:
         coming: dict[Queue, None] = {}
         for claim in self.claims.values():
             if claim.uid != but:
-                gone = [self.timeline[uid] for uid, stays in claim.leaving.items() if stays]
+                gone = [self.timeline[each] for each in claim.leaving]
                 for node in path(claim.leaf):
                     left = vector.total(each.amount for each in gone if node in path(each.leaf))
                     for name, value in claim.shape.request.items():
@@ -596,7 +581,7 @@ class Reservations:
 
     def _leaving(self, claim: Reservation, member: Member) -> list[str]:
         """Those that are to go whole, and have not gone from the member yet."""
-        return [uid for uid, stays in claim.leaving.items() if stays and member.name in self.timeline[uid].parts]
+        return [uid for uid in claim.leaving if member.name in self.timeline[uid].parts]
 
     # -- limits ------------------------------------------------------------------------------------------------------
 
@@ -632,7 +617,7 @@ class Reservations:
                 }
             for claim in [reservation] if reservation.claim else self.claims.values():
                 if claim.uid != reservation.uid or reservation.claim:
-                    gone |= {uid: None for uid, stays in claim.leaving.items() if stays}
+                    gone |= claim.leaving
             amounts: dict[Queue, Vector] = {}
             for uid in gone:
                 vector.add(amounts.setdefault(self.timeline[uid].leaf, {}), self.timeline[uid].amount)
@@ -641,12 +626,11 @@ class Reservations:
                 give_back(left, leaf, other, amount, 1, holdings)
         return reservation.left
 
-    def _admitted_from(
-        self, uid: str, leaf: Queue, request: Vector, now: float, lasts: float, begin: float = -math.inf
-    ) -> float:
+    def _admitted_from(self, uid: str, leaf: Queue, request: Vector, lasts: float, begin: float = -math.inf) -> float:
         """The first time from `begin` on at which the limits on the path admit the workload's request for so long
         beside the other reservations; infinite where that is not known.
         """
+        now = self.timeline.now
         begin = max(begin, now)
         left = self._short(uid, leaf, request)
         if not left:
@@ -656,7 +640,7 @@ class Reservations:
         starts = [(now if r.claim else max(r.at, now), r.leaf, r.shape.request, -1) for r in others]
         last = max((when for when, *_ in starts if when < math.inf), default=now)
         starts += [(r.ends, r.leaf, r.shape.request, 1) for r in others if r.ends < math.inf]
-        soon, later = self._given_back(uid, queues, now)
+        soon, later = self._given_back(uid, queues)
         few = sorted([(now, leaf, {}, 1), *starts, *soon], key=_when)
         changes = heapq.merge(few, later, key=_when)
         #: queue -> those limits that what it uses counts for
@@ -701,14 +685,14 @@ class Reservations:
                 give_back(beside, leaf, each.leaf, each.shape.request, -1, holdings)
         return {key: amount for key, amount in left.items() if beside[key] < 0}
 
-    def _given_back(self, uid: str, queues: Set[Queue], now: float) -> tuple[list[Change], Iterator[Change]]:
+    def _given_back(self, uid: str, queues: Set[Queue]) -> tuple[list[Change], Iterator[Change]]:
         """What runs in these queues, and below, as its capacity is expected to be free again, but for that workload's
         claim: what is not as its estimate says, in no order, and the others in theirs.
         """
         claims = [claim for claim in self.claims.values() if claim.uid != uid]
-        leaving = {each for claim in claims for each, stays in claim.leaving.items() if stays}
+        leaving = {each for claim in claims for each in claim.leaving}
         counts: dict[Queue, bool] = {}
-        timeline = self.timeline
+        timeline, now = self.timeline, self.timeline.now
 
         def given(ends: Iterable[tuple[float, str]]) -> Iterator[Change]:
             for _, uid in ends:

@@ -34,21 +34,25 @@ class Shape:
     divided: bool
     least_clusters: int
     most_clusters: int | None
-    request: Vector
-    """What it must be admitted with."""
-    charges: Charges
-    """What its namespace must have for that."""
-    floor: list[int]
-    """Pods per task that must start together."""
-    full: list[int]
-    """Pods per task."""
-    near: bool
-    """Whether some members are better than others because its pods are nearer each other there."""
-    sharing: Mapping[str, Any] | None = None
+    sharing: Mapping[str, Any] | None
     """As `BindingView.sharing`."""
-    selects: frozenset[str] = frozenset()
+    others: tuple[Shape, ...]
+    """With the other flavors that it may get, the first to be tried first; this one is what it waits for."""
+    floor: list[int] = field(init=False)
+    """Pods per task that must start together."""
+    full: list[int] = field(init=False)
+    """Pods per task."""
+    least: Gang = field(init=False)
+    """The gang with as many pods as it must start with."""
+    request: Vector = field(init=False)
+    """What it must be admitted with."""
+    charges: Charges = field(init=False)
+    """What its namespace must have for that."""
+    near: bool = field(init=False)
+    """Whether some members are better than others because its pods are nearer each other there."""
+    selects: frozenset[str] = field(init=False)
     """Keys of labels, and fields, by which its pods choose nodes."""
-    special: bool = False
+    special: bool = field(init=False)
     """Whether there may be members of which the figures leave out something else that it asks for."""
     users: int = 0
     """Bindings that have it."""
@@ -61,8 +65,17 @@ class Shape:
     allowed: list[NDArray[np.bool_]] = field(default_factory=list)
     """Per affinity, bool[members]: which may take it, whether ready or not; of version `seen` of the members."""
     seen: int = -1
-    others: tuple[Shape, ...] = ()
-    """With the other flavors that it may get, the first to be tried first; this one is what it waits for."""
+
+    def __post_init__(self) -> None:
+        gang = self.gang
+        self.floor, self.full, self.near = gang.floor(), gang.full(), gang.replicas > 1
+        self.least = gang.sized(self.floor) if self.elastic else gang
+        self.request = self.least.total()
+        self.charges = by_scopes([self.least], self.request)
+        keys = [selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks]
+        self.selects = frozenset[str]().union(*keys)
+        exact = any(task.numa or task.devices_in or task.aligned for task in gang.tasks)
+        self.special = bool(_wishes(gang)) or _counts_cards(gang) or exact
 
     def asks(self, member: Member) -> bool:
         """Whether it asks for what the member's figures leave out, so that only the member can say if it fits."""
@@ -79,11 +92,6 @@ class Shape:
     def elastic(self) -> bool:
         """Whether it may run with fewer pods than all; what may be divided over members runs with all."""
         return not self.divided and self.floor != self.full
-
-    @property
-    def least(self) -> Gang:
-        """The gang with as many pods as it must start with."""
-        return self.gang.sized(self.floor) if self.elastic else self.gang
 
     @property
     def limited(self) -> bool:
@@ -118,31 +126,11 @@ def shape_of(binding: BindingView, key: bytes) -> Shape:
     """The shape, of this key, of a binding that has a gang."""
     gang = binding.gang
     assert gang is not None, "only a binding with a gang has a shape"
-    shape = Shape(
-        key,
-        gang,
-        binding.affinities,
-        binding.tolerations,
-        binding.divided,
-        binding.least_clusters,
-        binding.most_clusters,
-        {},
-        {},
-        gang.floor(),
-        gang.full(),
-        gang.replicas > 1,
-        binding.sharing,
-        frozenset[str]().union(*[selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks]),
-        bool(_wishes(gang))
-        or _counts_cards(gang)
-        or any(task.numa or task.devices_in or task.aligned for task in gang.tasks),
-    )
-    least = shape.least
-    shape.request = least.total()
-    shape.charges = by_scopes([least], shape.request)
     alike = (replace(binding, gang=each.gang, variants=()) for each in binding.variants[1:])
-    shape.others = tuple(shape_of(each, shape_key(each, "")) for each in alike)
-    return shape
+    return Shape(
+        key, gang, binding.affinities, binding.tolerations, binding.divided, binding.least_clusters,
+        binding.most_clusters, binding.sharing, tuple(shape_of(each, shape_key(each, "")) for each in alike),
+    )  # fmt: skip
 
 
 def _wishes(gang: Gang) -> list[TopologyWish]:

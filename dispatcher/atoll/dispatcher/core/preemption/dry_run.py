@@ -152,7 +152,7 @@ class DryRuns:
             if not (victims or leaving) or rules.forbid_all():
                 return None
             outcome = plan(
-                Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least),
+                Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape),
                 victims,
                 self.tree,
                 self.members,
@@ -214,16 +214,8 @@ class DryRuns:
         uid = binding.view.uid
         leaving = [each for each in awaited if each in self._state.leaving]
         self._claims.await_victims(uid, {**losses} | {each: Loss(self.bindings[each].epoch - 1) for each in leaving})
-        self.reservations.claim(
-            uid,
-            group.leaf,
-            group.shape,
-            group.shape.least,
-            choice.members,
-            self._state.now,
-            [*_whole(losses), *leaving],
-            None if choice.divided else choice.placements[0],
-        )
+        expected = None if choice.divided else choice.placements[0]
+        self.reservations.claim(binding, choice.members, [*_whole(losses), *leaving], expected)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
@@ -286,7 +278,7 @@ class DryRuns:
         victims = self._victims_of(question)
         if victims is None:
             return False
-        claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape, group.shape.least)
+        claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape)
         rules = self._policy.rules(binding, group.shape)
 
         def fits(trial: Trial) -> bool:

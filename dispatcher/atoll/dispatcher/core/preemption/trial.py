@@ -27,7 +27,6 @@ from atoll.dispatcher.split import Division, divide_natively
 from atoll.fit import Placement, place
 from atoll.fit.site import Pods, Site
 from atoll.fit.victims import Wanted, spots
-from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
 
@@ -40,7 +39,6 @@ class Claimant:
     priority: int
     shape: Shape
     """Enrolled."""
-    gang: Gang
 
 
 @dataclass(slots=True, eq=False)
@@ -89,16 +87,15 @@ class Trial:
         self.claimant, self.tree, self._rules = claimant, tree, rules
         self.settings = settings
         shape, room = claimant.shape, members.table.room
+        gang = shape.least
         self._among = {member.name: member for member in among}
         #: by the names of the members that may take it
         self.sites = {
-            name: Site(member.nodes.copy(), claimant.gang, [each.copy() for each in room(member, shape)], shape.floor)
+            name: Site(member.nodes.copy(), gang, [each.copy() for each in room(member, shape)], shape.floor)
             for name, member in self._among.items()
         }
         single = shape.least_clusters <= 1
-        self.wanted = Wanted(
-            claimant.gang.tasks, shape.floor if single else None, shape.full if shape.divided else None
-        )
+        self.wanted = Wanted(gang.tasks, shape.floor if single else None, shape.full if shape.divided else None)
         self.request = shape.request
         #: queues on the claimant's path have ceilings in members
         self.capped = any(queue.tracks for queue in path(claimant.leaf))
@@ -247,7 +244,7 @@ class Trial:
 
     def choice(self) -> Choice | None:
         """Where the claimant would go: whole in the first member by rank, else divided, else its minimum in one."""
-        shape, gang = self.claimant.shape, self.claimant.gang
+        shape, gang = self.claimant.shape, self.claimant.shape.least
         found: list[tuple[Rank, Choice]] = []
         for name, site in self.sites.items() if shape.least_clusters <= 1 else ():
             placement = place(site.nodes, gang, room=site.room) if self._roomy(name) else None
@@ -269,7 +266,7 @@ class Trial:
         shape = self.claimant.shape
         if shape.divided and self._enough_together():
             division = divide_natively(
-                self.claimant.gang,
+                shape.least,
                 {name: site.nodes for name, site in self.sites.items()},
                 at_least=shape.least_clusters,
                 at_most=shape.most_clusters,
