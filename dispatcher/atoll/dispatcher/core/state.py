@@ -264,9 +264,8 @@ class State:
 
     def outside(self, leaf: Queue, namespace: str) -> Verdict | None:
         """Why a queue takes nothing from a namespace; None where it is open to it, or there is no such queue."""
-        if leaf.view is None or leaf.view.namespaces is None:
-            return None
-        if self.namespaces.selected(namespace, leaf.view.namespaces):
+        selector = leaf.said.namespaces
+        if selector is None or self.namespaces.selected(namespace, selector):
             return None
         return Verdict(Reason.QUEUE_NOT_OPEN, Blocker("Queue", leaf.name))
 
@@ -371,7 +370,7 @@ class State:
             or self.failures.is_marked(namespace)
             or self.breakers.is_marked(namespace)
         )
-        ordered = binding.leaf.view is not None and binding.leaf.view.order is Order.FAIR_NAMESPACES
+        ordered = binding.leaf.said.order is Order.FAIR_NAMESPACES
         if not self.namespaces.is_limited(namespace) and not marked and not ordered:
             namespace = ""
         if self.refusals.counted(binding.view):

@@ -31,7 +31,7 @@ class Surroundings:
             return
         if queue.parent is not None:
             self._state.left[queue.parent] = None
-        estimated = queue.view.estimate if queue.view is not None else None
+        estimated = queue.said.estimate
         moved: list[Binding] = []
         if view is None or queue.view is None or _place_of(view) != _place_of(queue.view):
             moved = [self.bindings[key[2]] for group in self._classes_below(queue, name) for key in group.members]
@@ -41,7 +41,7 @@ class Surroundings:
         changed = self.tree.drop_queue(name) if view is None else self.tree.set_queue(view)
         for binding in moved:
             self._state.enter(binding)
-        if queue.view is not None and queue.view.estimate != estimated:
+        if view is not None and view.estimate != estimated:
             for uid in self._state.charges.of.get(queue, ()):
                 self.reservations.timeline.enter(
                     uid, self._state.allocation(self.bindings[uid], self.reservations.timeline.get(uid))
@@ -65,7 +65,7 @@ class Surroundings:
         """Classes of the queues below the queue, of those that name it as their parent, and of those in a circle of
         parents with it, which hang below each other once it leaves that.
         """
-        naming = (each for each in self.tree.queues.values() if each.view is not None and each.view.parent == name)
+        naming = (each for each in self.tree.queues.values() if each.said.parent == name)
         circle = (self.tree.queues[each] for each in queue.circle)
         below = {each: None for root in (queue, *naming, *circle) for each in subtree(root)}
         return [group for each in below for group in self.waiting.classes(each).values()]

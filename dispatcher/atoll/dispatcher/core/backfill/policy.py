@@ -112,7 +112,7 @@ class Policy:
         """
         leaf, uid = group.leaf, group.members[0][2]
         if uid not in self.impatient:
-            if not _backfills(leaf) or self.waiting.head(leaf) is not group:
+            if leaf.said.strategy is not Strategy.BACKFILL or self.waiting.head(leaf) is not group:
                 return
             for other in [p for p in self.reservations.made.values() if p.leaf is leaf and p.uid != uid]:
                 if other.uid not in self.impatient:
@@ -128,7 +128,7 @@ class Policy:
     def keep_room_for_new_heads(self) -> None:
         """One that was parked behind others may be the head now, and nothing wakes it."""
         for leaf in self.reordered:
-            if _backfills(leaf):
+            if leaf.said.strategy is Strategy.BACKFILL:
                 head = self.waiting.head(leaf)
                 if head is not None and head.parked is not None and self.tree.standing(leaf) is Standing.OPEN:
                     self.keep_room(head, certain=head.parked.reason is Reason.WOULD_DELAY)
@@ -176,12 +176,11 @@ class Policy:
 
     def _by_patience(self, binding: Binding) -> bool:
         """Whether it has a reservation for no other reason than that it has waited long."""
-        waited = binding.view.uid in self.impatient and binding.leaf.view is not None
-        return waited and not self._is_backfilled_head(binding)
+        return binding.view.uid in self.impatient and not self._is_backfilled_head(binding)
 
     def _is_backfilled_head(self, binding: Binding) -> bool:
         """Whether it is the first of a queue with backfill."""
-        if not _backfills(binding.leaf):
+        if binding.leaf.said.strategy is not Strategy.BACKFILL:
             return False
         head = self.waiting.head(binding.leaf)
         return head is not None and head.members[0] == binding.key
@@ -340,10 +339,6 @@ class Policy:
         if self._by_patience(self.bindings[reservation.uid]):
             when = min(when, max(reservation.since + self._settings.waiting, again))
         return when
-
-
-def _backfills(leaf: Queue) -> bool:
-    return leaf.view is not None and leaf.view.strategy is Strategy.BACKFILL
 
 
 def _since(binding: Binding) -> str:

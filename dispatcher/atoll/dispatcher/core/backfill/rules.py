@@ -102,18 +102,18 @@ class QueueRules(Rules):
 
     @property
     def scoring(self) -> bool:
-        return self._leaf.view is not None and bool(self._leaf.view.score)
+        return bool(self._leaf.said.score)
 
     def scores(self, gang: Gang, members: Sequence[Member], counts: Ints) -> Mapping[str, float] | None:
-        if self._leaf.view is None or not self._leaf.view.score:
+        if not self.scoring:
             return None
         facts = [_facts(member, column) for member, column in zip(members, counts.T.tolist(), strict=True)]
-        return self._state.strategies.scores(self._leaf.view.score, self._workload(gang), facts)
+        return self._state.strategies.scores(self._leaf.said.score, self._workload(gang), facts)
 
     def shares(
         self, gang: Gang, members: Sequence[Member], counts: Ints, ceilings: Mapping[str, int]
     ) -> Mapping[str, int] | None:
-        if self._leaf.view is None or not self._leaf.view.split:
+        if not self._leaf.said.split:
             return None
         sets = sets_of(gang)
         unit = [task.replicas // sets for task in gang.tasks]
@@ -121,7 +121,7 @@ class QueueRules(Rules):
         for member, column in zip(members, counts.T.tolist(), strict=True):
             most = min([pods // each for pods, each in zip(column, unit, strict=True) if each], default=0)
             facts.append(_facts(member, column, min(most, ceilings.get(member.name, sets), sets)))
-        return self._state.strategies.shares(self._leaf.view.split, self._workload(gang), facts)
+        return self._state.strategies.shares(self._leaf.said.split, self._workload(gang), facts)
 
     def _workload(self, gang: Gang) -> Workload:
         """What a strategy is told of it: nothing in which workloads of one shape differ."""

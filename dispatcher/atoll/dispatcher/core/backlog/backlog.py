@@ -173,7 +173,7 @@ class Waiting:
         spot = self._spot(leaf)
         group = spot.classes.get(shape.key)
         if group is None:
-            behind = _behind(leaf) if self._strict(leaf) else None
+            behind = _behind(leaf) if leaf.said.strategy is Strategy.FIFO else None
             group = spot.classes[shape.key] = ShapeClass(leaf, shape, [key], behind=behind)
             self._refile(group)
             return group
@@ -199,7 +199,7 @@ class Waiting:
             self._index.drop(group)
             del spot.classes[shape.key]
             self.unsaid.pop(group, None)
-            if self._strict(leaf):
+            if leaf.said.strategy is Strategy.FIFO:
                 self._choose_head(leaf)
         elif place == 0:
             self._new_head(group)
@@ -211,7 +211,7 @@ class Waiting:
             group.share = share
             if group.lot is not None:
                 self._push(group, group.lot)
-        if moved and self._strict(moved[0].leaf):
+        if moved and moved[0].leaf.said.strategy is Strategy.FIFO:
             self._choose_head(moved[0].leaf)
 
     def tell_again(self, leaf: Queue, shape: Shape, key: Key, told: Verdict | None) -> None:
@@ -262,7 +262,7 @@ class Waiting:
 
     def is_behind(self, group: ShapeClass) -> bool:
         """Whether its queue is strict, and another class is the one that may be looked at there."""
-        return self._strict(group.leaf) and self._spot(group.leaf).filed is not group
+        return group.leaf.said.strategy is Strategy.FIFO and self._spot(group.leaf).filed is not group
 
     # -- what blocks them --------------------------------------------------------------------------------------------
 
@@ -409,12 +409,9 @@ class Waiting:
             spot = self._spots[queue] = _Spot(queue)
         return spot
 
-    def _strict(self, leaf: Queue) -> bool:
-        return leaf.view is not None and leaf.view.strategy is Strategy.FIFO
-
     def _refile(self, group: ShapeClass) -> None:
         """File a class as one that was not looked at yet, if it may be."""
-        if self._strict(group.leaf):
+        if group.leaf.said.strategy is Strategy.FIFO:
             spot = self._spot(group.leaf)
             self._unfile(group)
             if spot.filed is group:
@@ -432,7 +429,7 @@ class Waiting:
             self.unsaid[group] = None
         if group.lot is not None:
             self._push(group, group.lot)
-        if self._strict(group.leaf):
+        if group.leaf.said.strategy is Strategy.FIFO:
             self._choose_head(group.leaf)
 
     def _choose_head(self, leaf: Queue) -> None:

@@ -127,8 +127,8 @@ def ready_by(binding: Binding, regain: float) -> float | None:
     """
     if binding.phase is Phase.DISPATCHED and binding.view.lost_at:
         return to_seconds(binding.view.lost_at) + regain
-    own, queue, view = binding.gang.ready_timeout, binding.leaf.view, binding.view
-    patience = queue.ready_timeout if own is None and queue is not None else own
+    own, view = binding.gang.ready_timeout, binding.view
+    patience = binding.leaf.said.ready_timeout if own is None else own
     if patience is None or binding.phase is not Phase.DISPATCHED or view.started or not (view.bound and view.bound_at):
         return None
     return to_seconds(view.bound_at) + patience
@@ -151,16 +151,15 @@ def evicted_at(binding: Binding, now: float) -> float:
 
 def evict_timeout(leaf: Queue) -> float:
     """Seconds that the pods of its workloads may take to go, as it or the nearest queue above it says."""
-    said = (queue.view.evict_timeout for queue in path(leaf) if queue.view is not None)
+    said = (queue.said.evict_timeout for queue in path(leaf))
     return next((seconds for seconds in said if seconds is not None), EVICT_TIMEOUT)
 
 
 def estimate(binding: Binding) -> float:
     """Seconds that it is expected to run; infinite where no estimate is given."""
-    own, view = binding.gang.running_estimate, binding.leaf.view
-    if own is not None:
-        return own
-    return view.estimate if view is not None and view.estimate is not None else math.inf
+    own = binding.gang.running_estimate
+    seconds = binding.leaf.said.estimate if own is None else own
+    return math.inf if seconds is None else seconds
 
 
 def patient_until(binding: Binding) -> float:
@@ -168,10 +167,10 @@ def patient_until(binding: Binding) -> float:
 
     The queue grants it: a workload may have more patience than its queue, never less.
     """
-    own, view = binding.gang.patience, binding.leaf.view
-    if view is None or view.patience is None:
+    patience = binding.leaf.said.patience
+    if patience is None:
         return math.inf
-    return to_seconds(_submitted(binding.view)) + max(view.patience, own or 0.0)
+    return to_seconds(_submitted(binding.view)) + max(patience, binding.gang.patience or 0.0)
 
 
 def phase_of(view: BindingView) -> Phase:

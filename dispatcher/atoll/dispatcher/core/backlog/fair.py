@@ -103,8 +103,7 @@ class FairShares:
 
     def waits(self, namespace: str, group: ShapeClass) -> None:
         """A workload waits in this class."""
-        view = group.leaf.view
-        if view is None or view.order is Order.PRIORITY or (record := self._record(group.leaf)) is None:
+        if (record := self._record(group.leaf)) is None:
             return
         if record.order is Order.FAIR_JOBS:
             self._tell_job(group)
@@ -125,7 +124,7 @@ class FairShares:
         if record is None or record.order is not Order.FAIR_NAMESPACES:
             return
         use = self._use(record, namespace)
-        use.age(self._now, _half_life(leaf))
+        use.age(self._now, leaf.said.half_life)
         vector.add(use.charged, amount, times)
         self._tell(leaf, namespace, use)
 
@@ -138,7 +137,7 @@ class FairShares:
     def queues_changed(self) -> None:
         """Queues, or what they may use, changed."""
         for leaf, record in list(self._records.items()):
-            if _order(leaf) is not record.order:
+            if leaf.said.order is not record.order:
                 del self._records[leaf]
             elif leaf.limit != record.limit:
                 record.limit = dict(leaf.limit)
@@ -155,7 +154,7 @@ class FairShares:
             return
         self._due = now + self._every
         for leaf, record in self._records.items():
-            half_life = _half_life(leaf)
+            half_life = leaf.said.half_life
             for namespace, use in list(record.uses.items()):
                 use.age(now, half_life)
                 self._tell(leaf, namespace, use)
@@ -166,7 +165,7 @@ class FairShares:
     def next(self) -> float | None:
         """When averages are computed again, where something waits that may go in another order then."""
         for leaf, record in self._records.items():
-            if _half_life(leaf) is not None and any(use.classes for use in record.uses.values()):
+            if leaf.said.half_life is not None and any(use.classes for use in record.uses.values()):
                 return self._due
         return None
 
@@ -199,7 +198,7 @@ class FairShares:
 
     def _record(self, leaf: Queue) -> _Record | None:
         """That of a queue with such an order; what it is charged is counted where it has none yet."""
-        order = _order(leaf)
+        order = leaf.said.order
         if order is Order.PRIORITY:
             return None
         record = self._records.get(leaf)
@@ -234,7 +233,7 @@ def dominant(leaf: Queue, amounts: Mapping[str, float]) -> tuple[str, float]:
     """The resource of which an amount is the largest part of what the queue may use, and that part; of equal parts the
     first name. Pods count only where the queue itself limits them.
     """
-    found, most, own = "", 0.0, leaf.view.capability if leaf.view is not None else {}
+    found, most, own = "", 0.0, leaf.said.capability
     for name in sorted(amounts):
         limit = leaf.limit.get(name)
         if amounts[name] <= 0 or limit is None or (name == "pods" and name not in own):
@@ -243,14 +242,6 @@ def dominant(leaf: Queue, amounts: Mapping[str, float]) -> tuple[str, float]:
         if part > most:
             found, most = name, part
     return found, most
-
-
-def _order(leaf: Queue) -> Order:
-    return leaf.view.order if leaf.view is not None else Order.PRIORITY
-
-
-def _half_life(leaf: Queue) -> float | None:
-    return leaf.view.half_life if leaf.view is not None else None
 
 
 def _text(share: float) -> str:

@@ -81,6 +81,5 @@ def _named(view: BindingView, leaf: Queue) -> set[str]:
     tiers = [tier for each in view.affinities for tier in affinity.tiers(each)]
     names = {str(name) for tier in tiers for name in tier.get("clusterNames") or ()}
     for queue in path(leaf):
-        if queue.view is not None:
-            names.update(queue.view.members)
+        names.update(queue.said.members)
     return names

@@ -107,9 +107,8 @@ def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Vict
 
 def _stays(trial: Trial, victim: Victim) -> bool:
     """Whether its user's wish keeps it from the claimant."""
-    view = victim.leaf.view
     own = victim.leaf is trial.claimant.leaf
-    return not victim.preemptable and (own or (view is not None and not view.reclaims_firm))
+    return not victim.preemptable and (own or not victim.leaf.said.reclaims_firm)
 
 
 def _may_go(trial: Trial, victim: Victim) -> bool:

@@ -184,7 +184,7 @@ def _helpable(group: ShapeClass) -> bool:
 
 def victim_of(binding: Binding, stay: Allocation, protection: float, cleared: tuple[str, ...] = ()) -> Victim:
     """What runs, as one that could go. `protection`: where its queue says nothing."""
-    view, surplus = binding.leaf.view, []
+    own, surplus = binding.leaf.said.protection, []
     if binding.bound and len(binding.parts) == 1 and not binding.view.divided:
         [(name, part)] = binding.parts.items()
         surplus = spares(as_it_runs(binding.view, name, binding.gang), full(part), name, stay.parts[name][1])
@@ -201,6 +201,6 @@ def victim_of(binding: Binding, stay: Allocation, protection: float, cleared: tu
         surplus,
         preemptable=binding.gang.preemptable,
         evictions=len(binding.view.decision.evictions),
-        protection=protection if view is None or view.protection is None else view.protection,
+        protection=protection if own is None else own,
         cleared=cleared,
     )

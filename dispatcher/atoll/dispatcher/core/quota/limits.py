@@ -33,21 +33,19 @@ def compute(queue: Queue, members: Totals) -> tuple[bool, bool]:
     """
     before = (queue.limit, queue.guarantee, queue.declared, queue.problem, queue.serving, queue.closed)
     shaped = (queue.pledged, queue.claimed, queue.divided)
-    up, view = queue.parent, queue.view
-    views = [child.view for child in queue.children.values() if child.view is not None]
+    up, said = queue.parent, queue.said
     queue.pledged = vector.total(child.guarantee for child in queue.children.values())
-    queue.claimed = tuple(sorted({name for each in views for name in each.deserved}))
-    queue.closed = (up is not None and up.closed) or (view is not None and not view.open)
+    queue.claimed = tuple(sorted({name for child in queue.children.values() for name in child.said.deserved}))
+    queue.closed = (up is not None and up.closed) or not said.open
     queue.serving = _serving(queue, members)
     total = queue.total = _total(queue, members)
-    capability = view.capability if view else {}
     if up is None:
         queue.guarantee = queue.pledged
-        queue.limit = vector.lower(capability, total)
+        queue.limit = vector.lower(said.capability, total)
         queue.declared = queue.entitled = queue.limit
         shared: tuple[str, ...] = ()
     else:
-        queue.limit = _limit(queue, up, capability, total)
+        queue.limit = _limit(queue, up, said.capability, total)
         queue.declared = _declared(queue, up)
         queue.problem = _problem(queue, up)
         shared = (*up.claimed, *up.divided)
@@ -65,15 +63,15 @@ def compute(queue: Queue, members: Totals) -> tuple[bool, bool]:
 
 def _serving(queue: Queue, members: Totals) -> frozenset[str] | None:
     above = queue.parent.serving if queue.parent else None
-    view = queue.view
-    if view is None or not (view.members or view.affinity):
+    said = queue.said
+    if not (said.members or said.affinity):
         return above
     return frozenset(
         name
         for name, (_, labels) in members.items()
         if (above is None or name in above)
-        and (not view.members or name in view.members)
-        and (not view.affinity or label_selector_matches(view.affinity, labels))
+        and (not said.members or name in said.members)
+        and (not said.affinity or label_selector_matches(said.affinity, labels))
     )
 
 
@@ -103,9 +101,11 @@ def _limit(queue: Queue, up: Queue, capability: Vector, total: Vector) -> Vector
 
 
 def _declared(queue: Queue, up: Queue) -> Vector:
-    wish = queue.view.deserved if queue.view else {}
     names = {**dict.fromkeys(up.claimed, 0), **queue.guarantee}
-    return {name: entitlement(wish.get(name, 0), queue.limit.get(name), queue.guarantee.get(name, 0)) for name in names}
+    return {
+        name: entitlement(queue.said.deserved.get(name, 0), queue.limit.get(name), queue.guarantee.get(name, 0))
+        for name in names
+    }
 
 
 def _problem(queue: Queue, up: Queue) -> str:

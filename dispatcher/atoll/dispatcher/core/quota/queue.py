@@ -25,6 +25,9 @@ Basis = tuple[list[int], "list[Queue]", list[Wish]]
 """What there is of each resource that is divided, among which queues, and what each of them asks for."""
 
 
+_NOTHING_SAID = QueueView("", {})
+
+
 class Standing(StrEnum):
     """Whether a queue may admit work at all."""
 
@@ -119,14 +122,9 @@ class Queue:
         return self.entitled
 
     @property
-    def weight(self) -> int:
-        """Its part where no sibling declares deserved."""
-        return self.view.weight if self.view else 1
-
-    @property
-    def created(self) -> str:
-        """RFC 3339, or empty."""
-        return self.view.created if self.view else ""
+    def said(self) -> QueueView:
+        """What its object says; where there is none, what one says that says nothing."""
+        return self.view or _NOTHING_SAID
 
     @property
     def depth(self) -> int:
@@ -155,13 +153,12 @@ class Queue:
     def current_rank(self) -> Rank:
         """As `rank`, where `bring_up_to_date` was called for it or a sibling since the last change."""
         if self.ranked is None:
-            up, view = self.parent, self.view
-            priority, weight, created = (view.priority, view.weight, view.created) if view else (0, 1, "")
+            up, said = self.parent, self.view or _NOTHING_SAID
             shared = up.claimed + up.divided if up else tuple(self.entitled)
             # Where capacity is unknown and nothing declared, its own limit is the only measure that there is.
-            share, load = share_and_burden(self.used, self.entitled, shared, self.limit, weight)
+            share, load = share_and_burden(self.used, self.entitled, shared, self.limit, said.weight)
             first = 0 if self.guarantee and self.below_guarantee() else 1
-            self.ranked = (-priority, first, share, load, created, self.name)
+            self.ranked = (-said.priority, first, share, load, said.created, self.name)
         return self.ranked
 
     def idle(self, resource: str) -> int:
@@ -341,7 +338,7 @@ def _divide(parent: Queue) -> None:
         return
     parent.divided_from = basis
     takers = [
-        (wish, child.weight, child.limit, child.guarantee, child.created, child.name)
+        (wish, child.said.weight, child.limit, child.guarantee, child.said.created, child.name)
         for child, wish in zip(children, wishes, strict=True)
         if wish is not None
     ]
@@ -374,7 +371,7 @@ def _divides_alike(before: Basis, now: Basis, names: Sequence[str]) -> bool:
     for child, then, wish in zip(now[1], before[2], now[2], strict=True):
         if then == wish:
             continue
-        if then is None or wish is None or child.weight < 1:
+        if then is None or wish is None or child.said.weight < 1:
             return False
         parts = [child.entitled[name] for name in names]
         if any(a != b and part >= min(a, b) for a, b, part in zip(then, wish, parts, strict=True)):

@@ -271,10 +271,9 @@ class Tree:
         and not what follows from a limit above.
         """
         for each in path(queue):
-            if each.view is not None:
-                short = vector.shortage(each.used, request, each.view.capability)
-                if short is not None:
-                    return Shortage(each, *short)
+            short = vector.shortage(each.used, request, each.said.capability)
+            if short is not None:
+                return Shortage(each, *short)
         return None
 
     def shortage_in(self, queue: Queue, member: str, request: Vector) -> Shortage | None:
@@ -349,7 +348,7 @@ class Tree:
         """
         for each in path(queue):
             up = each.parent
-            if up is None or (each.view is not None and not each.view.reclaimable):
+            if up is None or not each.said.reclaimable:
                 return False
             for name, value in amount.items():
                 if value > each.deserved.get(name, 0):
@@ -386,7 +385,7 @@ class Tree:
             if answer is None:
                 deserved = queue.deserved
                 over = any(name not in deserved or queue.has(name) > deserved[name] for name in names)
-                lends = over and (queue.view is None or queue.view.reclaimable)
+                lends = over and queue.said.reclaimable
                 answer = known[queue] = lends and (queue.parent is None or test(queue.parent))
             return answer
 
@@ -451,7 +450,7 @@ class Tree:
 
     def _above(self, queue: Queue) -> Queue:
         """The parent that its view asks for."""
-        return self.queue(queue.view.parent) if queue.view and queue.view.parent else self.root
+        return self.queue(queue.said.parent) if queue.said.parent else self.root
 
     def _circle(self, queue: Queue) -> list[Queue]:
         """The queues of the circle of declared parents through this queue, from it up; empty when there is none."""
@@ -490,8 +489,9 @@ class Tree:
         queue.unrank()
 
     def _track(self, queue: Queue) -> None:
-        said = queue.view.members if queue.view is not None else {}
-        queue.ceilings = {name: ceiling.capability for name, ceiling in said.items() if ceiling.capability}
+        queue.ceilings = {
+            name: ceiling.capability for name, ceiling in queue.said.members.items() if ceiling.capability
+        }
         if queue is self.root:
             for name, most in self._ceilings.items():
                 queue.ceilings[name] = vector.lower(queue.ceilings.get(name, {}), most)
@@ -540,7 +540,7 @@ def _is_due(queue: Queue, amount: Vector) -> bool:
 
 def _spares(queue: Queue, amount: Vector, relevant: list[str]) -> bool:
     """Whether a queue that lends is above its entitlement, and stays within its guarantee."""
-    if queue.view is not None and not queue.view.reclaimable:
+    if not queue.said.reclaimable:
         return False
     guarantee, deserved = queue.guarantee, queue.deserved
     if any(queue.has(name) - amount[name] < guarantee.get(name, 0) for name in amount if amount[name] > 0):
