@@ -191,7 +191,7 @@ def test_nodes_in_no_domain_make_no_room_for_a_hard_topology():
 
 def test_where_several_members_get_room_it_goes_where_all_of_it_fits():
     stage = Stage(queue("a", 8), queue("b", 0), m=[2], n=[4]).run("gang", "b", {"m": {0: 2}, "n": {0: 4}})
-    outcome = stage.plan(stage.claimant("a", 4, minimum=2))
+    outcome = stage.plan(stage.claimant("a", 4, minimum=2, divided=True))
     assert isinstance(outcome, Plan)
     assert [member.name for member in outcome.choice.members] == ["n"]
 

@@ -72,13 +72,13 @@ class Surroundings:
 
     def set_namespace(self, view: NamespaceView) -> None:
         """A namespace has these labels and limits."""
-        known = self.namespaces.is_limited(view.name)
-        if self.namespaces.label(view.name, view.labels) or known != bool(view.limits or view.scoped):
+        before, limited = self.namespaces.view(view.name), self.namespaces.is_limited(view.name)
+        if before.labels != view.labels or limited != bool(view.limits or view.scoped):
             # Whether a namespace has limits is part of the shape of what waits in it; its labels open queues to it.
             self._state.file_again(view.name, lambda: self.namespaces.set(view))
         else:
             self.namespaces.set(view)
-        if self.namespaces.weigh(view.name, view.weight):
+        if before.weight != view.weight:
             self._state.fair.weighed(view.name)
         self.wakes.fire(SETTINGS)
 

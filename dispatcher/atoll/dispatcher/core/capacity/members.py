@@ -17,8 +17,6 @@ from atoll.fit.placement import Ints
 from atoll.fit.pods import cut
 from atoll.model.gang import Gang
 
-_ASIDE_ROWS = 4
-
 
 class Members:
     """Members by name, and `table`, which says what fits where by what they publish and what is decided."""

@@ -8,7 +8,7 @@ are free once the member says so.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from atoll.fit import Miss, Nodes, Placement, place
 from atoll.fit.pods import Counts, Pods, cut, difference, first_pods, joined
 from atoll.fit.sizes import full, larger, smaller
 from atoll.model import vector
-from atoll.model.decision import Phase
+from atoll.model.decision import Phase, Spots
 from atoll.model.gang import Gang, TopologyWish, divide
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
@@ -106,10 +106,14 @@ class Resizing:
                     command, parts=as_written(binding.parts), decision=decision
                 )
             else:
-                text = f"{binding.pods} pods, not {before}: there is room"
-                deadline = self._state.now + self._state.settings.progress.grow
-                commands.append(self._decisions.resize(binding, Reason.GROWN, text, deadline, expected))
+                commands.append(self.grown(binding, before, "there is room", expected))
         return list(grew)
+
+    def grown(self, binding: Binding, before: int, text: str, expected: Mapping[str, Spots] | None = None) -> Command:
+        """Write that it has more pods than before, and why. `expected`: where the new ones are to be."""
+        deadline = self._state.now + self._state.settings.progress.grow
+        text = f"{binding.pods} pods, not {before}: {text}"
+        return self._decisions.resize(binding, Reason.GROWN, text, deadline, expected)
 
     def may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
         """Whether a decision on its size can be made now; what it has must be written down first."""
@@ -208,7 +212,7 @@ class Resizing:
         [name] = binding.parts
         before = binding.pods
         self._charge_size(binding, size, first_pods(self._where(binding, name), size))
-        return self._shrunk(binding, before, text)
+        return self.shrunk(binding, before, text)
 
     def without(self, binding: Binding, gone: Collection[str]) -> dict[str, Gang] | None:
         """The parts of an elastic gang in several members with which it can go on once others are gone; None where that
@@ -226,10 +230,11 @@ class Resizing:
     def drop_parts(self, binding: Binding, parts: dict[str, Gang], text: str) -> Command:
         """Go on with these parts alone; where it has one left, it grows again there."""
         before = binding.pods
-        self._charge(binding, parts, {name: (part, self._where(binding, name)) for name, part in parts.items()})
-        return self._shrunk(binding, before, text)
+        self.charge(binding, parts, {name: (part, self._where(binding, name)) for name, part in parts.items()})
+        return self.shrunk(binding, before, text)
 
-    def _shrunk(self, binding: Binding, before: int, text: str) -> Command:
+    def shrunk(self, binding: Binding, before: int, text: str) -> Command:
+        """Write that it has fewer pods than before, and why."""
         self._state.wakes.use_fell(binding.leaf)
         self._state.assumed.settle(binding)
         return self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods, not {before}: {text}")
@@ -277,9 +282,9 @@ class Resizing:
     def _charge_size(self, binding: Binding, size: Counts, pods: Pods) -> None:
         [name] = binding.parts
         gang = as_it_runs(binding.view, name, binding.gang)
-        self._charge(binding, {name: gang.sized(size)}, {name: (gang, pods)})
+        self.charge(binding, {name: gang.sized(size)}, {name: (gang, pods)})
 
-    def _charge(self, binding: Binding, parts: dict[str, Gang], there: dict[str, tuple[Gang, Pods]]) -> None:
+    def charge(self, binding: Binding, parts: dict[str, Gang], there: dict[str, tuple[Gang, Pods]]) -> None:
         """Count that it runs with these parts. `there`: member -> (gang of the part, where its pods are)."""
         self._state.charges.resize(binding, parts)
         stay = self.reservations.timeline[binding.view.uid]

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.backlog.wake_index import Cause, Trigger
 from atoll.dispatcher.core.capacity.member import Member
@@ -133,26 +132,18 @@ class Steady:
         more = self._more(binding, parts, where)
         if isinstance(more, Stop):
             return more
-        self._state.charges.resize(binding, parts)
         there: dict[str, tuple[Gang, Pods]] = {}
         for name, part in parts.items():
             there[name] = part, first_pods(where[name], full(part))
         for member, gang, placement in zip(more.members, more.gangs, more.placements, strict=True):
             self.members.assume_more(member, uid, gang, placement)
             there[member.name] = parts[member.name], [*where[member.name], *sorted(placement.pods)]
-        now = Allocation(binding.leaf, binding.amount, stay.start, stay.end, there, stay.settings)
-        self._state.reservations.timeline.enter(uid, now)
-        self._state.sizes.file(binding)
+        self._resizing.charge(binding, parts, there)
+        text = ", ".join(f"{sum(each)} in {name}" for name, each in counts.items())
         if binding.pods < before:
-            self._state.wakes.use_fell(binding.leaf)
+            return self._resizing.shrunk(binding, before, text)
         self._state.assumed.settle(binding)
-        text = f"{binding.pods} pods, not {before}: " + ", ".join(
-            f"{sum(each)} in {name}" for name, each in counts.items()
-        )
-        if binding.pods < before:
-            return self._decisions.resize(binding, Reason.SHRUNK, text)
-        deadline = self._state.now + self._state.settings.progress.grow
-        return self._decisions.resize(binding, Reason.GROWN, text, deadline)
+        return self._resizing.grown(binding, before, text)
 
     def _more(self, binding: Binding, parts: Mapping[str, Gang], where: Mapping[str, Pods]) -> Choice | Stop:
         """What comes in addition, and where in each member; or what does not let it."""

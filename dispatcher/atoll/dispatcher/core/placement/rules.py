@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from atoll.model.verdict import Verdict
 class Rules:
     """The rules for one workload; these by themselves forbid no choice, and hold no state."""
 
-    avoided: Collection[str] = ()
+    avoided: Set[str] = frozenset()
     """Members that failed its shape lately, or refuse it."""
 
     def serves(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:

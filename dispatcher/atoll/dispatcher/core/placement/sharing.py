@@ -69,8 +69,6 @@ def shares(
     able: Mapping[str, tuple[Member, int]],
     affinity: Json,
     previous: Mapping[str, int] | None = None,
-    *,
-    fresh: bool = False,
 ) -> dict[str, int] | Verdict:
     """Member -> sets of the gang, or why it can't be shared out.
 
@@ -80,7 +78,6 @@ def shares(
         able: name -> the member, and the further sets that it has room for.
         affinity: by which these may take it, with its overflow tiers.
         previous: member -> sets that it has; kept as far as possible.
-        fresh: whether they are not kept.
     """
     sets, has = sets_of(gang), previous or {}
     tiers = cluster_affinity.tiers(affinity) if affinity.get("overflowAffinities") else ()
@@ -89,7 +86,7 @@ def shares(
         candidates = [each for each in candidates if each.available >= sets or each.name in has]
     try:
         candidates, placement = spread.grouped(candidates, _bounded(sharing, len(candidates)))
-        wanted = karmada.Wanted(sets, placement, bool(sharing.get("lastFirst")), has, fresh)
+        wanted = karmada.Wanted(sets, placement, bool(sharing.get("lastFirst")), has)
         return karmada.assign(spread.select(candidates, wanted), wanted)
     except (karmada.Unschedulable, karmada.Unsupported) as error:
         names, total = ", ".join(able), sum(room for _, room in able.values()) + sum(has.values())

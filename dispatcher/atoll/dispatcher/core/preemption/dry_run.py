@@ -23,7 +23,6 @@ from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.wake_index import KEPT
-from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.claims import Claims, Loss, OpenQuestion
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
@@ -271,7 +270,10 @@ class DryRuns:
         binding = question.binding
         group = self._class_of(binding)
         members, gangs = question.choice.members, question.choice.gangs
-        if not self._may_use(group, members):
+        rules, table = self._policy.rules(binding, group.shape), self.members.table
+        columns = [table.column(member.name) for member in members]
+        usable = any(rules.serves(allowed & table.ready)[columns].all() for allowed in table.allowed(group.shape))
+        if not usable or not rules.avoided.isdisjoint(member.name for member in members):
             return False
         if self.namespaces.shortage(binding.view.namespace, group.shape.charges) is not None:
             return False
@@ -279,7 +281,6 @@ class DryRuns:
         if victims is None:
             return False
         claimant = Claimant(binding.view.uid, group.leaf, -binding.key[0], group.shape)
-        rules = self._policy.rules(binding, group.shape)
 
         def fits(trial: Trial) -> bool:
             if trial.shortage() is not None:
@@ -325,17 +326,6 @@ class DryRuns:
                 victim = dataclasses.replace(victim, surplus=steps).spare_only()
             found.append(victim)
         return found
-
-    def _may_use(self, group: ShapeClass, members: tuple[Member, ...]) -> bool:
-        """Whether these are members that the workload may go to now."""
-        usable = self.members.table.ready
-        if (serving := self._state.exclusions.serves(group.leaf)) is not None:
-            usable = usable & serving
-        binding = self.bindings[group.members[0][2]]
-        if not self._state.exclusions.avoided(binding, group.shape).isdisjoint(member.name for member in members):
-            return False
-        columns = [self.members.table.column(member.name) for member in members]
-        return any(bool((allowed & usable)[columns].all()) for allowed in self.members.table.allowed(group.shape))
 
     def _carry_out(self, question: OpenQuestion) -> Iterator[Command]:
         """All members say that it fits: the victims are evicted, and their room is the claimant's."""

@@ -35,48 +35,37 @@ class Namespaces:
     """Limits and use of every namespace."""
 
     def __init__(self) -> None:
+        #: those of which anything is said
+        self._views: dict[str, NamespaceView] = {}
         #: namespace -> what limits it, what is for all of its pods first; only those that are limited
         self._quotas: dict[str, tuple[Quota, ...]] = {}
-        #: namespace -> its labels; only those that have some
-        self._labels: dict[str, Mapping[str, str]] = {}
-        #: namespace -> its weight in queues ordered by fair share; only of those that have another than 1
-        self._weights: dict[str, float] = {}
         #: namespace -> sum of the charges of its workloads
         self.used: dict[str, dict[Scopes, Vector]] = {}
 
     def set(self, view: NamespaceView) -> None:
-        """The namespace is limited so."""
-        quotas = (*([Quota("", view.limits)] if view.limits else []), *view.scoped)
-        if quotas:
+        """Another thing is said of the namespace than before."""
+        self._views.pop(view.name, None)
+        self._quotas.pop(view.name, None)
+        if view != NamespaceView(view.name):
+            self._views[view.name] = view
+        if quotas := (*([Quota("", view.limits)] if view.limits else []), *view.scoped):
             self._quotas[view.name] = quotas
-        else:
-            self._quotas.pop(view.name, None)
 
-    def weigh(self, name: str, weight: float) -> bool:
-        """The namespace has this weight; whether it had another one."""
-        before = self._weights.pop(name, 1.0)
-        if weight != 1.0:
-            self._weights[name] = weight
-        return before != weight
+    def view(self, name: str) -> NamespaceView:
+        """What is said of a namespace."""
+        return self._views.get(name) or NamespaceView(name)
 
     def weight(self, name: str) -> float:
         """Its part of queues that are ordered by the shares of namespaces."""
-        return self._weights.get(name, 1.0)
+        return self.view(name).weight
 
     def is_limited(self, name: str) -> bool:
         """Whether the namespace has quotas."""
         return name in self._quotas
 
-    def label(self, name: str, labels: Mapping[str, str]) -> bool:
-        """The namespace has these labels; whether it had others."""
-        before = self._labels.pop(name, {})
-        if labels:
-            self._labels[name] = labels
-        return before != labels
-
     def selected(self, name: str, selector: Mapping[str, Any]) -> bool:
         """Whether a label selector is for the namespace; one that is not known has no labels."""
-        return label_selector_matches(selector, self._labels.get(name, {}))
+        return label_selector_matches(selector, self.view(name).labels)
 
     def charge(self, name: str, charges: Charges, times: int = 1) -> None:
         """Add charges, or take them back with `times=-1`."""
