@@ -104,7 +104,7 @@ class Scenery:
         nodes = {member.name: member.nodes.copy() for member in self.members.table.order}
         for uid in gone:
             _count(nodes, by_uid[uid], 1)
-        gang, found = claimant.gang, []
+        gang, found = claimant.shape.least, []
         (task,) = gang.tasks
         for uid in gone:
             _count(nodes, by_uid[uid], -1)

@@ -83,9 +83,9 @@ def fits(stage: Stage, claimant: Claimant, gone: tuple[Victim, ...]) -> bool:
     finally:
         for victim in gone:
             tree.start(victim.leaf, victim.amount, {})
-    if any(isinstance(place(each, claimant.gang), Placement) for each in nodes.values()):
+    if any(isinstance(place(each, claimant.shape.least), Placement) for each in nodes.values()):
         return True
-    (task, *_) = claimant.gang.tasks
+    (task, *_) = claimant.shape.least.tasks
     return (
         claimant.shape.divided and sum(int(each.room(task.requests).sum()) for each in nodes.values()) >= task.replicas
     )
