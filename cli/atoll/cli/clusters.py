@@ -147,7 +147,7 @@ def drain(
 ) -> None:
     """Empty a member: its workloads go back to their queues, whole and with their age; nothing new is sent there."""
     from atoll.cli.connection import call
-    from atoll.model import duration
+    from atoll.model import drains, duration
 
     try:
         seconds = duration.parse(deadline) if deadline is not None else None
@@ -156,7 +156,7 @@ def drain(
         raise CommandError(f"--deadline, --timeout: {error}", USAGE) from None
     if seconds is not None and not one_by_one:
         raise CommandError("--deadline goes with --one-by-one: without it all goes at once", USAGE)
-    how = f"one-by-one{f'-{max(int(seconds), 1)}' if seconds is not None else ''}" if one_by_one else "all"
+    how = drains.value(one_by_one=one_by_one, seconds=seconds)
     wanted = [parse_taint(f"{CORDONED}:NoSchedule"), parse_taint(f"{DRAINED}={how}:NoExecute")]
 
     def marked(cluster: Json) -> Json:

@@ -10,6 +10,7 @@ import numpy as np
 
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints
+from atoll.fit.pods import Pods
 from atoll.model.gang import Gang
 
 Held = tuple[Ints, Ints]
@@ -103,3 +104,12 @@ def free(nodes: Nodes, where: Ints, amounts: Ints) -> None:
     """Free int64[R, K] amounts on int64[K] nodes, which may repeat."""
     for free, row in zip(nodes.free, amounts, strict=True):
         np.add.at(free, where, row)
+
+
+def held_by(nodes: Nodes, gang: Gang, pods: Pods) -> Held:
+    """What the pods of a gang hold on nodes; those on nodes that are no more hold nothing."""
+    columns = [nodes.column(task.requests) for task in gang.tasks]
+    there = [each for each in pods if each[1] < len(nodes)]
+    where = np.array([node for _, node, _ in there], np.int64)
+    amounts = np.array([columns[task] * count for task, _, count in there], np.int64)
+    return where, amounts.reshape(len(there), len(nodes.resources))

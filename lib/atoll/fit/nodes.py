@@ -457,6 +457,41 @@ class Nodes:
         self.free[:, columns] = left
         return True
 
+    def holds(self, requests: Sequence[Mapping[str, int]], placement: Placement) -> bool:
+        """Whether each node is there, and has what a placement takes of it; `requests` per task index."""
+        columns = [node for _, node, _ in placement.pods]
+        if max(columns, default=-1) >= len(self):
+            return False
+        after = self.copy()
+        after.take(requests, placement)
+        before, left = self.free[:, columns], after.free[:, columns]
+        return bool(((left >= 0) | (left == before)).all())
+
+    def take_anywhere(self, task: Task, pods: int) -> None:
+        """Subtract what so many pods request, or all that there is, on nodes that accept them, in pieces that hold no
+        pod perhaps: what has no place as nodes are by now gets one once other pods have gone.
+        """
+        accepting = np.flatnonzero(self.accepting(task))
+        for row, name in enumerate(self.resources):
+            if missing := min(task.requests.get(name, 0) * pods, _MOST):
+                free = np.maximum(self.free[row, accepting], 0)
+                # The freest first, so that what is left is in few pieces.
+                order = np.argsort(-free, kind="stable")
+                before = free[order].cumsum() - free[order]
+                self.free[row, accepting[order]] -= np.minimum(free[order], np.maximum(missing - before, 0))
+
+    def domain_around(self, wish: TopologyWish | None, pods: Iterable[tuple[int, int, int]]) -> int | None:
+        """For a topology with a highest tier, the largest allowed domain around what runs, which is (task, node, pods);
+        None for anywhere.
+        """
+        nodes = self.seen_by(wish)
+        here = next((node for _, node, _ in pods if node < len(nodes)), None)
+        levels = nodes.tree.levels(wish)
+        if levels is None or here is None:
+            return None
+        around = [int(nodes.domain[level, here]) for level in levels if nodes.domain[level, here] != NO_DOMAIN]
+        return around[-1] if around else None
+
     def give(self, requests: Sequence[Mapping[str, int]], placement: Placement) -> None:
         """Add a placement's pods back: the inverse of `take`."""
         self.take(requests, placement, -1)

@@ -260,6 +260,22 @@ def _tightest(nodes: Nodes, domains: Ints, held: Sequence[int]) -> int | None:
     return min([([held[each] for each in way], rank, domain) for way, rank, domain in there])[2] if there else None
 
 
+def find(nodes: Nodes, gang: Gang, where: Placement | None = None) -> Placement | None:
+    """As `place`, on the nodes of another placement only if there is one; to say what is missing would cost as much as
+    to find room.
+    """
+    room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
+    if where is not None:
+        elsewhere = np.ones(len(nodes), np.bool_)
+        elsewhere[[node for _, node, _ in where.pods if node < len(nodes)]] = False
+        for each in room:
+            each[elsewhere] = 0
+    for each, floor in zip(room, gang.floor(), strict=True):
+        if np.minimum(each, floor).sum() < floor:
+            return None
+    return place(nodes, gang, room=room, explain=False)
+
+
 def fill(nodes: Nodes, gang: Gang) -> Placement:
     """Where a gang fits, and how much of it: as many of its pods as there is room for, wherever that is."""
     full = gang.full()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from atoll.fit.placement import Placement
+from atoll.model.decision import Spots
 from atoll.model.gang import Gang
 
 Counts = tuple[int, ...]
@@ -61,3 +62,36 @@ def joined(one: Placement, more: Placement) -> Placement:
     """A placement and what comes beside it."""
     counts = [count + other for count, other in zip(one.counts, more.counts, strict=True)]
     return Placement([*one.pods, *more.pods], counts, one.domain, one.tier)
+
+
+def where_seen(
+    gang: Gang, nodes: Mapping[str, int], index: Mapping[str, int], likely: Sequence[Pods] = ()
+) -> list[tuple[int, int, int]]:
+    """Pods by task and node from a report that only counts pods per node: the first likely placement that has as many
+    on each; else tasks in order, nodes by name.
+    """
+    if len(gang.tasks) > 1:
+        seen = {index[name]: count for name, count in nodes.items() if name in index and count}
+        for each in likely:
+            counts: dict[int, int] = {}
+            for _, node, count in each:
+                counts[node] = counts.get(node, 0) + count
+            if counts == seen:
+                return list(each)
+    pods: list[tuple[int, int, int]] = []
+    wanted = gang.full()
+    for name in sorted(nodes):
+        left = nodes[name]
+        for task in range(len(wanted)):
+            count = min(left, wanted[task])
+            if count and name in index:
+                pods.append((task, index[name], count))
+            wanted[task] -= count
+            left -= count
+    return pods
+
+
+def placed_as_told(gang: Gang, spots: Spots, index: Mapping[str, int]) -> Pods:
+    """Where a decision expects the pods of a part, by the indices of tasks and nodes; of nodes that are there."""
+    tasks = {task.name: number for number, task in enumerate(gang.tasks)}
+    return [(tasks[task], index[node], count) for task, node, count in spots if task in tasks and node in index]

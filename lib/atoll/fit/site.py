@@ -150,3 +150,18 @@ def cell_sums(rows: Sequence[Ints], cells: int, room: Ints) -> Ints:
         inside = row >= 0
         np.add.at(sums, row[inside], room[inside])
     return sums
+
+
+def less(pods: Pods, gone: Pods) -> list[tuple[int, Vector, int]]:
+    """Pods less those that went, which are among them."""
+    left = []
+    rest = list(gone)
+    for node, request, count in pods:
+        for index, (other, wanted, number) in enumerate(rest):
+            if other == node and wanted == request and number and count:
+                went = min(number, count)
+                count -= went
+                rest[index] = (other, wanted, number - went)
+        if count:
+            left.append((node, request, count))
+    return left

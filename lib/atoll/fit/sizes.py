@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 
+import msgspec
+
 from atoll.fit.pods import Counts, Pods
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector, add
@@ -92,3 +94,12 @@ def spares(gang: Gang, counts: Counts, member: str, pods: Pods) -> list[Spare]:
         steps.append(Spare(amount, {member: there} if there else {}))
         counts = size
     return steps
+
+
+def addition(gang: Gang, least: Counts, most: Counts) -> Gang:
+    """A gang of the pods that are added: at least so many, at most so many."""
+    tasks = [
+        msgspec.structs.replace(task, replicas=many, min_available=few)
+        for task, few, many in zip(gang.tasks, least, most, strict=True)
+    ]
+    return msgspec.structs.replace(gang, tasks=tasks, min_available=sum(least))

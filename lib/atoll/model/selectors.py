@@ -6,6 +6,7 @@ empty one everything, an empty node selector term nothing, and NotIn matches whe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -13,6 +14,7 @@ import msgspec
 
 from atoll.model.labels import int64
 from atoll.model.node_affinity import NODE_NAME
+from atoll.model.timestamps import is_time, to_seconds
 
 Labels = Mapping[str, str]
 Json = Mapping[str, Any]
@@ -133,6 +135,20 @@ def disliked(taints: Iterable[Json], tolerations: Sequence[Json]) -> int:
 def tolerated(taint: Json, tolerations: Sequence[Json], *, compare: bool = False) -> bool:
     """Whether some toleration is for this taint; `compare` as of `untolerated`."""
     return any(_tolerates(each, taint, compare) for each in tolerations)
+
+
+def tolerated_for(taint: Json, tolerations: Sequence[Json]) -> float:
+    """Seconds that a NoExecute taint is tolerated: as Kubernetes counts, the shortest of those that name a time."""
+    fitting = [each for each in tolerations if tolerated(taint, [each])]
+    if not fitting:
+        return 0.0
+    return min((float(each["tolerationSeconds"]) for each in fitting if "tolerationSeconds" in each), default=math.inf)
+
+
+def added(taint: Json) -> float:
+    """Since when a taint is there, in seconds since the epoch; infinite while nobody has written that."""
+    text = str(taint.get("timeAdded") or "")
+    return to_seconds(text) if is_time(text) else math.inf
 
 
 def _term(term: Json, labels: Labels, name: str, unknown: Collection[str]) -> bool:

@@ -37,7 +37,7 @@ from atoll.dispatcher.core.log import Begin
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.dispatcher.explain import verdicts
 from atoll.kube.recording import LogWriter
-from atoll.model import keys, timestamps
+from atoll.model import drains, keys, timestamps
 from atoll.model.decision import Decision, Phase
 from atoll.model.decision import Line as StoryLine
 from atoll.model.flavors import NONE, kept_to_nodes
@@ -213,7 +213,7 @@ class Simulation:
         for outage in options.outages:
             self._plan_outage(outage)
         for drain in options.drains:
-            taint = {"key": keys.DRAINED, "value": "one-by-one", "effect": "NoExecute"}
+            taint = {"key": keys.DRAINED, "value": drains.ONE_BY_ONE, "effect": "NoExecute"}
             self._plan_taint("drain", drain, taint)
         for tainted in options.taints:
             self._plan_taint("taint", tainted, {"key": _TAINT, "effect": "NoExecute"})

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Ceiling, Strategy
-from atoll.dispatcher.core.backfill.allocation import where_seen
 from atoll.dispatcher.core.settings import CoreSettings
+from atoll.fit.pods import where_seen
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from atoll.dispatcher.core.backfill.allocation import placed_as_told, where_seen
+from atoll.fit.pods import placed_as_told, where_seen
 from tests.dispatcher.builders import BACKFILL, GPU, make_binding, make_queue
 from tests.dispatcher.virtual import Town, gpus
 

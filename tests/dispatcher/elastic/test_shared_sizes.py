@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import MemberAnswer
-from atoll.dispatcher.core.elastic.steady import steady
+from atoll.dispatcher.split.webster import steady
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import NEVER, Scene, make_capacity, make_cluster, make_queue
 from tests.dispatcher.placement.sharing import divided, duplicated, parts, scene, shared

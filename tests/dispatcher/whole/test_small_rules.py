@@ -19,8 +19,8 @@ from atoll.dispatcher.core import (
     Strategy,
 )
 from atoll.dispatcher.core.backlog.backlog import differs
-from atoll.dispatcher.core.preemption.candidates import without
 from atoll.dispatcher.core.settings import CoreSettings
+from atoll.fit.site import less
 from atoll.model.verdict import Blocker, Reason, Verdict
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -517,7 +517,7 @@ def test_the_parts_of_a_divided_claimant_each_need_one_domain() -> None:
 def test_what_is_left_of_an_elastic_workload(pods: list[Any], gone: list[Any], left: list[Any]) -> None:
     """(node, GPUs of one, pods)."""
     of = [[(node, {GPU: gpus}, count) for node, gpus, count in each] for each in (pods, gone, left)]
-    assert without(of[0], of[1]) == of[2]
+    assert less(of[0], of[1]) == of[2]
 
 
 def test_a_queue_to_which_nothing_is_due_lends_to_one_that_is_entitled() -> None:

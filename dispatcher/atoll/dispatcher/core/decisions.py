@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from atoll.dispatcher.core.backlog.binding import Binding
-from atoll.dispatcher.core.capacity.pauses import pause_after
 from atoll.dispatcher.core.commands import Ask, Commit, Dispatch, Evict, Explain, Nominate, Part, Resize
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Decision, Kept, Line, Phase, Question, Refused, Spots
 from atoll.model.failover import PRODUCER, EvictionTask, Failover
 from atoll.model.gang import Gang
+from atoll.model.pauses import pause_after
 from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Blocker, Reason, Verdict
 

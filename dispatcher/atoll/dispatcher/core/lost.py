@@ -8,8 +8,8 @@ time follows from what the Cluster says and from when the workload was dispatche
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.deadlines import Deadlines
@@ -20,13 +20,13 @@ from atoll.dispatcher.core.events import ClusterView
 from atoll.dispatcher.core.state import State
 from atoll.model import keys, selectors
 from atoll.model.decision import Phase
+from atoll.model.drains import drain_of
 from atoll.model.lost import lost_at
-from atoll.model.timestamps import is_time, to_seconds
+from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason
 
 AGAIN = 1.0
 """Seconds until a workload is looked at again on which another decision is being written."""
-ONE_BY_ONE = "one-by-one"
 
 
 class Departure(NamedTuple):
@@ -76,7 +76,7 @@ class Lost:
             else:
                 yield self._go_on(binding, departure) or self._evict(binding, departure)
         for name, view in self._members.items():
-            if (drain := _drain(view)) is not None and drain.one_by_one and drain.begin <= self._state.now:
+            if (drain := drain_of(view.taints)) is not None and drain.one_by_one and drain.begin <= self._state.now:
                 yield from self._next_of(name)
 
     def _members_changed(self) -> None:
@@ -149,27 +149,6 @@ class Lost:
 _DRAINED = "is drained"
 
 
-class Drain(NamedTuple):
-    """That a member is emptied."""
-
-    begin: float
-    one_by_one: bool
-    end: float
-    """When all that is left goes at once; infinite for never."""
-
-
-def _drain(view: ClusterView) -> Drain | None:
-    taint = next((each for each in view.taints if each.get("key") == keys.DRAINED), None)
-    if taint is None:
-        return None
-    how, _, seconds = str(taint.get("value") or "").removeprefix(ONE_BY_ONE).partition("-")
-    begin = _added(taint)
-    one_by_one = str(taint.get("value") or "").startswith(ONE_BY_ONE) and not how
-    if not one_by_one:
-        return Drain(begin, False, begin)
-    return Drain(begin, True, begin + float(seconds) if seconds.isdecimal() else math.inf)
-
-
 def _troubled(view: ClusterView) -> bool:
     return view.lost_since is not None or any(taint.get("effect") == "NoExecute" for taint in view.taints)
 
@@ -184,28 +163,10 @@ def _departures(binding: Binding, view: ClusterView) -> Iterator[Departure]:
     if view.lost_since is not None:
         when = lost_at(gang.on_lost, gang.lost_toleration, view.lost_since, view.fenced_after, gang.grace)
         yield Departure(when, Reason.MEMBER_LOST, name, "was away for longer than it tolerates")
-    if (drain := _drain(view)) is not None:
+    if (drain := drain_of(view.taints)) is not None:
         yield Departure(drain.end, Reason.MEMBER_DRAINED, name, _DRAINED)
     for taint in view.taints:
         if taint.get("effect") == "NoExecute" and taint.get("key") != keys.DRAINED:
-            when = max(_added(taint), _dispatched(binding)) + _tolerated_for(binding, taint)
+            since = to_seconds(dispatched) if (dispatched := binding.view.decision.dispatched) else 0.0
+            when = max(selectors.added(taint), since) + selectors.tolerated_for(taint, binding.view.tolerations)
             yield Departure(when, Reason.MEMBER_TAINTED, name, f"has NoExecute taint {taint.get('key')}")
-
-
-def _tolerated_for(binding: Binding, taint: Mapping[str, Any]) -> float:
-    """Seconds; as Kubernetes counts them, the shortest of those that name a time."""
-    fitting = [each for each in binding.view.tolerations if selectors.tolerated(taint, [each])]
-    if not fitting:
-        return 0.0
-    return min((float(each["tolerationSeconds"]) for each in fitting if "tolerationSeconds" in each), default=math.inf)
-
-
-def _added(taint: Mapping[str, Any]) -> float:
-    """Since when a taint is there; infinite while nobody has written that."""
-    text = str(taint.get("timeAdded") or "")
-    return to_seconds(text) if is_time(text) else math.inf
-
-
-def _dispatched(binding: Binding) -> float:
-    text = binding.view.decision.dispatched
-    return to_seconds(text) if text else 0.0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from atoll.dispatcher.core.assumed import Assumed
-from atoll.dispatcher.core.backfill.allocation import Allocation, placed_as_told, where_seen
+from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.reservations import Reservations
 from atoll.dispatcher.core.backlog.backlog import ShapeClass, Waiting, differs
 from atoll.dispatcher.core.backlog.binding import Binding, estimate, paused, paused_until, replaced_at, withheld
@@ -35,7 +35,7 @@ from atoll.dispatcher.core.settings import CoreSettings
 from atoll.dispatcher.core.times import Times
 from atoll.dispatcher.core.together import GangGroups
 from atoll.dispatcher.strategies.budget import Strategies
-from atoll.fit.pods import Pods, as_before
+from atoll.fit.pods import Pods, as_before, placed_as_told, where_seen
 from atoll.model.decision import Phase
 from atoll.model.flavors import Variant
 from atoll.model.gang import Gang

@@ -185,3 +185,17 @@ def choose(found: Sequence[Region], least: int, most: int, clusters: int) -> lis
         if enough(end, sum(sizes)) and not enough(end - 1, sum(sizes) - max(sizes)):
             return best[:end]
     return best
+
+
+def bounded(sharing: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """The placement with what its spread constraints leave open: by cluster, one group at least, any number at most."""
+    constraints = [
+        {
+            **each,
+            "spreadByField": each.get("spreadByField") or ("" if each.get("spreadByLabel") else "cluster"),
+            "minGroups": each.get("minGroups") or 1,
+            "maxGroups": each.get("maxGroups") or max(most, 1),
+        }
+        for each in sharing.get("spreadConstraints") or ()
+    ]
+    return {"replicaScheduling": sharing["replicaScheduling"], "spreadConstraints": constraints}

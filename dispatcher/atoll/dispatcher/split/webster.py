@@ -94,3 +94,15 @@ def _above(bound: float, votes: float, seats: int) -> int:
     while end > seats and votes / (2 * end - 1) <= bound:
         end -= 1
     return end - seats
+
+
+def steady(found: Mapping[str, int], has: Mapping[str, int], sets: int) -> dict[str, int]:
+    """Member -> sets, `sets` in all, as near to those that were found as can be without moving what runs: with more in
+    all no member gets fewer, with fewer none gets more.
+    """
+    change = sets - sum(has.values())
+    names = sorted({*has, *found})
+    lacking = {name: (found.get(name, 0) - has.get(name, 0)) * (1 if change > 0 else -1) for name in names}
+    moved = seats(abs(change), {name: max(lack, 0) for name, lack in lacking.items()})
+    sign = 1 if change > 0 else -1
+    return {name: has.get(name, 0) + sign * moved[name] for name in names}

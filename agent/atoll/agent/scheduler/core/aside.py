@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from atoll.agent.scheduler.core.settings import AsideSettings
+from atoll.model.pauses import pause_after
 
 
 class Aside:
@@ -24,8 +25,7 @@ class Aside:
     def failed(self, key: str, now: float) -> None:
         """It broke once more."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = self._settings.pause * 2 ** min(failures - 1, 20)
-        self._until[key] = now + min(pause, self._settings.longest_pause)
+        self._until[key] = now + pause_after(failures, self._settings)
 
     def pauses(self, key: str) -> bool:
         """Whether it is too early to try it again."""

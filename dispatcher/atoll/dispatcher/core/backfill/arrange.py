@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from atoll.dispatcher.core.backfill.reservation import Reservation, Spot
-from atoll.fit import Nodes, Placement, place
-from atoll.model.gang import Gang
+from atoll.fit import Nodes, Placement
+from atoll.fit.place import find
 from atoll.model.vector import Vector
 
 Taken = tuple[Sequence[Vector], Placement, float]
@@ -75,10 +75,10 @@ def beside(
             np.minimum(nodes.free, spot.rest.free, out=nodes.free)
     placement = None
     if reservation.placement is not None:
-        placement = _found(nodes, reservation.gang, reservation.placement)
+        placement = find(nodes, reservation.gang, reservation.placement)
     if placement is None:
         free = nodes if not reservation.claim else _without(nodes, [o for o in others if o.age < reservation.age])
-        placement = _found(free, reservation.gang)
+        placement = find(free, reservation.gang)
     if placement is None:
         return Spot(None, nodes)
     nodes.take(reservation.gang.requests(), placement)
@@ -106,22 +106,6 @@ def _once(reservation: Reservation, plan: Mapping[Reservation, Spot], placement:
     there = {(task, node): count for task, node, count in claimed.pods}
     pods = [(task, node, count - there.get((task, node), 0)) for task, node, count in placement.pods]
     return replace(placement, pods=[each for each in pods if each[2] > 0])
-
-
-def _found(nodes: Nodes, gang: Gang, where: Placement | None = None) -> Placement | None:
-    """As `place`, on the nodes of another placement only if there is one; to say what is missing would cost as much as
-    to find room.
-    """
-    room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
-    if where is not None:
-        elsewhere = np.ones(len(nodes), np.bool_)
-        elsewhere[[node for _, node, _ in where.pods if node < len(nodes)]] = False
-        for each in room:
-            each[elsewhere] = 0
-    for each, floor in zip(room, gang.floor(), strict=True):
-        if np.minimum(each, floor).sum() < floor:
-            return None
-    return place(nodes, gang, room=room, explain=False)
 
 
 def _start(reservation: Reservation) -> float:

@@ -33,7 +33,7 @@ class Spot:
 
     def leaves(self, needs: Sequence[Vector], placement: Placement) -> bool:
         """Whether a placement of pods with these requests is beside it on every node."""
-        return self.placement is not None and holds(self.rest, needs, placement)
+        return self.placement is not None and self.rest.holds(needs, placement)
 
 
 @dataclass(slots=True, eq=False)
@@ -127,18 +127,6 @@ class Reservation:
         if end + self.settings.settle <= self.at < math.inf:
             return False
         return own is None or self.claim or self.at < math.inf or self.age < own.age
-
-
-def holds(nodes: Nodes, needs: Sequence[Vector], placement: Placement) -> bool:
-    """Whether each node has what the placement takes of it."""
-    columns = [node for _, node, _ in placement.pods]
-    if max(columns, default=-1) >= len(nodes):
-        # The member has lost some.
-        return False
-    after = nodes.copy()
-    after.take(needs, placement)
-    before, left = nodes.free[:, columns], after.free[:, columns]
-    return bool(((left >= 0) | (left == before)).all())
 
 
 def left_beside(leaf: Queue, request: Vector) -> Left:

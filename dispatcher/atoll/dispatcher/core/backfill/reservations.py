@@ -23,7 +23,7 @@ import numpy as np
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.arrange import Plan, arrange, beside, in_order_of_starts
-from atoll.dispatcher.core.backfill.reservation import Holdings, Left, Reservation, Spot, give_back, holds, left_beside
+from atoll.dispatcher.core.backfill.reservation import Holdings, Left, Reservation, Spot, give_back, left_beside
 from atoll.dispatcher.core.backfill.timeline import Timeline
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.capacity.member import Member
@@ -476,7 +476,7 @@ class Reservations:
         own = self.own(uid)
         if own is not None and own in self._placed(member) and own.gang.full() == gang.full():
             expected = self.spot(own).placement
-            if expected is not None and holds(member.nodes, gang.requests(), expected):
+            if expected is not None and member.nodes.holds(gang.requests(), expected):
                 return expected
         nodes = member.nodes.copy()
         for each in self.all():

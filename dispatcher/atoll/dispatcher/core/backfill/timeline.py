@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from atoll.dispatcher.core.backfill.allocation import Allocation, held_of
+from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.settings import BackfillSettings
 from atoll.fit import Nodes
-from atoll.fit.freed import Held, free, together
+from atoll.fit.freed import Held, free, held_by, together
 
 
 class _Left(NamedTuple):
@@ -174,7 +174,7 @@ class Timeline:
         """The member's nodes as it will soon say that they are: without what has left them already."""
         nodes = member.nodes.copy()
         for left in self._left.get(member.name, {}).values():
-            where, amounts = held_of(left.allocation, member)
+            where, amounts = held_by(nodes, *left.allocation.parts[member.name])
             free(nodes, where, amounts.T)
         return nodes
 
@@ -229,7 +229,7 @@ class Timeline:
         cells = known[2]
         for uid in uids:
             if uid not in cells:
-                cells[uid] = held_of(self._allocations[uid], member)
+                cells[uid] = held_by(member.nodes, *self._allocations[uid].parts[member.name])
             yield cells[uid]
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from atoll.dispatcher.core.capacity.pauses import pause_after, spread
 from atoll.dispatcher.core.events import Circuit, Failure
 from atoll.dispatcher.core.settings import BreakerSettings
+from atoll.model.pauses import pause_after, spread
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from atoll.dispatcher.core.capacity.pauses import Pause, count_after, pause_after, spread
 from atoll.dispatcher.core.settings import AvoidedSettings
+from atoll.model.pauses import Pause, count_after, pause_after, spread
 
 
 class Failures:

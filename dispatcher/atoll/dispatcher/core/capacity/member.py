@@ -14,11 +14,11 @@ import numpy as np
 from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
 from atoll.dispatcher.split.distance import Place, place_of
 from atoll.fit import Miss, Nodes, Placement, Profile, fill, place, weights
-from atoll.fit.placement import UNBOUNDED, Ints
+from atoll.fit.placement import Ints
 from atoll.model import affinity as cluster_affinity
 from atoll.model import keys, selectors, vector
 from atoll.model.features import said_of
-from atoll.model.gang import Gang, Task, TopologyWish
+from atoll.model.gang import Gang, TopologyWish
 from atoll.model.member import UNSAID
 from atoll.model.needs import HONOURED
 from atoll.model.node_affinity import NODE_NAME
@@ -329,7 +329,7 @@ class Member:
             for task, count in zip(gang.tasks, placement.counts, strict=True):
                 if count < task.replicas:
                     self.short = True
-                    _take_anywhere(nodes, task, task.replicas - count)
+                    nodes.take_anywhere(task, task.replicas - count)
 
     def _largest_first(self, nodes: Nodes) -> list[str]:
         """UIDs of what is in flight by the size of its pods: small ones find room that large ones leave."""
@@ -375,20 +375,6 @@ def _made(
 def _is_whole(gang: Gang, placement: Placement) -> bool:
     """Whether all of its pods are placed."""
     return sum([count for _, _, count in placement.pods]) == gang.replicas
-
-
-def _take_anywhere(nodes: Nodes, task: Task, pods: int) -> None:
-    """Subtract what so many pods request, or all that there is, on nodes that accept them, in pieces that hold no pod
-    perhaps: what has no place as nodes are by now gets one once other pods have gone.
-    """
-    accepting = np.flatnonzero(nodes.accepting(task))
-    for row, name in enumerate(nodes.resources):
-        if missing := min(task.requests.get(name, 0) * pods, int(UNBOUNDED)):
-            free = np.maximum(nodes.free[row, accepting], 0)
-            # The freest first, so that what is left is in few pieces.
-            order = np.argsort(-free, kind="stable")
-            before = free[order].cumsum() - free[order]
-            nodes.free[row, accepting[order]] -= np.minimum(free[order], np.maximum(missing - before, 0))
 
 
 def _names(node_class: NodeClass) -> Sequence[str]:

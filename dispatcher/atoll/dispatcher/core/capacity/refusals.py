@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from atoll.dispatcher.core.capacity.pauses import Pause, count_after, pause_after, spread
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.settings import RefusedSettings
 from atoll.model.decision import Refused
 from atoll.model.namespaces import NOT_ACCEPTED
+from atoll.model.pauses import Pause, count_after, pause_after, spread
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason, Verdict
 

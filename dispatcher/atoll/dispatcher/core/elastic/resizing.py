@@ -28,12 +28,9 @@ from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.dispatcher.core.state import State
 from atoll.fit import Miss, Nodes, Placement, place
 from atoll.fit.pods import Counts, Pods, cut, difference, first_pods, joined
-from atoll.fit.sizes import full, larger, smaller
-from atoll.model import vector
+from atoll.fit.sizes import addition, full, larger, smaller
 from atoll.model.decision import Phase, Spots
-from atoll.model.gang import Gang, TopologyWish, divide
-from atoll.model.topology import NO_DOMAIN
-from atoll.model.vector import Vector
+from atoll.model.gang import Gang, divide
 from atoll.model.verdict import Blocker, Reason, Verdict
 
 
@@ -144,7 +141,7 @@ class Resizing:
         able = bisect_left(additions, True, key=lambda more: self.stop(binding, name, more) is not None)
         member = self.members.by_name[name]
         more = addition(whole, difference(ladder[0], now), difference(ladder[able - 1], now))
-        around = domain_around(nodes, whole.network_topology, pods)
+        around = nodes.domain_around(whole.network_topology, pods)
         alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, around)
         if alike in missed:
             return missed[alike]
@@ -160,7 +157,7 @@ class Resizing:
                 taken = joined(begins, landing)
                 gang = whole.sized(taken.counts)
             choice = Choice((member,), (gang,), (taken,))
-            amount, end = _requests(whole, taken.counts), self._state.now + estimate(binding)
+            amount, end = whole.sized(taken.counts).total(), self._state.now + estimate(binding)
             if not self.reservations.delayed(binding.view.uid, binding.leaf, amount, choice, end):
                 return size, landing
         return Stop(Verdict(Reason.WOULD_DELAY))
@@ -272,7 +269,7 @@ class Resizing:
             now = full(*binding.parts.values())
             steps = smaller(binding.gang, now) if lacks else []
             for size in steps:
-                back = _requests(binding.gang, difference(now, size))
+                back = binding.gang.sized(difference(now, size)).total()
                 if size == steps[-1] or all(back.get(name, 0) >= lack for name, lack in lacks):
                     yield self.shrink(binding, size, "others were given what it was to give up")
                     break
@@ -303,29 +300,5 @@ def over_limit(short: Shortage) -> Stop:
     return Stop(short.verdict(), (Trigger(Cause.FELL, short.queue),))
 
 
-def _requests(gang: Gang, counts: Counts | list[int]) -> Vector:
-    return vector.total(vector.scaled(task.requests, count) for task, count in zip(gang.tasks, counts, strict=True))
-
-
-def addition(gang: Gang, least: Counts, most: Counts) -> Gang:
-    """A gang of the pods that are added: at least so many, at most so many."""
-    tasks = [
-        msgspec.structs.replace(task, replicas=many, min_available=few)
-        for task, few, many in zip(gang.tasks, least, most, strict=True)
-    ]
-    return msgspec.structs.replace(gang, tasks=tasks, min_available=sum(least))
-
-
 def _holds(placement: Placement, counts: Counts) -> bool:
     return all(held >= count for held, count in zip(placement.counts, counts, strict=True))
-
-
-def domain_around(nodes: Nodes, wish: TopologyWish | None, pods: Pods) -> int | None:
-    """For a topology with a highest tier, the largest allowed domain around what runs; None for anywhere."""
-    nodes = nodes.seen_by(wish)
-    here = next((node for _, node, _ in pods if node < len(nodes)), None)
-    levels = nodes.tree.levels(wish)
-    if levels is None or here is None:
-        return None
-    around = [int(nodes.domain[level, here]) for level in levels if nodes.domain[level, here] != NO_DOMAIN]
-    return around[-1] if around else None

@@ -18,7 +18,7 @@ from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.growth import size_kept, unlike
-from atoll.dispatcher.core.elastic.resizing import Resizing, Stop, addition, domain_around, no_room, over_limit
+from atoll.dispatcher.core.elastic.resizing import Resizing, Stop, no_room, over_limit
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.sharing import shares
 from atoll.dispatcher.core.quota.namespaces import by_scopes
@@ -26,7 +26,7 @@ from atoll.dispatcher.core.state import State
 from atoll.dispatcher.split import sets_of, webster
 from atoll.fit import Miss, place
 from atoll.fit.pods import Pods, difference, first_pods
-from atoll.fit.sizes import full
+from atoll.fit.sizes import addition, full
 from atoll.model.gang import Gang, divide
 from atoll.model.verdict import Reason, Verdict
 
@@ -83,7 +83,7 @@ class Steady:
             if gang.copies and not unlike(binding):
                 return {name: full(part) for name, part in binding.parts.items()}
             return Stop(found, tuple(Trigger(Cause.MEMBER, name) for name in able))
-        kept = {name: sets for name in has} | found if gang.copies else steady(found, has, sets)
+        kept = {name: sets for name in has} | found if gang.copies else webster.steady(found, has, sets)
         names = [*has, *sorted(kept.keys() - has.keys())]
         return {name: tuple(each * kept[name] for each in unit) for name in names if kept.get(name)}
 
@@ -156,7 +156,7 @@ class Steady:
             gang, member = addition(part, extra, extra), self.members.by_name[name]
             if (stop := self._resizing.stop(binding, name, gang)) is not None:
                 return stop
-            around = domain_around(member.nodes, gang.network_topology, where[name])
+            around = member.nodes.domain_around(gang.network_topology, where[name])
             placement = place(member.nodes, gang, within=around)
             if isinstance(placement, Miss):
                 return no_room(name, placement)
@@ -178,15 +178,3 @@ class Steady:
             return Stop(missing)
         delayed = self._state.reservations.delayed(uid, leaf, amount, choice, self._state.now + estimate(binding))
         return Stop(Verdict(Reason.WOULD_DELAY)) if delayed else None
-
-
-def steady(found: Mapping[str, int], has: Mapping[str, int], sets: int) -> dict[str, int]:
-    """Member -> sets, `sets` in all, as near to those that were found as can be without moving what runs: with more in
-    all no member gets fewer, with fewer none gets more.
-    """
-    change = sets - sum(has.values())
-    names = sorted({*has, *found})
-    lacking = {name: (found.get(name, 0) - has.get(name, 0)) * (1 if change > 0 else -1) for name in names}
-    moved = webster.seats(abs(change), {name: max(lack, 0) for name, lack in lacking.items()})
-    sign = 1 if change > 0 else -1
-    return {name: has.get(name, 0) + sign * moved[name] for name in names}

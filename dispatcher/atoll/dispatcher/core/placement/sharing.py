@@ -85,7 +85,7 @@ def shares(
     if takes_the_full(sharing):
         candidates = [each for each in candidates if each.available >= sets or each.name in has]
     try:
-        candidates, placement = spread.grouped(candidates, _bounded(sharing, len(candidates)))
+        candidates, placement = spread.grouped(candidates, spread.bounded(sharing, len(candidates)))
         wanted = karmada.Wanted(sets, placement, bool(sharing.get("lastFirst")), has)
         return karmada.assign(spread.select(candidates, wanted), wanted)
     except (karmada.Unschedulable, karmada.Unsupported) as error:
@@ -108,20 +108,6 @@ def _candidate(member: Member, room: int, has: int, tiers: Sequence[Json]) -> ka
     score = 100 if has else 0
     found = karmada.Candidate(member.name, room, room + has, 0, score, view.labels, fields)
     return karmada.Candidate(member.name, room, room + has, karmada.tier_of(found, tiers), score, view.labels, fields)
-
-
-def _bounded(sharing: Json, most: int) -> dict[str, Any]:
-    """The placement with what its spread constraints leave open: by cluster, one group at least, any number at most."""
-    constraints = [
-        {
-            **each,
-            "spreadByField": each.get("spreadByField") or ("" if each.get("spreadByLabel") else "cluster"),
-            "minGroups": each.get("minGroups") or 1,
-            "maxGroups": each.get("maxGroups") or max(most, 1),
-        }
-        for each in sharing.get("spreadConstraints") or ()
-    ]
-    return {"replicaScheduling": sharing["replicaScheduling"], "spreadConstraints": constraints}
 
 
 def _room(shape: Shape, gang: Gang, member: Member, members: Members, rules: Rules) -> int:

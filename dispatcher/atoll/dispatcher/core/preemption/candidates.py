@@ -13,7 +13,7 @@ from operator import attrgetter
 from atoll.dispatcher.core.preemption.trial import Bundle, Trial
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.settings import PreemptionSettings
-from atoll.fit.site import Pods
+from atoll.fit.site import Pods, less
 from atoll.fit.sizes import Spare
 from atoll.model import vector
 from atoll.model.shares import dominant_share
@@ -162,24 +162,9 @@ def _split(trial: Trial, victim: Victim) -> Iterator[Bundle]:
         yield last
         vector.add(amount, step.amount, -1)
         for name, gone in step.pods.items():
-            pods[name] = without(pods[name], gone)
+            pods[name] = less(pods[name], gone)
     if not victim.firm:
         yield Bundle(victim.uid, victim.leaf, amount, pods, last, foreign=foreign)
-
-
-def without(pods: Pods, gone: Pods) -> list[tuple[int, Vector, int]]:
-    """Pods less those that went, which are among them."""
-    left = []
-    rest = list(gone)
-    for node, request, count in pods:
-        for index, (other, wanted, number) in enumerate(rest):
-            if other == node and wanted == request and number and count:
-                went = min(number, count)
-                count -= went
-                rest[index] = (other, wanted, number - went)
-        if count:
-            left.append((node, request, count))
-    return left
 
 
 def ordered(trial: Trial, victims: Iterable[Victim]) -> list[Bundle]:
