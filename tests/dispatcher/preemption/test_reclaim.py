@@ -316,12 +316,10 @@ def test_members_that_do_not_serve_or_failed_lately_lose_nothing():
 class Forbidding(Rules):
     """Forbids choices in one member."""
 
+    permit_all = False
+
     def __init__(self, member: str) -> None:
         self._member = member
-
-    @property
-    def permit_all(self) -> bool:
-        return False
 
     def permits(self, choice: Choice) -> bool:
         return choice.members[0].name != self._member

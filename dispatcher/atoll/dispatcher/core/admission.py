@@ -167,7 +167,7 @@ class Admission:
         namespace, total = binding.view.namespace, choice.total()
         where = {member.name: gang.total() for member, gang in zip(choice.members, choice.gangs, strict=True)}
         charges = by_scopes(choice.gangs, total)
-        supposed.enter_context(self.tree.supposing_use(binding.leaf, total, where))
+        supposed.enter_context(self.tree.supposing(self.tree.start, binding.leaf, total, where))
         supposed.enter_context(self._state.together.supposing([*where]))
         self.namespaces.charge(namespace, charges)
         supposed.callback(self.namespaces.charge, namespace, charges, -1)

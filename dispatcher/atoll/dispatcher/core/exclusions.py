@@ -68,9 +68,11 @@ class Exclusions:
 
     def avoided(self, binding: Binding, shape: Shape) -> set[str]:
         """The members that failed this shape, or refused this workload, and are not to be tried yet."""
-        found = self.breakers.barred(binding.view.namespace)
-        found.update(self.refusals.avoided(binding.view), self.failures.of(shape.key))
-        return found
+        return self.refusing(binding).union(self.failures.of(shape.key))
+
+    def refusing(self, binding: Binding) -> set[str]:
+        """The members of these that are not to be tried yet for any shape of its."""
+        return self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
 
     def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
         """The verdict on a workload; where members that refused it are all that it could go to, in their words."""

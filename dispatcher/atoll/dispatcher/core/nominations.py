@@ -35,7 +35,7 @@ class Nominations:
     @property
     def next(self) -> float | None:
         """When more of them may be written; None where all are."""
-        return self._state.now + 0.2 if self._decisions.unwritten else None
+        return self._state.now + self._state.settings.reasons.pace if self._decisions.unwritten else None
 
     def take_up(self) -> None:
         """Another leader had others evicted for these: their room stays theirs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from atoll.dispatcher.core.backlog.binding import Binding, bound_in, replaced_at, withheld
 from atoll.dispatcher.core.backlog.deadlines import earliest
@@ -42,7 +42,6 @@ class Progress:
 
     def overdue(self) -> Iterator[Command]:
         for binding in self._state.times.overdue(self._state.now):
-            uid = binding.view.uid
             if binding.epoch != binding.view.epoch:
                 continue
             if binding.phase is Phase.RESERVING:
@@ -51,9 +50,7 @@ class Progress:
                     text = "others that must start together with it were not reserved in time"
                     yield self._decisions.evict(binding, Reason.GANG_GROUP_INCOMPLETE, text)
                     continue
-                for name in silent:
-                    self._state.failed(binding, name)
-                    self.breakers.failed(name, binding.view.namespace, uid, self._state.now, Failure.NOT_BOUND)
+                self._blame(binding, silent)
                 text = f"no answer from {', '.join(silent)} within {self.settings.reserve:g} s"
                 yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text)
             elif binding.phase is Phase.DISPATCHED and not binding.bound:
@@ -61,14 +58,18 @@ class Progress:
                 if self._has_its_turn_to_come(binding):
                     self._state.times.set_deadline(binding, self._state.now + self.settings.commit / 2)
                     continue
-                for name in late:
-                    self._state.failed(binding, name, pods=True)
-                    self.breakers.failed(name, binding.view.namespace, uid, self._state.now, Failure.NOT_BOUND)
+                self._blame(binding, late, pods=True)
                 text = f"not all of its pods were bound in {', '.join(late)} within {self.settings.commit:g} s"
                 yield self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
             elif binding.phase is Phase.DISPATCHED:
                 # Whatever of its growth is not there by now waits in the member like anything else.
                 self._state.assumed.settle(binding)
+
+    def _blame(self, binding: Binding, names: Iterable[str], *, pods: bool = False) -> None:
+        """These members did not bind it in time; `pods`: though its pods were there."""
+        for name in names:
+            self._state.failed(binding, name, pods=pods)
+            self.breakers.failed(name, binding.view.namespace, binding.view.uid, self._state.now, Failure.NOT_BOUND)
 
     def not_running(self) -> Iterator[Command]:
         """Take back what was bound and does not run in time; it waits longer after each round, and keeps no member from

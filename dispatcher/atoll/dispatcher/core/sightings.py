@@ -108,10 +108,7 @@ class Sightings:
         if old is not None and charged_alike(binding, old):
             # Most often the echo of a dispatch, or a report of where its pods are.
             self._state.put(view.uid, binding)
-            self._state.enter_charged(binding, stay)
-            self._state.assumed.settle(binding)
-            for entered in self._state.on_entered:
-                entered(binding)
+            self._state.enter(binding, stay, charged=True)
             return
         if old is not None:
             waits = old.shape

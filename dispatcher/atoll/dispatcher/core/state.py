@@ -80,13 +80,11 @@ class State:
         self.bindings: dict[str, Binding] = {}
         self.charges = Charges(self.tree, self.namespaces, self.wakes)
         self.neighbours = Neighbours(self.bindings, self.waiting)
-        self.on_entered.append(self.neighbours.entered)
-        self.on_dropped.append(self.neighbours.dropped)
-        self.charges.on_charged.append(self.neighbours.charged)
         self.together = GangGroups(self.bindings, self.waiting)
-        self.on_entered.append(self.together.entered)
-        self.on_dropped.append(self.together.dropped)
-        self.charges.on_charged.append(self.together.charged)
+        for each in (self.neighbours, self.together):
+            self.on_entered.append(each.entered)
+            self.on_dropped.append(each.dropped)
+            self.charges.on_charged.append(each.charged)
         self.exclusions = Exclusions(
             self.members, self.refusals, self.breakers, self.failures, self.neighbours, self.together
         )
@@ -168,8 +166,10 @@ class State:
             if binding is not None and binding.phase.charged and binding.wish is not None:
                 self.settle_soon(binding)
 
-    def enter(self, binding: Binding, before: Allocation | None = None) -> None:
-        """File a binding under its phase: waiting, charged, or neither; `before` is where it ran as last known."""
+    def enter(self, binding: Binding, before: Allocation | None = None, *, charged: bool = False) -> None:
+        """File a binding under its phase: waiting, charged, or neither; `before` is where it ran as last known;
+        `charged`: its charge is right.
+        """
         uid = binding.view.uid
         if binding.wish is None:
             self.untold[uid] = None
@@ -198,8 +198,13 @@ class State:
             if verdict is not None and differs(binding.told, verdict):
                 self.waiting.unsaid[group] = None
         elif binding.phase.charged:
-            self.charges.charge(binding)
-            self.enter_charged(binding, before)
+            if not charged:
+                self.charges.charge(binding)
+            self.reservations.timeline.enter(uid, self.allocation(binding, before))
+            self.times.watch_deadline(binding, self.now)
+            self.times.watch(binding, self.now)
+            self.sizes.file(binding)
+            self.settle_soon(binding)
         self.assumed.settle(binding)
         for entered in self.on_entered:
             entered(binding)
@@ -243,14 +248,6 @@ class State:
             if self.in_order(binding.leaf, binding.view.variants) != binding.variants:
                 self.leave(binding)
                 self.enter(binding)
-
-    def enter_charged(self, binding: Binding, before: Allocation | None) -> None:
-        """File a binding whose charge is right."""
-        self.reservations.timeline.enter(binding.view.uid, self.allocation(binding, before))
-        self.times.watch_deadline(binding, self.now)
-        self.times.watch(binding, self.now)
-        self.sizes.file(binding)
-        self.settle_soon(binding)
 
     def withheld(self, binding: Binding) -> Verdict | None:
         """Why a workload is not to be tried at all: its user holds it, its queue is not open to its namespace, or

@@ -138,7 +138,7 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
     binding.amount = shape.request
     members.enroll(shape)
     look = _Look(core, binding, shape, members)
-    with core.reservations.untouched(), core.tree.supposing(leaf, shape.request):
+    with core.reservations.untouched(), core.tree.supposing(core.tree.wait, leaf, shape.request):
         outcome = look.outcome()
         position = _position(core, binding, waits=False)
         for variant, other in zip(binding.variants[1:], shape.others, strict=True):

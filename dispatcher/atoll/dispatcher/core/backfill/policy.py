@@ -31,7 +31,6 @@ class Policy:
         self.unwritten = decisions.unwritten
         self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
-        self.breakers, self.refusals = state.breakers, state.refusals
         #: UIDs of workloads for which nothing could be reserved -> (when to try again, what was before)
         self.unreserved: dict[str, tuple[float, Reservation | None]] = {}
         #: UIDs of workloads that had a reservation long enough -> when they may have one again; others have a turn
@@ -140,7 +139,7 @@ class Policy:
         mask = self.members.table.allowed(shape)[0] & self.members.table.ready
         if serving is not None:
             mask = mask & serving
-        refusing = self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
+        refusing = self._state.exclusions.refusing(binding)
         members = [self.members.table.order[column] for column in np.flatnonzero(mask)]
         members = [member for member in members if member.name not in refusing]
         if (

@@ -36,7 +36,8 @@ class QueueRules(Rules):
         self._serving, self.avoided = state.exclusions.usable(binding), state.exclusions.avoided(binding, shape)
         self._state, self._claims, self._binding = state, claims, binding
         self._reservations, self._tree, self._leaf = state.reservations, state.tree, binding.leaf
-        self._permit_all = self._reservations.empty and capping(binding.leaf) is None
+        self.permit_all = self._reservations.empty and capping(binding.leaf) is None
+        self.scoring = bool(binding.leaf.said.score)
         #: member -> what would go there, of choices that exceed a ceiling
         self.exceeded: dict[str, Vector] = {}
         #: reservations that the choice permitted last delays, by a better rank
@@ -45,13 +46,9 @@ class QueueRules(Rules):
     def serves(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return allowed if self._serving is None else allowed & self._serving
 
-    @property
-    def permit_all(self) -> bool:
-        return self._permit_all
-
     def permits(self, choice: Choice) -> bool:
         """Whether the queue's ceilings in members, and reservations, allow a choice."""
-        if self._permit_all:
+        if self.permit_all:
             return True
         self._overtaken = []
         if self.capped(choice) is not None:
@@ -99,10 +96,6 @@ class QueueRules(Rules):
 
     def times(self, member: Member, request: Vector, most: int) -> int:
         return self._tree.times_in(self._leaf, member.name, request, most)
-
-    @property
-    def scoring(self) -> bool:
-        return bool(self._leaf.said.score)
 
     def scores(self, gang: Gang, members: Sequence[Member], counts: Ints) -> Mapping[str, float] | None:
         if not self.scoring:

@@ -435,7 +435,7 @@ class Waiting:
     def _choose_head(self, leaf: Queue) -> None:
         """In a strict queue only the class of its very first workload is filed."""
         spot = self._spot(leaf)
-        head = min(spot.classes.values(), key=first_key, default=None)
+        head = self.head(leaf)
         if head is spot.filed and (head is None or head.lot is not None or head.parked is not None):
             return
         if spot.filed is not None and spot.filed is not head and spot.filed.members:
@@ -507,14 +507,11 @@ class Waiting:
             child = child.parent
             del lot.below[child]
         if not lot.heads:
-            self._empty(lot)
-
-    def _empty(self, lot: Lot) -> None:
-        self._sleep(lot)
-        lot.awake = lot.key is None
-        if lot.key is not None:
-            self._index.drop(lot)
-            del self._lots[lot.key]
+            self._sleep(lot)
+            lot.awake = lot.key is None
+            if lot.key is not None:
+                self._index.drop(lot)
+                del self._lots[lot.key]
 
     def _wake(self, lot: Lot) -> None:
         self._reached = None

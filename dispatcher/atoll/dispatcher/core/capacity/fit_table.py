@@ -179,7 +179,7 @@ class FitTable:
         """
         for column, member in enumerate(self.order):
             start, end = self._span(member)
-            for row, task in _used(self._tasks):
+            for row, task in [(row, task) for row, task in enumerate(self._tasks) if task is not None]:
                 exact = np.where(member.nodes.accepting(task), member.nodes.room(task.requests), 0)
                 exact = np.minimum(exact, MANY)
                 assert (self._room(row, slice(start, end)) == exact).all(), (
@@ -273,10 +273,6 @@ class FitTable:
         self._held[:, row] = 0
         for domains in self._domains:
             np.add.at(self._held[:, row], domains, room)
-
-    def _in_use(self) -> NDArray[np.bool_]:
-        """bool[rows]: those that are some task's."""
-        return np.array([task is not None for task in self._tasks], np.bool_)
 
     def _possible(self, task: Task) -> bool:
         """Whether a member has all that a task asks for; what its row asks for means nothing where none has."""
@@ -420,7 +416,7 @@ class FitTable:
     def view_changed(self, member: Member) -> None:
         """The Cluster object of a member is another one."""
         self.version += 1
-        self._note(member.name, self._in_use())
+        self._note(member.name, np.ones(len(self._tasks), np.bool_))
         if member.name in self._column:
             self.ready[self._column[member.name]] = member.ready
 
@@ -567,7 +563,3 @@ class FitTable:
 def _pod_key(task: Task) -> bytes:
     aligned = (task.aligned, task.numa, task.devices_in) if task.aligned else None
     return _encoder.encode((task.requests, task.node_selector, task.node_terms, task.tolerations, aligned))
-
-
-def _used(tasks: Sequence[Task | None]) -> Iterator[tuple[int, Task]]:
-    return ((row, task) for row, task in enumerate(tasks) if task is not None)

@@ -54,8 +54,6 @@ class Shape:
     """Keys of labels, and fields, by which its pods choose nodes."""
     special: bool = field(init=False)
     """Whether there may be members of which the figures leave out something else that it asks for."""
-    users: int = 0
-    """Bindings that have it."""
     enrolled: int = 0
     """How often rooms are kept for it."""
     rows: tuple[int, ...] = ()
@@ -156,11 +154,9 @@ class Shapes:
         shape = self._known.get(key)
         if shape is None:
             shape = self._known[key] = shape_of(binding, key)
-        shape.users += 1
         return shape
 
     def drop(self, shape: Shape) -> None:
-        """One binding less has it."""
-        shape.users -= 1
-        if not shape.users:
+        """One binding less has it, and it was released."""
+        if not shape.enrolled:
             del self._known[shape.key]

@@ -90,7 +90,7 @@ class Steady:
     def _able(self, binding: Binding) -> tuple[Mapping[str, Any], dict[str, Member]]:
         """The cluster affinity by which it runs where it does, and the members that may have some of it."""
         view, serving = binding.view, self._state.exclusions.usable(binding)
-        barred = self._state.breakers.barred(view.namespace).union(self._state.refusals.avoided(view))
+        barred = self._state.exclusions.refusing(binding)
         here = [self.members.by_name[name] for name in binding.parts]
 
         def takes(member: Member, affinity: Mapping[str, Any]) -> bool:

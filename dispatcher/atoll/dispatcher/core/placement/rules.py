@@ -20,15 +20,14 @@ class Rules:
 
     avoided: Set[str] = frozenset()
     """Members that failed its shape lately, or refuse it."""
+    permit_all: bool = True
+    """Whether every choice is permitted."""
+    scoring: bool = False
+    """Whether a strategy of its user orders members."""
 
     def serves(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """bool[members]: those of these that its queue may use."""
         return allowed
-
-    @property
-    def permit_all(self) -> bool:
-        """Whether every choice is permitted."""
-        return True
 
     def permits(self, choice: Choice) -> bool:
         """Whether it may go there."""
@@ -49,11 +48,6 @@ class Rules:
     def times(self, member: Member, request: Vector, most: int) -> int:
         """How often the ceilings in a member have room for a request, `most` at most."""
         return most
-
-    @property
-    def scoring(self) -> bool:
-        """Whether a strategy of its user orders members."""
-        return False
 
     def scores(self, gang: Gang, members: Sequence[Member], counts: Ints) -> Mapping[str, float] | None:
         """Member -> score by a strategy of its user, the highest first; None for the usual order.

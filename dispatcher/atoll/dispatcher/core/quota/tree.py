@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.quota.limits import Totals, compute, guarantee_of
@@ -175,25 +175,14 @@ class Tree:
             up = up.parent
 
     @contextmanager
-    def supposing_use(self, queue: Queue, amount: Vector, where: Mapping[str, Vector]) -> Iterator[None]:
-        """Inside, an amount that waits is used; afterwards all is as it was."""
+    def supposing(self, count: Callable[..., None], *what: Any) -> Iterator[None]:
+        """Inside, `wait` or `start` has counted something; afterwards all is as it was."""
         changed = dict(self._changed)
-        self.start(queue, amount, where)
+        count(*what)
         try:
             yield
         finally:
-            self.start(queue, amount, where, -1)
-            self._changed = changed
-
-    @contextmanager
-    def supposing(self, queue: Queue, amount: Vector) -> Iterator[None]:
-        """Inside, an amount is wanted in addition; afterwards all is as it was."""
-        changed = dict(self._changed)
-        self.wait(queue, amount)
-        try:
-            yield
-        finally:
-            self.wait(queue, amount, -1)
+            count(*what, -1)
             self._changed = changed
 
     # -- what is asked -----------------------------------------------------------------------------------------------
