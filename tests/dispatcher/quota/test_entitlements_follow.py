@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.reservations import Reservations
+from atoll.dispatcher.core.backlog.binding import Binding, order_key
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import shape_key, shape_of
 from atoll.dispatcher.core.preemption.trial import Claimant, Trial
 from atoll.dispatcher.core.quota.tree import Tree
+from atoll.model.decision import Phase
 from tests.dispatcher.builders import make_binding
 from tests.dispatcher.quota.trees import pend, queue, tree_of, use
 
@@ -118,7 +120,8 @@ def test_what_is_only_supposed_to_go_leaves_the_division_as_it_is() -> None:
     shape = shape_of(view, shape_key(view, ""))
     reservations = Reservations(members)
     reservations.timeline.enter("goes", Allocation(c, {"gpu": 1}, 0.0, math.inf, {}))
-    reservations.claim("x", a, shape, shape.gang, [members.member("m")], 0.0, ["goes"])
+    claimant = Binding(view, 0, Phase.SUSPENDED, {}, view.gang, shape, order_key(view), a, {})
+    reservations.claim(claimant, [members.member("m")], ["goes"])
 
     pend(tree, "a", gpu=8)
     with Trial(Claimant("x", a, 0, shape), tree, Members()) as trial:
