@@ -16,9 +16,6 @@ class Deadlines:
         #: (time, UID); one that `_times` does not say is skipped
         self._heap: list[tuple[float, str]] = []
 
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._times
-
     def set(self, uid: str, when: float | None) -> None:
         """In place of what was set before; None, or infinite, for none."""
         if when is None or when == math.inf:

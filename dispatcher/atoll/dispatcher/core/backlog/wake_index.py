@@ -85,12 +85,11 @@ class WakeIndex:
             if isinstance(trigger.what, float):
                 heapq.heappush(self._times, trigger.what)
 
-    def drop(self, item: Hashable) -> bool:
-        """It sleeps no more; whether it did."""
-        entry = self._of.pop(item, None)
-        if entry is None:
-            return False
-        owner, triggers = entry
+    def drop(self, item: Hashable) -> None:
+        """It sleeps no more, if it did."""
+        if item not in self._of:
+            return
+        owner, triggers = self._of.pop(item)
         for cause, what in triggers:
             owners = self._at[cause][what]
             del owners[owner][item]
@@ -98,7 +97,6 @@ class WakeIndex:
                 del owners[owner]
                 if not owners:
                     del self._at[cause][what]
-        return True
 
     def fire(self, trigger: Trigger, enough: Callable[[Any], bool] | None = None) -> None:
         """Tell the owners of what sleeps on this, where it is enough for it."""

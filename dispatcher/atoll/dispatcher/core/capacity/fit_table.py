@@ -46,10 +46,8 @@ class FitTable:
         self._resources: tuple[str, ...] = ()
         #: first node of each member, and the end
         self._bounds: list[int] = [0]
-        #: int64[resources + 1, nodes]: what is free, and the profile; `_free` and `_profile` are views of it
+        #: int64[resources + 1, nodes]: what is free, and the profile
         self._states: Ints = np.zeros((1, 0), np.int64)
-        self._free: Ints = self._states[:-1]
-        self._profile: Ints = self._states[-1]
         self._profiles: list[Profile] = []
         self._profile_index: dict[bytes, int] = {}
         #: int64[ranks, nodes]: domain of each node per rank of its tier, numbered over all members; the last is none
@@ -116,8 +114,7 @@ class FitTable:
         held = [*self._held[first : first + len(member.nodes.tree.domains), row].tolist(), 0]
 
         def at(inside: Ints) -> Ints:
-            columns = inside + start
-            return self._room_in(row, self._free.take(columns, axis=1), self._profile.take(columns))
+            return self._room_in(row, self._states.take(inside + start, axis=1))
 
         return place(member.nodes, gang, room=OneRoom(held, at), explain=False)
 
@@ -298,10 +295,9 @@ class FitTable:
             ],
             axis=1,
         )
-        self._free, self._profile = self._states[:-1], self._states[-1]
         for member, nodes in zip(self.order, published, strict=True):
             start, end = self._span(member)
-            nodes.free = self._free[:, start:end]
+            nodes.free = self._states[:-1, start:end]
             self._renew(member, nodes)
         self._arrange_domains(published)
         height = len(self.counts)
@@ -323,7 +319,7 @@ class FitTable:
         known, fresh = member.nodes, member.published(self._resources)
         start, end = self._span(member)
         if fresh.is_of(known):
-            self._replace(member, fresh, self._profile[start:end])
+            self._replace(member, fresh, self._states[-1, start:end])
             return True
         profile = self._numbered(fresh)
         if len(self._profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
@@ -345,9 +341,9 @@ class FitTable:
         """
         start, end = self._span(member)
         before = self._states[:, start:end].copy()
-        self._free[:, start:end] = nodes.free
-        nodes.free = self._free[:, start:end]
-        self._profile[start:end] = profile
+        self._states[:-1, start:end] = nodes.free
+        nodes.free = self._states[:-1, start:end]
+        self._states[-1, start:end] = profile
         self._renew(member, nodes)
         # Most often few nodes are other ones than before.
         others = np.flatnonzero((before != self._states[:, start:end]).any(axis=0))
@@ -371,11 +367,10 @@ class FitTable:
         first, last = self._first_domain[column : column + 2]
         inside = np.vstack([nodes.free, profile])
         self._states = np.concatenate([self._states[:, :start], inside, self._states[:, end:]], axis=1)
-        self._free, self._profile = self._states[:-1], self._states[-1]
         self._bounds[column + 1 :] = [bound + len(nodes) - (end - start) for bound in self._bounds[column + 1 :]]
         for each in self.order:
             known = nodes if each is member else each.nodes
-            known.free = self._free[:, slice(*self._span(each))]
+            known.free = self._states[:-1, slice(*self._span(each))]
         alike = nodes.tree == member.nodes.tree
         self._renew(member, nodes)
         if alike:
@@ -483,14 +478,14 @@ class FitTable:
 
     def _room(self, row: int, columns: slice) -> Ints:
         """int64[K]: pods of the row's task that each of these nodes holds."""
-        return self._room_in(row, self._free[:, columns], self._profile[columns])
+        return self._room_in(row, self._states[:, columns])
 
-    def _room_in(self, row: int, free: Ints, profile: Ints) -> Ints:
+    def _room_in(self, row: int, states: Ints) -> Ints:
         resources, amounts = self._wanted[row]
-        quotients = free.take(resources, axis=0)
+        quotients = states.take(resources, axis=0)
         quotients //= amounts
         room: Ints = np.minimum.reduce(quotients, initial=MANY)
-        room *= self._accepts[row].take(profile)
+        room *= self._accepts[row].take(states[-1])
         return np.maximum(room, 0, out=room)
 
     def _changed(self, member: Member, columns: Ints, before: Ints, *, less: bool = False) -> None:

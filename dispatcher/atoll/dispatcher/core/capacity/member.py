@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -37,16 +37,23 @@ def _no_nodes() -> Nodes:
     return Nodes.of_arrays(Tree(), _NOTHING, [], _NOTHING, (), np.zeros((0, 0), np.int64))
 
 
+class _Published(NamedTuple):
+    """What arrays of a root follow from."""
+
+    view: CapacityView
+    unknown: frozenset[str]
+    #: in this order
+    resources: tuple[str, ...]
+    #: the index of each domain of the first tree, and the further trees
+    domains: Mapping[str, int]
+    others: _Others
+
+
 @dataclass(slots=True, eq=False)
 class _Laid:
     """What was published about one root, as arrays; made anew when it is another one, or means something else."""
 
-    view: CapacityView
-    unknown: frozenset[str]
-    #: which resources, and which index of domains, of the first tree and of further ones, the arrays below are of
-    resources: tuple[str, ...]
-    domains: Mapping[str, int]
-    others: _Others
+    made_of: _Published
     #: int64[resources + further trees + 2, classes]: what is free on each node of a class, its domain in each further
     #: tree, its domain, its profile in `profiles`
     states: Ints
@@ -60,14 +67,8 @@ class _Laid:
     known: Mapping[str, int]
 
     @classmethod
-    def of(
-        cls,
-        view: CapacityView,
-        unknown: frozenset[str],
-        resources: tuple[str, ...],
-        index: Mapping[str, int],
-        others: _Others,
-    ) -> Self:
+    def of(cls, made_of: _Published) -> Self:
+        view, unknown, resources, index, others = made_of
         profiles: dict[tuple[int, int], int] = {}
         distinct: list[Profile] = []
         profile: list[int] = []
@@ -86,7 +87,7 @@ class _Laid:
         names = [name for each in view.classes for name in _names(each)]
         states = np.array([*amounts, lowest, profile], np.int64)
         nodes = np.array([each.nodes for each in view.classes], np.int64)
-        return cls(view, unknown, resources, index, others, states, distinct, nodes, names, _NOTHING, {})
+        return cls(made_of, states, distinct, nodes, names, _NOTHING, {})
 
     def find(self, known: Mapping[str, int]) -> bool:
         """Look up where its nodes are by this index of names; False where one is not in it."""
@@ -236,16 +237,9 @@ class Member:
         others = self._further_trees([root.trees for root in roots])
         unknown, laid = self.unknown, []
         for root in roots:
-            each = self._laid.get(root.root)
-            if (
-                each is None
-                or each.view is not root
-                or each.resources != resources
-                or each.unknown != unknown
-                or each.domains is not index
-                or each.others is not others
-            ):
-                self._laid[root.root] = each = _Laid.of(root, unknown, resources, index, others)
+            each, made_of = self._laid.get(root.root), _Published(root, unknown, resources, index, others)
+            if each is None or each.made_of != made_of:
+                self._laid[root.root] = each = _Laid.of(made_of)
             laid.append(each)
         distinct = [profile for each in laid for profile in each.profiles]
         states: Ints = np.concatenate(
@@ -262,7 +256,7 @@ class Member:
             if np.bincount(places, minlength=len(places)).max(initial=1) == 1:
                 states, names = states.take(ordered, axis=1), known.names
                 same = tree is known.tree and resources == known.resources and distinct == known.profiles
-                if same and (states[-1] == known.profile).all() and _lie_as(known, states[-2], states, others):
+                if same and (states[-1] == known.profile).all() and _lie_as(known, states, others):
                     return known.with_free(states[: len(resources)])
                 return _made(tree, others, distinct, resources, states, names)
         names = [name for each in laid for name in each.names]
@@ -349,10 +343,10 @@ def _grown(published: Sequence[PublishedDomain], asked: frozenset[str] = frozens
     return Tree(domains, asked), index
 
 
-def _lie_as(known: Nodes, lowest: Ints, states: Ints, others: _Others) -> bool:
+def _lie_as(known: Nodes, states: Ints, others: _Others) -> bool:
     """Whether nodes of these states, see `_Laid`, are where they were."""
     first = states.shape[0] - 2 - len(others)
-    return bool((lowest == known.lowest).all()) and all(
+    return bool((states[-2] == known.lowest).all()) and all(
         known.lies_in(name, tree, states[first + number]) for number, (name, (tree, _)) in enumerate(others.items())
     )
 

@@ -97,7 +97,7 @@ def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Vict
         if victim.uid == claimant.uid or (victim.cleared and claimant.uid in victim.cleared):
             continue
         if not may or victim.evictions >= trial.settings.evictions or now - victim.started < victim.protection:
-            if not victim.surplus or not _may_shrink(trial, victim):
+            if not victim.surplus or not _may_go(trial, victim, surplus=True):
                 continue
             victim = victim.spare_only()
         if needs_quota or not trial.sites.keys().isdisjoint(victim.parts):
@@ -105,29 +105,16 @@ def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Vict
     return found
 
 
-def _stays(trial: Trial, victim: Victim) -> bool:
-    """Whether its user's wish keeps it from the claimant."""
-    own = victim.leaf is trial.claimant.leaf
-    return not victim.preemptable and (own or not victim.leaf.said.reclaims_firm)
-
-
-def _may_go(trial: Trial, victim: Victim) -> bool:
-    if _stays(trial, victim):
-        return False
-    if victim.leaf is trial.claimant.leaf:
-        return victim.priority < trial.claimant.priority
-    return trial.lends(victim.leaf, victim.amount)
-
-
-def _may_shrink(trial: Trial, victim: Victim) -> bool:
-    """Whether it gives its surplus up: in a queue to whatever is not below it, for what waits comes before more of what
-    runs; to other queues as it would go.
+def _may_go(trial: Trial, victim: Victim, *, surplus: bool = False) -> bool:
+    """Whether it goes, or gives its surplus up: in a queue to whatever is not below it, for what waits comes before
+    more of what runs; to other queues as it would go. Its user may wish otherwise.
     """
-    if _stays(trial, victim):
+    own = victim.leaf is trial.claimant.leaf
+    if not victim.preemptable and (own or not victim.leaf.said.reclaims_firm):
         return False
-    if victim.leaf is trial.claimant.leaf:
-        return victim.priority <= trial.claimant.priority
-    return trial.lends(victim.leaf, victim.surplus[0].amount)
+    if own:
+        return victim.priority < trial.claimant.priority + surplus
+    return trial.lends(victim.leaf, victim.surplus[0].amount if surplus else victim.amount)
 
 
 def _in_order(trial: Trial, victims: Iterable[Victim]) -> list[Victim]:

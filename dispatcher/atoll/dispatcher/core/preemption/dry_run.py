@@ -86,7 +86,7 @@ class DryRuns:
                 self._triggers.searches.try_again(group, self._state.now)
                 continue
             self._triggers.searches.drop(group)
-            yield self._claim(group, binding, outcome, rules)
+            yield self._claim(binding, outcome, rules)
             if len(group.members) > 1:
                 self._triggers.searches.consider(group)
 
@@ -123,14 +123,14 @@ class DryRuns:
             self._state.wakes.fire(KEPT)
             self._policy.look_again(binding)
             if outcome is not None:
-                yield self._claim(group, binding, outcome, rules)
+                yield self._claim(binding, outcome, rules)
 
-    def _claim(self, group: ShapeClass, binding: Binding, outcome: Plan, rules: QueueRules) -> Command:
+    def _claim(self, binding: Binding, outcome: Plan, rules: QueueRules) -> Command:
         """Begin a dry run for its victims; where only what leaves already is needed, that room is reserved for it."""
         if outcome.losses:
             rules.overtake()
-            return self._ask(group, binding, outcome)
-        self._keep_for(group, binding, outcome.choice, {}, outcome.awaited)
+            return self._ask(binding, outcome)
+        self._keep_for(binding, outcome.choice, {}, outcome.awaited)
         return self._await(binding, outcome.choice)
 
     def _await(self, binding: Binding, choice: Choice) -> Command:
@@ -168,7 +168,7 @@ class DryRuns:
         """UIDs of the victims in open dry runs: no other claimant may count on them."""
         return {uid for question in self._claims.dry_runs() for uid in question.losses}
 
-    def _ask(self, group: ShapeClass, binding: Binding, outcome: Plan) -> Command:
+    def _ask(self, binding: Binding, outcome: Plan) -> Command:
         uid, losses = binding.view.uid, {}
         for loss in outcome.losses:
             victim, stays = self.bindings[loss.uid], None
@@ -176,13 +176,12 @@ class DryRuns:
                 [part] = victim.parts.values()
                 stays = smaller(victim.gang, full(part))[len(loss.surplus) - 1]
             losses[loss.uid] = Loss(victim.epoch, stays, loss.reason)
-        self._keep_for(group, binding, outcome.choice, losses, outcome.awaited)
+        self._keep_for(binding, outcome.choice, losses, outcome.awaited)
         self.reservations.claims[uid].until = self._state.now + self._state.settings.backfill.dry_run
         deadline = self._state.now + self._state.settings.progress.reserve
-        question = OpenQuestion(
-            binding, group.shape.key, binding.epoch + 1, outcome.choice, losses, outcome.awaited, deadline
-        )
-        self._claims.ask(question)
+        assert binding.shape is not None, f"{uid} does not wait"
+        shape, epoch = binding.shape.key, binding.epoch + 1
+        self._claims.ask(OpenQuestion(binding, shape, epoch, outcome.choice, losses, outcome.awaited, deadline))
         members = [member.name for member in outcome.choice.members]
         verdict = Verdict(Reason.ASKING_MEMBERS, Blocker("Cluster", ", ".join(members)))
         asked = self._question(outcome.choice, losses, outcome.awaited)
@@ -201,14 +200,7 @@ class DryRuns:
                 sizes[uid] = {task.name: count for task, count in zip(tasks, loss.stays, strict=True)}
         return Question(parts, [*_whole(losses), *awaited], sizes)
 
-    def _keep_for(
-        self,
-        group: ShapeClass,
-        binding: Binding,
-        choice: Choice,
-        losses: Mapping[str, Loss],
-        awaited: Sequence[str],
-    ) -> None:
+    def _keep_for(self, binding: Binding, choice: Choice, losses: Mapping[str, Loss], awaited: Sequence[str]) -> None:
         """Reserve for the claimant what it needs of the room that its victims, and what leaves already, leave."""
         uid = binding.view.uid
         leaving = [each for each in awaited if each in self._state.leaving]
@@ -330,12 +322,11 @@ class DryRuns:
     def _carry_out(self, question: OpenQuestion) -> Iterator[Command]:
         """All members say that it fits: the victims are evicted, and their room is the claimant's."""
         binding = question.binding
-        group = self._class_of(binding)
         self._claims.answered(binding.view.uid)
-        self._keep_for(group, binding, question.choice, question.losses, question.awaited)
+        self._keep_for(binding, question.choice, question.losses, question.awaited)
         for uid, loss in question.losses.items():
             # No name: whoever may read this story need not know of that workload.
-            text = f"for a workload of queue {group.leaf.name}"
+            text = f"for a workload of queue {binding.leaf.name}"
             victim = self.bindings[uid]
             if loss.stays is None:
                 yield self._decisions.evict(victim, loss.reason, f"evicted {text}", room_for=binding.view.uid)

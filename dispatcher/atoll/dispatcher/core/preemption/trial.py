@@ -8,6 +8,7 @@ once.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -103,7 +104,7 @@ class Trial:
         #: bundles that went, in the order in which they did
         self.taken: dict[Bundle, None] = {}
         #: kind of foreign bundles that went -> how many
-        self._kinds: dict[tuple[Queue, tuple[tuple[str, int], ...]], int] = {}
+        self._kinds: Counter[tuple[Queue, tuple[tuple[str, int], ...]]] = Counter()
         self._supposed = Supposed()
         #: times that there was room, and no choice of it was permitted
         self.refused = 0
@@ -137,7 +138,7 @@ class Trial:
             return False
         self.taken[bundle] = None
         if bundle.foreign:
-            self._kinds[bundle.kind] = self._kinds.get(bundle.kind, 0) + 1
+            self._kinds[bundle.kind] += 1
         self._give(bundle, 1)
         return True
 
@@ -149,8 +150,7 @@ class Trial:
             self._kinds[bundle.kind] -= 1
             if not self._kinds[bundle.kind]:
                 del self._kinds[bundle.kind]
-        self.release(bundle.leaf, bundle.amount, bundle.pods, -1)
-        self._give(bundle, -1)
+        self.move(bundle, -1)
 
     def move(self, bundle: Bundle, times: int = 1) -> None:
         """Count as gone what is not decided on here; of `times` -1 as there again."""
