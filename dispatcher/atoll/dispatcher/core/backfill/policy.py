@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 
 import numpy as np
@@ -11,6 +10,7 @@ from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, patient_until
+from atoll.dispatcher.core.backlog.deadlines import Deadlines, earliest
 from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
@@ -38,8 +38,8 @@ class Policy:
         #: queues in which a workload came first or waits no longer, or shares changed, so that another one may be the
         #: head; until the end of the pass
         self.reordered: dict[Queue, None] = {}
-        #: (time at which a workload has waited long enough for a reservation, UID); stale ones are skipped
-        self.patience: list[tuple[float, str]] = []
+        #: when workloads have waited long enough for a reservation; stale ones are skipped
+        self.patience = Deadlines()
         #: UIDs of waiting bindings that have waited that long
         self.impatient: dict[str, None] = {}
         #: UIDs of waiting bindings for which an earlier leader kept room, until the next pass; those for which this one
@@ -56,7 +56,7 @@ class Policy:
         if group.members[0] == binding.key:
             self.reordered[binding.leaf] = None
         if (until := patient_until(binding)) < math.inf:
-            heapq.heappush(self.patience, (until, uid))
+            self.patience.set(uid, until)
         if binding.view.decision.kept is not None and uid not in self.kept_here:
             self.kept_before[uid] = None
 
@@ -71,15 +71,14 @@ class Policy:
         """Take up what an earlier leader reserved; compute times again that have passed."""
         if self.kept_before:
             self.keep_as_before()
-        if not self.reservations.empty or self.patience or self.unreserved:
+        if not self.reservations.empty or self.patience.first is not None or self.unreserved:
             self.renew()
 
     @property
     def next(self) -> float | None:
         """When a time is to be computed again, or something has waited long."""
         times = [self._renewed_at(each) for each in self.reservations.each()]
-        times += [when for when, _ in (*self.unreserved.values(), *self.patience[:1])]
-        return min(times, default=None)
+        return earliest(*times, *(when for when, _ in self.unreserved.values()), self.patience.first)
 
     def keep_as_before(self) -> None:
         """What an earlier leader reserved is reserved again before anything is decided, in the same order: each keeps
@@ -228,8 +227,7 @@ class Policy:
                 self._compute_again(reservation)
                 self._state.wakes.fire(KEPT)
         self._try_again()
-        while self.patience and self.patience[0][0] <= self._state.now:
-            uid = heapq.heappop(self.patience)[1]
+        for uid in self.patience.due(self._state.now):
             waiting = self.bindings.get(uid)
             if waiting is None or waiting.shape is None or patient_until(waiting) > self._state.now:
                 # It waits no more, or has more patience by now.

@@ -63,50 +63,29 @@ class Sizes:
     def file(self, binding: Binding) -> None:
         """A binding that is charged has this size now."""
         self.forget(binding)
-        uid, told = binding.view.uid, binding.told
-        if binding.view.sharing is not None:
-            self._filed.add(uid)
-            self._file_shared(binding)
-            return
-        if binding.phase is not Phase.DISPATCHED or len(binding.parts) != 1:
-            said = told is not None and told.reason is Reason.SIZE_KEPT
-            if (
-                binding.phase is Phase.DISPATCHED
-                and len(binding.parts) > 1
-                and (said or size_kept(binding) is not None)
-            ):
-                self._filed.add(uid)
-                self.kept[uid] = None
-            return
-        [(name, part)] = binding.parts.items()
-        gang = binding.gang
-        for where, counts in binding.view.parts:
-            if where == name and any(n > task.replicas for n, task in zip(counts, part.tasks, strict=True)):
-                self._filed.add(uid)
-                self.oversized[uid] = None
-        if part is gang and gang.min_available >= gang.replicas:
-            return
-        self._filed.add(uid)
-        size = full(part)
-        if can_grow(gang, size):
-            self.hungry.add(uid)
-        if not binding.view.divided and can_shrink(gang, size):
-            self.spare.setdefault(binding.leaf, {}).setdefault(-binding.key[0], {})[uid] = None
-
-    def _file_shared(self, binding: Binding) -> None:
         if binding.phase is not Phase.DISPATCHED:
             return
-        uid, gang = binding.view.uid, binding.gang
-        if gang.copies:
-            self.copied[uid] = None
-        if (gang.copies or len(binding.parts) == 1) and any(
-            any(n > task.replicas for n, task in zip(counts, binding.parts[where].tasks, strict=True))
-            for where, counts in binding.view.parts
-            if where in binding.parts
-        ):
+        uid, gang, told, parts = binding.view.uid, binding.gang, binding.told, [*binding.parts.values()]
+        shared, whole = binding.view.sharing is not None, len(parts) == 1
+        says_more = (whole or (shared and gang.copies)) and _says_more(binding)
+        if whole and parts[0] is gang and gang.min_available >= gang.replicas and not (shared or says_more):
+            return
+        self._filed.add(uid)
+        if says_more:
             self.oversized[uid] = None
-        if unlike(binding):
-            self.shared.add(uid)
+        if shared:
+            if gang.copies:
+                self.copied[uid] = None
+            if unlike(binding):
+                self.shared.add(uid)
+        elif whole:
+            size = full(parts[0])
+            if can_grow(gang, size):
+                self.hungry.add(uid)
+            if not binding.view.divided and can_shrink(gang, size):
+                self.spare.setdefault(binding.leaf, {}).setdefault(-binding.key[0], {})[uid] = None
+        elif parts and ((told is not None and told.reason is Reason.SIZE_KEPT) or size_kept(binding)):
+            self.kept[uid] = None
 
     def forget(self, binding: Binding) -> None:
         """It is charged no more, or with another size."""
@@ -122,6 +101,16 @@ class Sizes:
             del self.spare[binding.leaf][priority][uid]
             if not self.spare[binding.leaf][priority]:
                 del self.spare[binding.leaf][priority]
+
+
+def _says_more(binding: Binding) -> bool:
+    """Whether a binding says more pods of some task, in one of its members, than run there."""
+    return any(
+        count > task.replicas
+        for where, counts in binding.view.parts
+        if where in binding.parts
+        for count, task in zip(counts, binding.parts[where].tasks, strict=True)
+    )
 
 
 def unlike(binding: Binding) -> bool:
