@@ -397,9 +397,9 @@ class Tree:
             assert (up is None) == (queue is self.root), f"queue {name}: only the root has no parent"
             assert up is None or up.children.get(name) is queue, f"queue {name}: its parent does not know it"
             below = queue.children.values()
-            for less, more in ((vector.total(c.used for c in below), queue.used), (queue.used, queue.wanted)):
-                held = all(amount <= more.get(each, 0) for each, amount in less.items())
-                assert held, f"queue {name}: used or wanted"
+            inside, used, wanted = vector.total(c.used for c in below), queue.used, queue.wanted
+            assert all(amount <= used.get(each, 0) for each, amount in inside.items()), f"queue {name}: used"
+            assert all(amount <= wanted.get(each, 0) for each, amount in used.items()), f"queue {name}: used"
             assert queue.used_in == (_spread(queue) if queue.tracks else {}), f"queue {name}: used_in"
             assert not set(queue.claimed) & set(queue.divided), f"queue {name}: a resource both declared and divided"
             assert queue.waiting >= sum(c.waiting for c in below), f"queue {name}: waiting"
