@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from atoll.dispatcher.core.events import Strategy
 from atoll.model.gang import TopologyWish
+from atoll.model.queues import Strategy
 from atoll.sim import clusters, jobs, load, queues, traces
 from atoll.sim.inputs import InputError
 from atoll.sim.jobs import GPU, GPU_SHARE

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from atoll.agent.objects import Pod
 from atoll.dispatcher.core import QueueView
-from atoll.dispatcher.core.events import Strategy
 from atoll.model.gang import TopologyWish
 from atoll.model.lost import OnLost
 from atoll.model.objects import Meta
+from atoll.model.queues import Strategy
 from atoll.model.verdict import Reason
 from atoll.sim import metrics
 from atoll.sim.inputs import InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.dispatcher.core.events import Strategy
+from atoll.model.queues import Strategy
 from atoll.model.verdict import Reason
 from atoll.sim import clusters, jobs, load, metrics, queues
 from atoll.sim.jobs import GPU

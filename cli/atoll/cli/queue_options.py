@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-
-class Strategy(StrEnum):
-    """Values of `--strategy`."""
-
-    FIFO = "fifo"
-    TRAVERSE = "traverse"
-    BACKFILL = "backfill"
-
-
-class Order(StrEnum):
-    """Values of `--order`."""
-
-    PRIORITY = "priority"
-    FAIR_NAMESPACES = "fair-namespaces"
-    FAIR_JOBS = "fair-jobs"
-
+from atoll.model.fairness import Order
+from atoll.model.queues import Strategy
 
 _OPTIONS: dict[str, Any] = {
     "capability": Annotated[str | None, typer.Option(help="Most that it may use, such as cpu=64,memory=1Ti.")],

@@ -14,6 +14,7 @@ import typer
 
 from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.printing import show_table
+from atoll.model.queues import Strategy
 from atoll.model.words import counted
 
 if TYPE_CHECKING:
@@ -33,14 +34,6 @@ class TraceFormat(StrEnum):
     PHILLY = "philly"
     OPENB = "openb"
     ATOLL = "atoll"
-
-
-class Strategy(StrEnum):
-    """Values of `--strategy`."""
-
-    FIFO = "fifo"
-    TRAVERSE = "traverse"
-    BACKFILL = "backfill"
 
 
 class Lost(StrEnum):
@@ -199,7 +192,6 @@ def _prepare(
     limit: int | None,
 ) -> tuple[list[MemberSpec], list[QueueView], list[Job], Json]:
     """Members, queues, jobs as they will be submitted, and what is to be said about them."""
-    from atoll.dispatcher.core.events import Strategy as CoreStrategy
     from atoll.model import vector
     from atoll.sim import clusters as members_of
     from atoll.sim import jobs as jobs_of
@@ -232,7 +224,7 @@ def _prepare(
     if queues is not None:
         queues_of.check(jobs, views, trace, queues)
     notes += members_of.unknown(jobs, members)
-    views = queues_of.with_strategy(views, None if strategy is None else CoreStrategy(strategy.value))
+    views = queues_of.with_strategy(views, strategy)
     jobs = changes.with_gangs(jobs, gangs, seed)
     capacity = vector.total(member.total() for member in members)
     resource = changes.main_resource(capacity, jobs)

@@ -11,9 +11,10 @@ from typing import Any
 
 from atoll.dispatcher.core.backlog.binding import order_key
 from atoll.dispatcher.core.backlog.fair import dominant
-from atoll.dispatcher.core.events import BindingView, Order
+from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model import fairness, keys, vector
+from atoll.model.fairness import Order
 from atoll.model.vector import Vector
 from atoll.view.bindings import charges
 from atoll.view.tables import table

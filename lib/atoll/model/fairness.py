@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from enum import StrEnum
 
 from atoll.model import duration
 
-ORDERS: Final = ("priority", "fair-namespaces", "fair-jobs")
-"""Values of annotation `atoll.sh/order` of a queue."""
+
+class Order(StrEnum):
+    """Which workload of a queue goes first, within a priority class; the older one where that is equal. Annotation
+    `atoll.sh/order` of the queue.
+    """
+
+    PRIORITY = "priority"
+    """The oldest."""
+    FAIR_NAMESPACES = "fair-namespaces"
+    """That of the namespace with the least dominant share of the queue by its weight."""
+    FAIR_JOBS = "fair-jobs"
+    """The one with the least dominant share of the queue itself."""
 
 
-def order(text: str) -> str:
+def order(text: str) -> Order:
     """The order of a queue.
 
     Raises:
         ValueError: there is no such order.
     """
-    if text not in ORDERS:
-        raise ValueError(f"{text!r} is not an order; use {', '.join(ORDERS[:-1])} or {ORDERS[-1]}")
-    return text
+    if text not in list(Order):
+        *several, last = Order
+        raise ValueError(f"{text!r} is not an order; use {', '.join(several)} or {last}")
+    return Order(text)
 
 
 def half_life(text: str) -> float:

@@ -7,6 +7,7 @@ Both look at one queue and its neighbours: where every queue fits those below it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from typing import Final
 
 from atoll.model import duration, keys, vector
@@ -17,6 +18,17 @@ EVICT_TIMEOUT: Final = 1200.0
 """Seconds after which the quota of what was taken back is returned though its pods have not gone, where no queue says
 otherwise.
 """
+
+
+class Strategy(StrEnum):
+    """What may pass a blocked head of a queue."""
+
+    FIFO = "fifo"
+    """Nothing."""
+    TRAVERSE = "traverse"
+    """Whatever fits."""
+    BACKFILL = "backfill"
+    """Whatever does not delay the head."""
 
 
 def most_grace(name: str, find: Callable[[str], tuple[Mapping[str, str], str] | None]) -> int:

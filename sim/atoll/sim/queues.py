@@ -11,8 +11,8 @@ import pydantic
 
 from atoll.api.scheduling import Queue, QueueSpec
 from atoll.dispatcher.core import QueueView
-from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.objects import QueueObject, queue_view
+from atoll.model.queues import Strategy
 from atoll.model.words import counted
 from atoll.sim.clusters import GPUS_PER_NODE, PHILLY
 from atoll.sim.inputs import InputError, documents

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.core import CapacitySet, Dispatch, NamespaceSet, NamespaceView, QueueGone, Strategy
-from atoll.dispatcher.core.events import Event, Order
+from atoll.dispatcher.core.events import Event
 from atoll.dispatcher.core.settings import CoreSettings, FairSettings
 from atoll.dispatcher.explain import verdicts
+from atoll.model.fairness import Order
 from tests.dispatcher.builders import (
     GPU,
     BindingBuilder,

@@ -7,8 +7,9 @@ import pytest
 from atoll.dispatcher.core.backlog.backlog import Key, ShapeClass, Waiting
 from atoll.dispatcher.core.backlog.wake_index import WakeIndex
 from atoll.dispatcher.core.capacity.shape import Shapes
-from atoll.dispatcher.core.events import QueueView, Strategy
+from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.quota.tree import Tree
+from atoll.model.queues import Strategy
 from atoll.model.verdict import Blocker, Reason, Verdict
 from tests.dispatcher.builders import make_binding
 

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from atoll.dispatcher.core import Command, Evict
-from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.settings import CoreSettings, RefusedSettings
 from atoll.model import keys
 from atoll.model.decision import Phase
 from atoll.model.namespaces import NOT_ACCEPTED
+from atoll.model.queues import Strategy
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     NEVER,

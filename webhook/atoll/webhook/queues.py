@@ -407,8 +407,9 @@ def _below(name: str, children: Callable[[str], Sequence[Queue]]) -> Iterator[Qu
 
 
 def _strategy(text: str) -> None:
-    if text not in _STRATEGIES:
-        raise ValueError(f"{text!r} is not a strategy; use {', '.join(_STRATEGIES[:-1])} or {_STRATEGIES[-1]}")
+    if text not in list(tree.Strategy):
+        *several, last = tree.Strategy
+        raise ValueError(f"{text!r} is not a strategy; use {', '.join(several)} or {last}")
 
 
 def _installed(group: str, name: str) -> None:
@@ -420,7 +421,6 @@ def _installed(group: str, name: str) -> None:
         )
 
 
-_STRATEGIES = ("fifo", "traverse", "backfill")
 _READERS: dict[str, Callable[[str], object]] = {
     keys.NAMESPACE_SELECTOR: selectors.parse,
     keys.CLUSTER_AFFINITY: selectors.parse,

@@ -38,14 +38,14 @@ from atoll.dispatcher.core.events import (
     NamespaceGone,
     NamespaceSet,
     NamespaceView,
-    Order,
     Pass,
     QueueGone,
     QueueSet,
     QueueView,
     Refused,
-    Strategy,
 )
+from atoll.model.fairness import Order
+from atoll.model.queues import Strategy
 
 __all__ = [
     "Ask",

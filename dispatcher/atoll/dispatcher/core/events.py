@@ -10,36 +10,16 @@ from typing import Any
 from atoll.model import keys
 from atoll.model.decision import Decision
 from atoll.model.failover import EvictionTask
+from atoll.model.fairness import Order
 from atoll.model.flavors import NONE, Flavors, Variant
 from atoll.model.gang import Gang
 from atoll.model.numa import Cells
+from atoll.model.queues import Strategy
 from atoll.model.quotas import Quota
 from atoll.model.vector import Vector
 
 NOTHING: Mapping[str, Any] = {}
 """What was not said of a binding yet: one for all, for a hundred thousand bindings wait at once."""
-
-
-class Strategy(StrEnum):
-    """What may pass a blocked head of a queue."""
-
-    FIFO = "fifo"
-    """Nothing."""
-    TRAVERSE = "traverse"
-    """Whatever fits."""
-    BACKFILL = "backfill"
-    """Whatever does not delay the head."""
-
-
-class Order(StrEnum):
-    """Which workload of a queue goes first, within a priority class; the older one where that is equal."""
-
-    PRIORITY = "priority"
-    """The oldest."""
-    FAIR_NAMESPACES = "fair-namespaces"
-    """That of the namespace with the least dominant share of the queue by its weight."""
-    FAIR_JOBS = "fair-jobs"
-    """The one with the least dominant share of the queue itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from atoll.dispatcher.core.capacity.refusals import Refusals
 from atoll.dispatcher.core.capacity.shape import Shape, Shapes, shape_key
 from atoll.dispatcher.core.charges import Charges
 from atoll.dispatcher.core.elastic.growth import Sizes
-from atoll.dispatcher.core.events import BindingView, Order
+from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.exclusions import Exclusions
 from atoll.dispatcher.core.neighbours import Neighbours
 from atoll.dispatcher.core.phases import follow
@@ -37,6 +37,7 @@ from atoll.dispatcher.core.together import GangGroups
 from atoll.dispatcher.strategies.budget import Strategies
 from atoll.fit.pods import Pods, as_before, placed_as_told, where_seen
 from atoll.model.decision import Phase
+from atoll.model.fairness import Order
 from atoll.model.flavors import Variant
 from atoll.model.gang import Gang
 from atoll.model.policies import ALL_MEMBERS

@@ -25,7 +25,7 @@ from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape, shape_key, shape_of
 from atoll.dispatcher.core.elastic.resizing import Stop
-from atoll.dispatcher.core.events import BindingView, Strategy
+from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.placement.choice import Choice, alone
 from atoll.dispatcher.core.placement.choosing import choose
@@ -41,6 +41,7 @@ from atoll.model.decision import Phase
 from atoll.model.flavors import SIGN
 from atoll.model.gang import Gang
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Reserved, Room
+from atoll.model.queues import Strategy
 from atoll.model.timestamps import rfc3339
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict, kind_for_people, reason_of_refusal

@@ -15,9 +15,9 @@ from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.decisions import Decisions
-from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.dispatcher.core.state import State
+from atoll.model.queues import Strategy
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason
 

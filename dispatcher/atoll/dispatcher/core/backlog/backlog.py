@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from atoll.dispatcher.core.backlog.wake_index import KEPT, SETTINGS, Cause, Trigger, WakeIndex, rows_of
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.events import Strategy
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.tree import Shortage, Tree
+from atoll.model.queues import Strategy
 from atoll.model.verdict import Reason, Verdict, blocker
 
 Key = tuple[int, str, str]

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.backlog.backlog import Key, ShapeClass, Waiting, shared
-from atoll.dispatcher.core.events import Order
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model import vector
+from atoll.model.fairness import Order
 from atoll.model.query import Share
 from atoll.model.vector import Vector
 
