@@ -10,7 +10,9 @@ import pytest
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shapes
 from atoll.dispatcher.core.events import QueueView
-from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim, plan
+from atoll.dispatcher.core.preemption.candidates import Victim
+from atoll.dispatcher.core.preemption.search import Plan, plan
+from atoll.dispatcher.core.preemption.trial import Claimant
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.fit import Placement

@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim
+from atoll.dispatcher.core.preemption.candidates import Victim
+from atoll.dispatcher.core.preemption.search import Plan
+from atoll.dispatcher.core.preemption.trial import Claimant
 from atoll.dispatcher.core.quota.queue import path
 from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.fit import Placement, place

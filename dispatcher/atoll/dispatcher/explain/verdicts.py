@@ -29,9 +29,12 @@ from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.placement.choice import Choice, alone
 from atoll.dispatcher.core.placement.choosing import choose
-from atoll.dispatcher.core.preemption.search import Claimant, Plan, Victim, departures, plan
+from atoll.dispatcher.core.preemption.candidates import Victim
+from atoll.dispatcher.core.preemption.search import Plan, plan
+from atoll.dispatcher.core.preemption.trial import Claimant
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
 from atoll.dispatcher.explain import relaxing
+from atoll.dispatcher.explain.departures import departures
 from atoll.dispatcher.explain.excess import exceeded, higher, limit_of
 from atoll.dispatcher.explain.figures import figures
 from atoll.fit import Miss, Placement, place

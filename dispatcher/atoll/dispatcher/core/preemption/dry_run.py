@@ -29,8 +29,8 @@ from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
-from atoll.dispatcher.core.preemption.search import Claimant, Plan, plan
-from atoll.dispatcher.core.preemption.trial import Trial
+from atoll.dispatcher.core.preemption.search import Plan, plan
+from atoll.dispatcher.core.preemption.trial import Claimant, Trial
 from atoll.dispatcher.core.preemption.triggers import Triggers, victim_of
 from atoll.dispatcher.core.state import State
 from atoll.fit import Placement, place

@@ -40,8 +40,6 @@ from atoll.model import vector
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason
 
-__all__ = ["Claimant", "Loss", "Plan", "Victim", "departures", "plan"]
-
 
 class Loss(NamedTuple):
     """What one workload loses."""
@@ -99,34 +97,14 @@ def plan(
         # Nothing stops for what others can spare.
         spare = [victim.spare_only() for victim in willing if victim.surplus]
         for able in (spare, willing) if spare else (willing,):
-            if _may_help(trial, able) and (outcome := _search(trial, ordered(trial, able))) is not None:
+            if may_help(trial, able) and (outcome := smallest(trial, ordered(trial, able))) is not None:
                 return outcome
         return None
 
-    return _somewhere(claimant, tree, members, rules, search, settings, leaving)
+    return somewhere(claimant, tree, members, rules, search, settings, leaving)
 
 
-def departures(
-    claimant: Claimant,
-    running: Sequence[Victim],
-    tree: Tree,
-    members: Members,
-    *,
-    rules: Rules = ANYWHERE,
-    settings: PreemptionSettings = PreemptionSettings(),
-) -> Plan | None:
-    """As `plan`, of what would have to end by itself: no rights count, and what is named first goes first."""
-
-    def search(trial: Trial) -> Plan | None:
-        pool = [Bundle(each.uid, each.leaf, each.amount, each.parts) for each in running]
-        for position, bundle in enumerate(pool):
-            bundle.position = position
-        return _search(trial, pool) if _may_help(trial, running) else None
-
-    return _somewhere(claimant, tree, members, rules, search, settings)
-
-
-def _somewhere(
+def somewhere(
     claimant: Claimant,
     tree: Tree,
     members: Members,
@@ -164,7 +142,8 @@ def _awaiting(trial: Trial, outcome: Plan, gone: Sequence[Bundle]) -> Plan:
     return replace(outcome, choice=choice, awaited=tuple(awaited))
 
 
-def _search(trial: Trial, pool: list[Bundle]) -> Plan | None:
+def smallest(trial: Trial, pool: list[Bundle]) -> Plan | None:
+    """What of a pool goes, as little as is found to do."""
     settings = trial.settings
     best = search(trial, pool, Bounds(settings.places, settings.exhaustive, settings.forbidden))
     if best is None:
@@ -178,7 +157,7 @@ def _search(trial: Trial, pool: list[Bundle]) -> Plan | None:
     return Plan(_losses(best), choice)
 
 
-def _may_help(trial: Trial, victims: Sequence[Victim]) -> bool:
+def may_help(trial: Trial, victims: Sequence[Victim]) -> bool:
     """Whether the claimant might fit with all candidates gone: the necessary condition."""
     totals: dict[Queue, Vector] = {}
     for kind, times in Counter(victim.kind for victim in victims).items():

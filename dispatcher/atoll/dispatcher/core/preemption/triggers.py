@@ -13,7 +13,7 @@ from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.preemption.budget import Searches
-from atoll.dispatcher.core.preemption.search import Victim
+from atoll.dispatcher.core.preemption.candidates import Victim
 from atoll.dispatcher.core.preemption.trial import entitled
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.state import State
