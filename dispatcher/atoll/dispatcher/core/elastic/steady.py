@@ -20,10 +20,11 @@ from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.growth import size_kept, unlike
 from atoll.dispatcher.core.elastic.resizing import Resizing, Stop, no_room, over_limit
 from atoll.dispatcher.core.placement.choice import Choice
-from atoll.dispatcher.core.placement.sharing import shares
+from atoll.dispatcher.core.placement.sharing import offer
 from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.state import State
 from atoll.dispatcher.split import sets_of, webster
+from atoll.dispatcher.split.shared import shares
 from atoll.fit import Miss, place
 from atoll.fit.pods import Pods, difference, first_pods
 from atoll.fit.sizes import addition, full
@@ -77,8 +78,8 @@ class Steady:
             if not gang.copies and counts != tuple(each * has[name] for each in unit):
                 return Stop(size_kept(binding) or Verdict(Reason.SIZE_KEPT), ())
         affinity, able = self._able(binding)
-        room = {name: (member, self._room(member, gang, unit)) for name, member in able.items()}
-        found = shares(gang, sharing, room, affinity, has)
+        offers = [offer(member, self._room(member, gang, unit)) for member in able.values()]
+        found = shares(gang, sharing, offers, affinity, has)
         if isinstance(found, Verdict):
             if gang.copies and not unlike(binding):
                 return {name: full(part) for name, part in binding.parts.items()}

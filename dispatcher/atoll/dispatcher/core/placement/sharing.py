@@ -8,7 +8,7 @@ members that have room for all of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.rules import Rules
-from atoll.dispatcher.split import Division, divide_as, karmada, sets_of, spread
+from atoll.dispatcher.split import Division, divide_as, karmada, sets_of
 from atoll.dispatcher.split.native import most_sets
-from atoll.model import affinity as cluster_affinity
+from atoll.dispatcher.split.shared import shares
 from atoll.model.gang import Gang
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -43,7 +43,8 @@ def share(
     """
     able = [members.table.order[column] for column in np.flatnonzero(ready)]
     room = {member.name: _room(shape, gang, member, members, rules) for member in able}
-    found = shares(gang, sharing_of(shape), {member.name: (member, room[member.name]) for member in able}, affinity)
+    assert shape.sharing is not None, "this shape is divided natively"
+    found = shares(gang, shape.sharing, [offer(member, room[member.name]) for member in able], affinity)
     if isinstance(found, Verdict):
         return found
     choice = _placed(shape, gang, members, found, room)
@@ -52,62 +53,12 @@ def share(
     return rules.settle(choice) or rules.capped(choice) or Verdict(Reason.WOULD_DELAY)
 
 
-def sharing_of(shape: Shape) -> Json:
-    """The sharing of a shape that has one."""
-    assert shape.sharing is not None, "this shape is divided natively"
-    return shape.sharing
-
-
-def takes_the_full(sharing: Json) -> bool:
-    """Whether each member takes all of the workload."""
-    return karmada.strategy_of(sharing) is karmada.Strategy.DUPLICATED
-
-
-def shares(
-    gang: Gang,
-    sharing: Json,
-    able: Mapping[str, tuple[Member, int]],
-    affinity: Json,
-    previous: Mapping[str, int] | None = None,
-) -> dict[str, int] | Verdict:
-    """Member -> sets of the gang, or why it can't be shared out.
-
-    Args:
-        gang: all of it.
-        sharing: as `BindingView.sharing`.
-        able: name -> the member, and the further sets that it has room for.
-        affinity: by which these may take it, with its overflow tiers.
-        previous: member -> sets that it has; kept as far as possible.
-    """
-    sets, has = sets_of(gang), previous or {}
-    tiers = cluster_affinity.tiers(affinity) if affinity.get("overflowAffinities") else ()
-    candidates = [_candidate(member, room, has.get(name, 0), tiers) for name, (member, room) in able.items()]
-    if takes_the_full(sharing):
-        candidates = [each for each in candidates if each.available >= sets or each.name in has]
-    try:
-        candidates, placement = spread.grouped(candidates, spread.bounded(sharing, len(candidates)))
-        wanted = karmada.Wanted(sets, placement, bool(sharing.get("lastFirst")), has)
-        return karmada.assign(spread.select(candidates, wanted), wanted)
-    except (karmada.Unschedulable, karmada.Unsupported) as error:
-        names, total = ", ".join(able), sum(room for _, room in able.values()) + sum(has.values())
-        pods = gang.replicas // sets
-        if takes_the_full(sharing):
-            total = max((room for _, room in able.values()), default=0)
-        if total < sets:
-            block = Blocker("Clusters", names, "pods", str(gang.replicas), str(total * pods))
-            return Verdict(Reason.INSUFFICIENT_RESOURCES, block)
-        small = isinstance(error, karmada.Unschedulable | karmada.TooSmall)
-        reason = Reason.INSUFFICIENT_RESOURCES if small else Reason.NO_CLUSTER
-        return Verdict(reason, Blocker("Clusters", names, message=str(error)))
-
-
-def _candidate(member: Member, room: int, has: int, tiers: Sequence[Json]) -> karmada.Candidate:
+def offer(member: Member, room: int) -> karmada.Candidate:
+    """A member that has room for so many further sets, as Karmada's ways ask for it."""
     view = member.view
     assert view is not None, f"{member.name} has no Cluster and takes nothing"
     fields = {name: [each for each in values if each] for name, values in view.fields.items()}
-    score = 100 if has else 0
-    found = karmada.Candidate(member.name, room, room + has, 0, score, view.labels, fields)
-    return karmada.Candidate(member.name, room, room + has, karmada.tier_of(found, tiers), score, view.labels, fields)
+    return karmada.Candidate(member.name, room, room, labels=view.labels, fields=fields)
 
 
 def _room(shape: Shape, gang: Gang, member: Member, members: Members, rules: Rules) -> int:
