@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import orjson
 
-from atoll.model import quantity, selectors
+from atoll.model import quantity, selectors, vector
 from atoll.model.gang import Gang, Task
+from atoll.model.vector import Vector
 
 Flavors = Mapping[str, Mapping[str, tuple[str, str]]]
 """Resource -> flavor -> (key, value) of the label of its nodes, in the order in which they are tried."""
@@ -105,6 +106,18 @@ def split(name: str) -> tuple[str, str]:
     """(resource, flavor) of the name of a resource; the flavor is empty where it names none."""
     resource, _, flavor = name.partition(SIGN)
     return resource, flavor
+
+
+def requesting(gang: Gang, more: Mapping[str, Vector]) -> Gang:
+    """The gang with what its pods request where that is more than it says: task -> resources of a pod of it."""
+    tasks = []
+    for task in gang.tasks:
+        told = more.get(task.name, {})
+        # A flavor of a resource is counted beside it.
+        flavored = {name: told[split(name)[0]] for name in task.requests if split(name)[1] and split(name)[0] in told}
+        requests = vector.larger(task.requests, {**told, **flavored})
+        tasks.append(msgspec.structs.replace(task, requests=requests))
+    return msgspec.structs.replace(gang, tasks=tasks)
 
 
 def offered(flavors: Flavors, labels: Mapping[str, str], unknown: Collection[str] = ()) -> Iterator[tuple[str, str]]:

@@ -5,11 +5,12 @@ A missing resource is zero in a request and in use, and unlimited in a limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from atoll.model import quantity
 
+K = TypeVar("K", bound=Hashable)
 Vector = dict[str, int]
 """Resource name to integer units: milli-CPU, bytes, whole devices, pods."""
 
@@ -33,6 +34,15 @@ def add(into: Vector, vector: Mapping[str, int], times: int = 1) -> None:
             into[name] = value
         else:
             into.pop(name, None)
+
+
+def add_each(into: dict[K, Vector], vectors: Mapping[K, Mapping[str, int]], times: int = 1) -> None:
+    """Add `times` each of several vectors to the one of the same key, in place; those that become empty disappear."""
+    for key, vector in vectors.items():
+        there = into.setdefault(key, {})
+        add(there, vector, times)
+        if not there:
+            del into[key]
 
 
 def larger(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:

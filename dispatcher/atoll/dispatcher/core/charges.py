@@ -47,11 +47,8 @@ class Charges:
         vector.add(more, binding.amount, -1)
         self.namespaces.charge(binding.view.namespace, binding.charges(), -1)
         binding.before, binding.parts, binding.amount = binding.parts, parts, amount
-        after = binding.where()
-        where: dict[str, Vector] = {}
-        for name in before.keys() | after.keys():
-            where[name] = dict(after.get(name, {}))
-            vector.add(where[name], before.get(name, {}), -1)
+        where = {name: dict(part) for name, part in binding.where().items()}
+        vector.add_each(where, before, -1)
         self.tree.charge(binding.leaf, more, where)
         for used in self.on_used:
             used(binding.leaf, binding.view.namespace, more, 1)

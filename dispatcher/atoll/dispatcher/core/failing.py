@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from atoll.dispatcher.core.backlog.binding import Binding
-from atoll.dispatcher.core.backlog.deadlines import Deadlines
+from atoll.dispatcher.core.backlog.deadlines import AGAIN, Deadlines
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions, Leave
 from atoll.dispatcher.core.state import State
 from atoll.model.decision import Phase
 from atoll.model.timestamps import is_time, to_seconds
 from atoll.model.verdict import Blocker, Reason
-
-AGAIN = 1.0
-"""Seconds until a workload is looked at again on which another decision is being written, or whose member is away."""
 
 
 class Failing:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from atoll.dispatcher.core.backlog.binding import Binding
-from atoll.dispatcher.core.backlog.deadlines import Deadlines
+from atoll.dispatcher.core.backlog.deadlines import AGAIN, Deadlines
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions, Leave
 from atoll.dispatcher.core.elastic.resizing import Resizing
@@ -24,9 +24,6 @@ from atoll.model.drains import drain_of
 from atoll.model.lost import lost_at
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason
-
-AGAIN = 1.0
-"""Seconds until a workload is looked at again on which another decision is being written."""
 
 
 class Departure(NamedTuple):

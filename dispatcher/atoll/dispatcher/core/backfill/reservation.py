@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.capacity.member import Member
@@ -173,3 +173,12 @@ def give_back(
             if holdings is not None:
                 holdings[queue, name] = held - change
             change = max(held, guarantee) - max(held - change, guarantee)
+
+
+def less(left: Left, mine: Queue, others: Iterable[Reservation]) -> Left:
+    """What is left for a queue once these have started as well."""
+    left = dict(left)
+    holdings: Holdings = {}
+    for each in others:
+        give_back(left, mine, each.leaf, each.shape.request, -1, holdings)
+    return left

@@ -23,7 +23,7 @@ import numpy as np
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.arrange import Plan, arrange, beside, in_order_of_starts
-from atoll.dispatcher.core.backfill.reservation import Holdings, Left, Reservation, Spot, give_back, left_beside
+from atoll.dispatcher.core.backfill.reservation import Holdings, Left, Reservation, Spot, give_back, left_beside, less
 from atoll.dispatcher.core.backfill.timeline import Timeline
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.capacity.member import Member
@@ -589,13 +589,11 @@ class Reservations:
         """What limits have left when it starts, beside all reservations that have started by then; don't change it."""
         if reservation.spare is not None:
             return reservation.spare
-        left = reservation.spare = dict(self._left(reservation))
-        if left and not reservation.claim and not reservation.limited:
-            holdings: Holdings = {}
-            for other in self.each():
-                if other.uid != reservation.uid and other.runs_at(reservation.at):
-                    give_back(left, reservation.leaf, other.leaf, other.shape.request, -1, holdings)
-        return left
+        alone = reservation.claim or reservation.limited
+        others = [] if alone else [each for each in self.each() if each.runs_at(reservation.at)]
+        others = [each for each in others if each.uid != reservation.uid]
+        reservation.spare = less(self._left(reservation), reservation.leaf, others)
+        return reservation.spare
 
     def _left(self, reservation: Reservation) -> Left:
         """What limits on its queue's path have left beside it when it starts, as far as they follow from what runs."""
@@ -678,11 +676,7 @@ class Reservations:
         Elsewhere there is enough, and what ends gives more.
         """
         left = left_beside(leaf, request)
-        beside = dict(left)
-        holdings: Holdings = {}
-        for each in self.each():
-            if each.uid != uid:
-                give_back(beside, leaf, each.leaf, each.shape.request, -1, holdings)
+        beside = less(left, leaf, (each for each in self.each() if each.uid != uid))
         return {key: amount for key, amount in left.items() if beside[key] < 0}
 
     def _given_back(self, uid: str, queues: Set[Queue]) -> tuple[list[Change], Iterator[Change]]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-import msgspec
-
 from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.namespaces import Charges, by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, path
-from atoll.model import vector
 from atoll.model.decision import Phase
-from atoll.model.flavors import Assigned, Variant, split
+from atoll.model.flavors import Assigned, Variant, requesting
 from atoll.model.gang import Gang, divide
 from atoll.model.queues import EVICT_TIMEOUT
 from atoll.model.timestamps import to_seconds
@@ -286,16 +283,7 @@ def as_it_runs(view: BindingView, member: str, gang: Gang) -> Gang:
     RuntimeClass, defaults of a LimitRange, injected containers, a resize in place.
     """
     more = view.requests.get(member)
-    if not more:
-        return gang
-    tasks = []
-    for task in gang.tasks:
-        told = more.get(task.name, {})
-        # A flavor of a resource is counted beside it.
-        flavored = {name: told[split(name)[0]] for name in task.requests if split(name)[1] and split(name)[0] in told}
-        requests = vector.larger(task.requests, {**told, **flavored})
-        tasks.append(msgspec.structs.replace(task, requests=requests))
-    return msgspec.structs.replace(gang, tasks=tasks)
+    return requesting(gang, more) if more else gang
 
 
 def bound_in(binding: Binding, name: str) -> bool:

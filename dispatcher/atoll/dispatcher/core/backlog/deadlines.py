@@ -6,6 +6,11 @@ import heapq
 import math
 from collections.abc import Iterator
 
+AGAIN = 1.0
+"""Seconds until a workload is looked at again that can't be decided on now: another decision on it is being written, or
+its member is away.
+"""
+
 
 class Deadlines:
     """At most one time for each UID."""

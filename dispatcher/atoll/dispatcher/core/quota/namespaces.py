@@ -70,11 +70,7 @@ class Namespaces:
     def charge(self, name: str, charges: Charges, times: int = 1) -> None:
         """Add charges, or take them back with `times=-1`."""
         used = self.used.setdefault(name, {})
-        for scopes, amount in charges.items():
-            there = used.setdefault(scopes, {})
-            vector.add(there, amount, times)
-            if not there:
-                del used[scopes]
+        vector.add_each(used, charges, times)
         if not used:
             del self.used[name]
 

@@ -132,13 +132,13 @@ class Tree:
     def charge(self, queue: Queue, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
         """Count an amount as used; -1 times releases it. `where` says how much of it is in which member."""
         self._changed[queue] = None
-        _add_in(queue.own_in, where, times)
+        vector.add_each(queue.own_in, where, times)
         use(queue, amount, times)
         up: Queue | None = queue
         while up is not None:
             vector.add(up.wanted, amount, times)
             if up.tracks:
-                _add_in(up.used_in, where, times)
+                vector.add_each(up.used_in, where, times)
             up.unrank()
             up.stale = True
             up = up.parent
@@ -162,12 +162,12 @@ class Tree:
         The same as `wait` and `charge` together, and cheaper: no entitlement moves where demand stays.
         """
         self._changed[queue] = None
-        _add_in(queue.own_in, where, times)
+        vector.add_each(queue.own_in, where, times)
         use(queue, amount, times)
         up: Queue | None = queue
         while up is not None:
             if up.tracks:
-                _add_in(up.used_in, where, times)
+                vector.add_each(up.used_in, where, times)
             up.waiting -= times
             up.unrank()
             if up.parent is not None and up.stuck:
@@ -468,7 +468,7 @@ class Tree:
                 vector.add(each.used, queue.used, times)
                 vector.add(each.wanted, queue.wanted, times)
                 if each.tracks:
-                    _add_in(each.used_in, where, times)
+                    vector.add_each(each.used_in, where, times)
                 each.waiting += times * queue.waiting
                 each.unrank()
                 each.stale = True
@@ -538,17 +538,9 @@ def _spares(queue: Queue, amount: Vector, relevant: list[str]) -> bool:
     return not measured or any(queue.has(name) > deserved[name] for name in measured)
 
 
-def _add_in(into: dict[str, Vector], where: Mapping[str, Vector], times: int) -> None:
-    for member, part in where.items():
-        there = into.setdefault(member, {})
-        vector.add(there, part, times)
-        if not there:
-            del into[member]
-
-
 def _spread(queue: Queue) -> dict[str, Vector]:
     """Member -> what the subtree uses there."""
     result: dict[str, Vector] = {}
     for each in subtree(queue):
-        _add_in(result, each.own_in, 1)
+        vector.add_each(result, each.own_in)
     return result
