@@ -246,7 +246,7 @@ def test_no_victim_is_evicted_where_the_ceiling_is_too_low_for_it_alone(monkeypa
     s = Scene(make_queue("q", view=ceilings(m=4)), *members(m=99))
     started(s, *(make_binding(f"low{n}") for n in range(4)))
     s.submit(make_binding("high").tasks(5).priority(1))
-    monkeypatch.setattr("atoll.dispatcher.core.preemption.search._search", lambda *_: tried.append(1))
+    monkeypatch.setattr("atoll.dispatcher.core.preemption.search.smallest", lambda *_: tried.append(1))
     assert evicted(s.run(after=OLD)) == []
     assert not tried
     assert s.verdict("high") is Reason.QUOTA_EXCEEDED

@@ -131,46 +131,38 @@ class Tree:
 
     def charge(self, queue: Queue, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
         """Count an amount as used; -1 times releases it. `where` says how much of it is in which member."""
-        self._changed[queue] = None
-        vector.add_each(queue.own_in, where, times)
-        use(queue, amount, times)
-        up: Queue | None = queue
-        while up is not None:
-            vector.add(up.wanted, amount, times)
-            if up.tracks:
-                vector.add_each(up.used_in, where, times)
-            up.unrank()
-            up.stale = True
-            up = up.parent
+        self._count(queue, amount, where, used=times, wanted=times, waiting=0)
 
     def wait(self, queue: Queue, amount: Vector, times: int = 1) -> None:
         """Count an amount as wanted by pending work; -1 times takes it back."""
-        self._changed[queue] = None
-        up: Queue | None = queue
-        while up is not None:
-            vector.add(up.wanted, amount, times)
-            up.waiting += times
-            if up.guarantee or up.waiting <= 1:
-                # Else neither its rank nor its place depends on what it wants.
-                up.unrank()
-            up.stale = True
-            up = up.parent
+        self._count(queue, amount, {}, used=0, wanted=times, waiting=times)
 
     def start(self, queue: Queue, amount: Vector, where: Mapping[str, Vector], times: int = 1) -> None:
         """What waited is used from now on; -1 times is the way back.
 
         The same as `wait` and `charge` together, and cheaper: no entitlement moves where demand stays.
         """
+        self._count(queue, amount, where, used=times, wanted=0, waiting=-times)
+
+    def _count(
+        self, queue: Queue, amount: Vector, where: Mapping[str, Vector], *, used: int, wanted: int, waiting: int
+    ) -> None:
         self._changed[queue] = None
-        vector.add_each(queue.own_in, where, times)
-        use(queue, amount, times)
+        if used:
+            vector.add_each(queue.own_in, where, used)
+            use(queue, amount, used)
         up: Queue | None = queue
         while up is not None:
-            if up.tracks:
-                vector.add_each(up.used_in, where, times)
-            up.waiting -= times
-            up.unrank()
-            if up.parent is not None and up.stuck:
+            up.waiting += waiting
+            if used or up.guarantee or up.waiting <= 1:
+                # Else neither its rank nor its place depends on what it wants.
+                up.unrank()
+            if used and up.tracks:
+                vector.add_each(up.used_in, where, used)
+            if wanted:
+                vector.add(up.wanted, amount, wanted)
+                up.stale = True
+            elif up.parent is not None and up.stuck:
                 up.parent.stale = True
             up = up.parent
 
