@@ -12,6 +12,7 @@ from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, patient_until
 from atoll.dispatcher.core.backlog.deadlines import Deadlines, earliest
 from atoll.dispatcher.core.backlog.wake_index import KEPT
+from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.decisions import Decisions
@@ -133,32 +134,13 @@ class Policy:
         self.reordered.clear()
 
     def _reserve(self, binding: Binding) -> Reservation | None:
-        shape, serving = binding.shape, self._state.exclusions.usable(binding)
-        assert shape is not None, f"{binding.view.uid} does not wait"
-        mask = self.members.table.allowed(shape)[0] & self.members.table.ready
-        if serving is not None:
-            mask = mask & serving
-        refusing = self._state.exclusions.refusing(binding)
-        members = [self.members.table.order[column] for column in np.flatnonzero(mask)]
-        members = [member for member in members if member.name not in refusing]
-        if (
-            shape.least_clusters > 1
-            or shape.sharing is not None
-            or self._state.together.incomplete(binding)
-            or self.namespaces.shortage(binding.view.namespace, shape.charges) is not None
-        ):
-            # It must be divided, and could not use what is reserved in one; or could not start whatever is reserved for
-            # it alone.
-            members = []
         uid, before = binding.view.uid, self.reservations.known(binding.view.uid)
         by_patience = self._by_patience(binding)
         if by_patience and before is not None and before.since + self._settings.waiting <= self._state.now:
             # What it gets after its rest is new.
             self._rests[uid], before = self._state.now + self._settings.waiting, None
-        if self._would_go_again(binding) or (by_patience and not self._has_its_turn(binding)):
-            members = []
-        members = [each for each in members if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
-        reservation = self.reservations.reserve(binding, members)
+        idle = self._would_go_again(binding) or (by_patience and not self._has_its_turn(binding))
+        reservation = self.reservations.reserve(binding, [] if idle else self._members_for(binding))
         if reservation is not None and by_patience and reservation.at > reservation.since + self._settings.waiting:
             # It would end before its workload can start.
             self.reservations.forget(uid)
@@ -171,6 +153,23 @@ class Policy:
             if before is None:
                 self.unwritten[uid] = None
         return reservation
+
+    def _members_for(self, binding: Binding) -> list[Member]:
+        """Those in which it could use a reservation."""
+        shape, table = binding.shape, self.members.table
+        assert shape is not None, f"{binding.view.uid} does not wait"
+        if shape.least_clusters > 1 or shape.sharing is not None:
+            # It must be divided, and could not use what is reserved in one.
+            return []
+        short = self.namespaces.shortage(binding.view.namespace, shape.charges)
+        if short is not None or self._state.together.incomplete(binding):
+            # It could not start whatever is reserved for it alone.
+            return []
+        serving, mask = self._state.exclusions.usable(binding), table.allowed(shape)[0] & table.ready
+        refusing = self._state.exclusions.refusing(binding)
+        able = [table.order[column] for column in np.flatnonzero(mask if serving is None else mask & serving)]
+        able = [member for member in able if member.name not in refusing]
+        return [each for each in able if self.tree.shortage_in(binding.leaf, each.name, shape.request) is None]
 
     def _by_patience(self, binding: Binding) -> bool:
         """Whether it has a reservation for no other reason than that it has waited long."""
@@ -283,15 +282,10 @@ class Policy:
                 self.keep_room(group, certain=group.parked.reason is Reason.WOULD_DELAY)
 
     def _is_to_be_renewed(self, reservation: Reservation) -> bool:
-        if (
-            reservation.at < self._state.now
-            or reservation.at == math.inf
-            or self._given_up(reservation) <= self._state.now
-        ):
+        now = self._state.now
+        if reservation.at < now or reservation.at == math.inf or self._given_up(reservation) <= now:
             return True
-        return reservation.since + self._settings.waiting <= self._state.now and self._by_patience(
-            self.bindings[reservation.uid]
-        )
+        return reservation.since + self._settings.waiting <= now and self._by_patience(self.bindings[reservation.uid])
 
     def _given_up(self, reservation: Reservation) -> float:
         """When one that its member would not hold gets another time: soon if a better rank took from it.
