@@ -21,7 +21,6 @@ from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.placement.choosing import choose
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.dispatcher.core.preemption.triggers import Triggers
-from atoll.dispatcher.core.progress import Progress
 from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.dispatcher.core.quota.tree import Shortage
@@ -50,10 +49,8 @@ class Obstacle(NamedTuple):
 class Admission:
     """Starts what may start."""
 
-    def __init__(
-        self, state: State, claims: Claims, decisions: Decisions, progress: Progress, policy: Policy, triggers: Triggers
-    ) -> None:
-        self._state, self._claims, self._decisions, self._progress = state, claims, decisions, progress
+    def __init__(self, state: State, claims: Claims, decisions: Decisions, policy: Policy, triggers: Triggers) -> None:
+        self._state, self._claims, self._decisions = state, claims, decisions
         self._policy, self._triggers = policy, triggers
         #: by which the last choice was made
         self._rules: Rules = ANYWHERE
@@ -268,7 +265,7 @@ class Admission:
     def _dispatch(self, binding: Binding, choice: Choice) -> Dispatch:
         view = binding.view
         binding.variants = binding.variants[:1]
-        phase, reason, patience = Phase.DISPATCHED, Reason.DISPATCHED, self._progress.settings.commit
+        phase, reason, patience = Phase.DISPATCHED, Reason.DISPATCHED, self._state.settings.progress.commit
         assert binding.shape is not None, f"{view.uid} does not wait"
         held = binding.gang.together is not None and self._state.together.is_held(binding)
         if held or choice.divided or any(binding.shape.asks(member) for member in choice.members):

@@ -87,7 +87,7 @@ class Dispatcher:
         self.policy = Policy(state, claims, decisions)
         self.triggers = Triggers(state, claims)
         self.dry_runs = DryRuns(state, claims, decisions, self.resizing, self.policy, self.triggers)
-        self.admission = Admission(state, claims, decisions, self.progress, self.policy, self.triggers)
+        self.admission = Admission(state, claims, decisions, self.policy, self.triggers)
         self.nominations = Nominations(state, claims, decisions)
         self.explanations = Explanations(state, claims, decisions, self.resizing)
 

@@ -27,10 +27,8 @@ class Hungry:
 
     def remove(self, uid: str) -> None:
         """It wants no more, or can't be given any before it is seen again."""
-        if uid in self.awake:
-            del self.awake[uid]
-        else:
-            self._index.drop(uid)
+        self.awake.pop(uid, None)
+        self._index.drop(uid)
 
     def park(self, uid: str, *until: Trigger) -> None:
         """Nothing for it until one of these changed."""
