@@ -309,7 +309,7 @@ def test_members_that_do_not_serve_or_failed_lately_lose_nothing():
     claimant = stage.claimant("a", 4)
     assert losses(stage.plan(claimant)) == {"y": "all"}
     rules = Rules()
-    rules.avoided = ("n",)
+    rules.avoided = {"n"}
     assert losses(stage.plan(claimant, rules=rules)) == {"x": "all"}
 
 
