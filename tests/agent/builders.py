@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from atoll.agent.numa import NumaTopology, decode_numa
 from atoll.agent.objects import HyperNode, Node, Pod, PodGroup, PodGroupSpec, decode_node, decode_pod
 from atoll.agent.scheduler.core.room import Room
 from atoll.model.objects import Meta
@@ -120,6 +121,17 @@ def make_domain(
     labels = {"atoll.sh/topology-tree": tree} if tree else {}
     named = {"tierName": tier_name} if tier_name else {}
     return HyperNode(metadata=Meta(name=name, labels=labels), spec={"tier": tier, **named, "members": listed})
+
+
+def make_numa(name: str, policy: str, free: str = "0-15", *, manager: str = "static", **more: Any) -> NumaTopology:
+    """A node of two NUMA nodes with 8 CPUs each: 0 to 7, and 8 to 15."""
+    spec = {
+        "policies": {"CPUManagerPolicy": manager, "TopologyManagerPolicy": policy},
+        "numares": {"cpu": {"allocatable": free, "capacity": 16}},
+        "cpuDetail": {str(cpu): {"numa": cpu // 8, "socket": cpu // 8, "core": cpu} for cpu in range(16)},
+        **more,
+    }
+    return decode_numa(orjson.dumps({"metadata": {"name": name}, "spec": spec}))
 
 
 def make_room(*nodes: Node, domains: list[HyperNode] | None = None, pods: list[Pod] | None = None) -> Room:

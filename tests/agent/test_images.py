@@ -9,7 +9,7 @@ import pytest
 
 from atoll.agent.objects import Node, Pod, decode_node
 from atoll.agent.scheduler.core import Bind
-from atoll.agent.scheduler.core.events import NodeSet, PodSet, Whose
+from atoll.agent.scheduler.core.events import NodeSet, PodGone, PodSet, Whose
 from tests.agent.builders import make_node, make_pod
 from tests.agent.telling import core_of, gang, of, settle
 
@@ -49,6 +49,17 @@ def chosen(nodes: list[Node], *pods: Pod) -> set[str]:
 
 def test_of_equal_nodes_a_pod_takes_the_one_with_its_image() -> None:
     assert chosen([node("a"), node("b", other=900), node("c", train=900)], pod("p")) == {"c"}
+
+
+def test_an_image_that_a_node_gets_later_counts_for_the_next_pod() -> None:
+    core = core_of(node("a"), node("b"))
+    core.handle(PodSet(pod("p"), Whose.OURS))
+    [first] = of(Bind, settle(core))
+    core.handle(PodGone("default/p"))
+    core.handle(NodeSet(node("b", train=900)))
+    core.handle(PodSet(pod("q"), Whose.OURS))
+    [second] = of(Bind, settle(core))
+    assert [each.pods[0][2] for each in (first, second)] == ["a", "b"]
 
 
 def test_a_gang_takes_the_nodes_with_its_image() -> None:

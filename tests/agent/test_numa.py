@@ -8,26 +8,15 @@ import orjson
 import pytest
 
 from atoll.agent.capacity import MemberCapacity
-from atoll.agent.numa import NumaTopology, cpus, decode_numa, decode_zones
+from atoll.agent.numa import NumaTopology, cpus, decode_zones
 from atoll.agent.objects import Pod, decode_pod
 from atoll.agent.scheduler.core import Bind, MemberCore, Pass
 from atoll.agent.scheduler.core.events import NodeSet, NumaGone, NumaSet, PodGroupSet, PodSet, Whose
 from atoll.agent.scheduler.core.gangs import task_of
 from atoll.model import keys
 from atoll.model.numa import Cells, Policy, aligned, asks_of
-from tests.agent.builders import make_group, make_node, make_pod
+from tests.agent.builders import make_group, make_node, make_numa, make_pod
 from tests.agent.telling import of, settle
-
-
-def make_numa(name: str, policy: str, free: str = "0-15", *, manager: str = "static", **more: Any) -> NumaTopology:
-    """A node of two NUMA nodes with 8 CPUs each: 0 to 7, and 8 to 15."""
-    spec = {
-        "policies": {"CPUManagerPolicy": manager, "TopologyManagerPolicy": policy},
-        "numares": {"cpu": {"allocatable": free, "capacity": 16}},
-        "cpuDetail": {str(cpu): {"numa": cpu // 8, "socket": cpu // 8, "core": cpu} for cpu in range(16)},
-        **more,
-    }
-    return decode_numa(orjson.dumps({"metadata": {"name": name}, "spec": spec}))
 
 
 def pinned(name: str, cpu: int, *, group: str = "", policy: str = "", node: str = "") -> Pod:

@@ -337,6 +337,15 @@ class Nodes:
         """int64[N]: how many pods of these requests each node still holds."""
         return resource_amounts.room(requests, self.free, self._row)
 
+    def room_on(self, node: int, requests: Iterable[tuple[str, int]]) -> int:
+        """As `room` of the node with this index alone; amounts above 0."""
+        free = self.free[:, node].tolist()
+        room = _MOST
+        for name, amount in requests:
+            row = self._row.get(name)
+            room = min(room, free[row] // amount if row is not None and amount <= _MOST else 0)
+        return max(room, 0)
+
     def room_for(self, task: Task) -> Ints:
         """int64[N]: how many pods of the task each node still holds, by every constraint."""
         return np.where(self.accepting(task), self.room_left(task), 0)

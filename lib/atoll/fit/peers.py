@@ -57,6 +57,8 @@ class Peers:
         self._images: dict[str, Mapping[str, int]] = {}
         #: what was found of images; empty again when nodes or these change
         self._shares: dict[str, Ints] = {}
+        #: see `stocked`
+        self._stocked: dict[tuple[str, ...], Ints | None] = {}
         self._names: list[str] | None = None
         self._index: dict[str, int] = {}
         self._domains: dict[str, tuple[Ints, int]] = {}
@@ -74,7 +76,7 @@ class Peers:
         self.eligible.clear()
         self._names = None
         self._domains.clear()
-        self._shares.clear()
+        self._forget_shares()
         return True
 
     def set_images(self, name: str, images: Mapping[str, int]) -> None:
@@ -84,7 +86,11 @@ class Peers:
         self._images.pop(name, None)
         if images:
             self._images[name] = images
+        self._forget_shares()
+
+    def _forget_shares(self) -> None:
         self._shares.clear()
+        self._stocked.clear()
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """The namespace has these labels, or is gone."""
@@ -209,6 +215,13 @@ class Peers:
             share = np.count_nonzero(sizes) / max(len(sizes), 1)
             found = self._shares[name] = (sizes * share).astype(np.int64)
         return found
+
+    @property
+    def stocked(self) -> dict[tuple[str, ...], Ints | None]:
+        """What was found of the images of a pod together: add to it. Empty again when nodes or their images change."""
+        if len(self._stocked) >= _MOST_QUESTIONS:
+            self._stocked.clear()
+        return self._stocked
 
     def selects(self, selection: Selection, rules: PodRules) -> bool:
         """Whether a pod with these rules is meant."""

@@ -102,6 +102,8 @@ class OneRoom:
     """D + 1 sums of the room in each domain; the last entry, of no domain, is zero."""
     at: Callable[[Ints], Ints]
     """int64[K], how many such pods each of int64[K] nodes holds."""
+    stocked: Ints | None = None
+    """int64[N], how many of its images each node has; None where that makes no difference."""
 
 
 @overload
@@ -155,7 +157,7 @@ def place(
             found.domain, found.tier = covering(nodes, found.arrays()[1])
         return found
     if isinstance(room, OneRoom):
-        return _place_one(nodes, gang, room.held, room.at)
+        return _place_one(nodes, gang, room.held, room.at, room.stocked)
     known = room is not None
     if room is None:
         room = _room(nodes, gang)

@@ -21,9 +21,16 @@ def score(task: Task, beside: Beside) -> Ints | None:
     """int64[M] from 0 to 100; None where no node has any of its images."""
     if not task.images:
         return None
+    known = beside.peers.stocked
+    if task.images not in known:
+        known[task.images] = _score(task.images, beside)
+    return known[task.images]
+
+
+def _score(images: tuple[str, ...], beside: Beside) -> Ints | None:
     total: Ints = np.zeros(len(beside.peers), np.int64)
-    for each in task.images:
+    for each in images:
         total += beside.peers.image(each)
-    enough = _ENOUGH * len(task.images)
+    enough = _ENOUGH * len(images)
     found: Ints = _MOST * (total.clip(LEAST, enough) - LEAST) // (enough - LEAST)
     return found if found.any() else None

@@ -213,7 +213,9 @@ def _decide(
         outcome = place(nodes, gang, within=near)
         if _is_whole(outcome, gang):
             return Plan(view, spread(pods, nodes, outcome))
-    outcome = place(nodes, gang, within=within)
+    # Most that come many at a time are single pods that are alike.
+    quick = room.singles.place(gang)
+    outcome = quick if quick is not None else place(nodes, gang, within=within)
     if isinstance(outcome, Miss) and (anyhow := _anyhow(gang)) is not None:
         outcome = place(nodes, anyhow, within=within)
     if isinstance(outcome, Miss):

@@ -23,6 +23,7 @@ from atoll.fit.constraints import Attachments, Cards, Exact, HostPorts, Numa
 from atoll.fit.peers import Peers, Site
 from atoll.fit.placement import Ints
 from atoll.fit.scores import Typical
+from atoll.fit.singles import Singles
 from atoll.model import keys, numbers, ports, quantity, topology, vector
 from atoll.model.cards import SHARE, asked, chosen
 from atoll.model.decision import Gone
@@ -91,6 +92,8 @@ class Room:
         #: the arrays, or None where they must be built anew
         self._arrays: Nodes | None = None
         self._column: dict[str, int] = {}
+        #: of the arrays; to be asked right after `nodes`
+        self.singles = Singles()
         #: of the arrays
         self._host_ports = HostPorts()
         #: of the arrays, likewise
@@ -656,17 +659,20 @@ class Room:
         if self._arrays is not None:
             for name in self._stale:
                 column = self._column.get(name)
-                if column is not None:
-                    self._host_ports.set(column, self._ports.get(name, ()))
-                    if self.cards:
-                        free = self.cards.free(name)
-                        self._cards.free[column, : len(free)] = free
-                if column is not None and not self._arrays.set_free(column, self.free(name)):
+                if column is None:
+                    continue
+                self._host_ports.set(column, self._ports.get(name, ()))
+                if self.cards:
+                    free = self.cards.free(name)
+                    self._cards.free[column, : len(free)] = free
+                self.singles.changed(column)
+                if not self._arrays.set_free(column, self.free(name)):
                     self._arrays = None
                     break
             self._stale.clear()
         if self._arrays is None:
             self._arrays = self._build()
+            self.singles.begin(self._arrays)
             self._stale.clear()
         if self._limits or self._numa:
             # What pods have attached changes with their claims; what they have of NUMA nodes with other pods.
