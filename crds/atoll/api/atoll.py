@@ -216,6 +216,9 @@ class KindComponent(ApiModel):
     """Of the pods that must start together; without it, or where nothing stands there, all."""
     optional: bool = False
     """A workload may lack it; else a workload without the template is refused."""
+    indexed: bool = False
+    """Its pods have their index as label batch.kubernetes.io/job-completion-index, apps.kubernetes.io/pod-index or
+    training.kubeflow.org/replica-index, as those of Indexed Jobs and StatefulSets: slices of them follow it."""
 
 
 class StatusTest(ApiModel):

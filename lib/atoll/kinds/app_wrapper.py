@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from atoll.kinds import apps, job_set, kubeflow, leader_worker_set, spark
+from atoll.kinds import apps, job_set, kubeflow, leader_worker_set, nearness, ray, spark
 from atoll.kinds.interface import Outcome, Words
 from atoll.kinds.templated import Component, Path, Reading, Templated, count_at, value_at
 from atoll.model.apiresource import ApiResource
+from atoll.model.objects import MALFORMED
 
 _COMPONENTS = ("spec", "components")
 _ENDS = {"Succeeded": Outcome.SUCCEEDED, "Failed": Outcome.FAILED}
@@ -27,6 +28,12 @@ _ORDERED: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], int | None]] = 
     if kind.starts is not None
 }
 """What is wrapped -> how many of its pods are made before the others."""
+
+_TEMPLATED: Mapping[tuple[str, str], Templated] = {
+    (kind.resource.api_version, kind.resource.kind): kind
+    for kind in (apps.DEPLOYMENT, apps.STATEFUL_SET, job_set.KIND, spark.KIND, *kubeflow.KINDS, *ray.KINDS)
+}
+"""What is wrapped of which it is known whether its pods have an index."""
 
 
 def _sets(obj: Mapping[str, Any], index: int) -> Iterator[tuple[int, Path]]:
@@ -60,10 +67,29 @@ def _starts(obj: Mapping[str, Any]) -> int | None:
 
 def _components(obj: Mapping[str, Any]) -> list[Component]:
     return [
-        Component(name=f"component-{index}-{number}", pods=pods, template=path)
+        _component(f"component-{index}-{number}", pods, path, value_at(obj, (*_COMPONENTS, index, "template")) or {})
         for index, _ in enumerate(value_at(obj, _COMPONENTS) or ())
         for number, (pods, path) in enumerate(_sets(obj, index))
     ]
+
+
+def _component(name: str, pods: int, path: Path, wrapped: Mapping[str, Any]) -> Component:
+    """What the wrapped kind says of the index of its pods holds here as well."""
+    version, kind = str(wrapped.get("apiVersion")), str(wrapped.get("kind"))
+    ranks, unnumbered = 0, f"it is not known that pods of a {kind} ({version}) have one"
+    if (version, kind) == ("batch/v1", "Job"):
+        indexed = value_at(wrapped, ("spec", "completionMode")) == "Indexed"
+        unnumbered = "" if indexed else "pods of a Job have one with completionMode: Indexed"
+    elif (known := _TEMPLATED.get((version, kind))) is not None:
+        at = (*_COMPONENTS, path[2], "template")
+        try:
+            found = next((each for each in known.components(wrapped) if (*at, *each.template) == path), None)
+        except (*MALFORMED, ValueError):
+            # Its own controller will tell what is wrong with it.
+            found = None
+        if found is not None:
+            ranks, unnumbered = found.ranks, found.unnumbered
+    return Component(name=name, pods=pods, template=path, ranks=ranks, unnumbered=unnumbered)
 
 
 def _problems(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -82,6 +108,18 @@ def _problems(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             value_at(obj, ("metadata", "namespace")),
         ):
             yield f"{field}.template.metadata.namespace", "must be the AppWrapper's own; leave it out"
+
+
+def _warnings(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What its pod sets say of nearness, which their templates are to say."""
+    components = value_at(obj, _COMPONENTS)
+    for index, each in enumerate(components if isinstance(components, list) else ()):
+        for field in ("podSets", "declaredPodSets"):
+            sets = value_at(each, (field,))
+            for number, said in enumerate(sets if isinstance(sets, list) else ()):
+                for key in nearness.topology_of([{"metadata": said}]):
+                    path = f"spec.components[{index}].{field}[{number}].annotations[{key}]"
+                    yield path, "has no effect here: give it to the pod template"
 
 
 def _read(status: Mapping[str, Any]) -> Reading:
@@ -117,5 +155,6 @@ KIND = Templated(
     starts=_starts,
     switch=("spec", "suspend"),
     problems=_problems,
+    warnings=_warnings,
     host_only=(("spec", "managedBy"),),
 )

@@ -6,6 +6,7 @@ They have no suspend switch, so nobody may reconcile them on the host. In member
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from atoll.kinds.interface import Json, Words
@@ -18,8 +19,9 @@ _COUNT: Path = ("spec", "replicas")
 _HELD = "nothing: its controllers must not run there"
 
 
-def _components(obj: Mapping[str, Any]) -> list[Component]:
-    return [Component(name="main", pods=count_at(obj, *_COUNT), template=_TEMPLATE, count=_COUNT)]
+def _components(obj: Mapping[str, Any], unnumbered: str = "") -> list[Component]:
+    pods = count_at(obj, *_COUNT)
+    return [Component(name="main", pods=pods, template=_TEMPLATE, count=_COUNT, unnumbered=unnumbered)]
 
 
 def _read(status: Mapping[str, Any]) -> Reading:
@@ -77,7 +79,6 @@ def _surge(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 DEPLOYMENT = Templated(
     resource=DEPLOYMENTS,
-    unnumbered=True,
     words=Words(
         title="Deployment",
         names=("deployment", "deployments", "deploy", "deployment.apps"),
@@ -88,7 +89,7 @@ DEPLOYMENT = Templated(
     route="deployments",
     pods="`replicas`",
     scales="`replicas`",
-    components=_components,
+    components=partial(_components, unnumbered="pods of a Deployment have none"),
     read=_read,
     divisible=True,
     service=True,

@@ -269,7 +269,8 @@ def _component(declared: Json, name: str, at: Path, obj: Mapping[str, Any]) -> I
     least: Path = (*at, *path_of(declared["minReplicas"])) if declared.get("minReplicas") else ()
     minimum = count_at(obj, *least) if least and value_at(obj, least) is not None else None
     pods = count_at(obj, *count, default=1 if default is None else default) if count else 1
-    yield Component(name=name, pods=pods, template=template, minimum=minimum, count=count)
+    unnumbered = "" if declared.get("indexed") else "say `indexed` in its WorkloadKind where pods have one"
+    yield Component(name=name, pods=pods, template=template, minimum=minimum, count=count, unnumbered=unnumbered)
 
 
 def _reader(declared: Json) -> Callable[[Mapping[str, Any]], Reading]:

@@ -24,6 +24,7 @@ from atoll.kinds.templated import (
 from atoll.model.apiresource import ApiResource
 
 _NEEDS = "KubeRay"
+_NO_INDEX = "pods of a Ray cluster have none"
 _SUSPENDED = "`spec.suspend`, which stays set"
 
 
@@ -33,7 +34,9 @@ def _in_cluster(*path: str) -> Callable[[Mapping[str, Any]], list[Component]]:
     def components(obj: Mapping[str, Any]) -> list[Component]:
         if not value_at(obj, (*path, "headGroupSpec")):
             raise ValueError(f"{'.'.join(path)}.headGroupSpec: a Ray cluster has a head; give one")
-        found = [Component(name="ray-head", pods=1, template=(*path, "headGroupSpec", "template"))]
+        found = [
+            Component(name="ray-head", pods=1, template=(*path, "headGroupSpec", "template"), unnumbered=_NO_INDEX)
+        ]
         for index, group in enumerate(value_at(obj, (*path, "workerGroupSpecs")) or ()):
             at: Path = (*path, "workerGroupSpecs", index)
             if group.get("suspend"):
@@ -46,6 +49,7 @@ def _in_cluster(*path: str) -> Callable[[Mapping[str, Any]], list[Component]]:
                     template=(*at, "template"),
                     count=(*at, "replicas"),
                     unit=hosts,
+                    unnumbered=_NO_INDEX,
                 )
             )
         return found
@@ -139,7 +143,6 @@ def _kind(
     word = kind.lower()
     return Templated(
         resource=ApiResource("ray.io", "v1", f"{word}s", kind),
-        unnumbered=True,
         words=Words(title=kind, names=(word, f"{word}s"), held=held, prefix=f"{word}/", needs=_NEEDS),
         route=f"{word}s",
         pods="head, worker groups",

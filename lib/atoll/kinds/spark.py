@@ -72,6 +72,7 @@ def _components(obj: Mapping[str, Any]) -> list[Component]:
             template=("spec", role),
             annotations=("spec", role, "annotations"),
             pod=_pod(obj, role),
+            unnumbered="pods of a SparkApplication have none",
         )
         for role in _ROLES
     ]
@@ -120,7 +121,6 @@ def _made(made: Json, _: Part) -> None:
 
 KIND = Templated(
     resource=ApiResource("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication"),
-    unnumbered=True,
     words=Words(
         title="SparkApplication",
         names=("sparkapplication", "sparkapplications", "sparkapp"),

@@ -73,6 +73,8 @@ class Component:
     """Pods that one more there makes."""
     ranks: int = 0
     """Pods of each Job of several, where all of their indices run at once: slices go on from one Job to the next."""
+    unnumbered: str = ""
+    """Why its pods have no index, so that there are no slices of them; empty where they have one."""
     annotations: Path = ()
     """Of its pods' annotations, where they are not in a PodTemplateSpec."""
     pod: Json | None = None
@@ -146,8 +148,6 @@ class Templated:
     """
     sets: Callable[[Mapping[str, Any], Component], int] | None = None
     """Pods of a component in each of its sets, where what its template says of nearness holds for a set by itself."""
-    unnumbered: bool = False
-    """Its pods have no index, so that there are no slices of them."""
     sets_label: str = ""
     """Label of pods whose value tells sets apart."""
     divisible: bool = False
@@ -299,9 +299,10 @@ class Templated:
         the slices and the other one for all.
         """
         whole = metadata.topology_wish(obj)
-        found = list(tasks)
-        if not self.unnumbered:
-            found = [metadata.partitioned(task, template, obj) for task, template in zip(tasks, templates, strict=True)]
+        found = [
+            task if each.unnumbered else metadata.partitioned(task, template, obj)
+            for each, task, template in zip(components, tasks, templates, strict=True)
+        ]
         groups = [metadata.topology_annotations(template).get(nearness.GROUP, "") for template in templates]
         of_groups: dict[str, TopologyWish] = {}
         for name, template in zip(groups, templates, strict=True):

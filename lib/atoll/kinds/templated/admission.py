@@ -193,11 +193,18 @@ def _warnings(kind: Templated, obj: Json) -> list[Problem]:
     for path, template in kind.templates(obj):
         problems += pods.template_warnings(template, path)
         problems += [Problem(*each) for each in nearness.without_effect(template, path)]
-    if kind.unnumbered:
-        why = f"pods of a {kind.words.title} have none"
-        for path, holder in (("", obj), *kind.templates(obj)):
-            problems += [Problem(*each) for each in nearness.without_index(holder, path, why)]
-    return problems
+    return problems + _without_index(kind, obj)
+
+
+def _without_index(kind: Templated, obj: Json) -> list[Problem]:
+    """Slices that it asks for of pods that have no index."""
+    templates = dict(kind.templates(obj))
+    found: dict[tuple[str, str], None] = {}
+    for each in kind.components(kind.entire(obj)) if templates else ():
+        path = dotted(each.template)
+        for holder, where in ((obj, ""), (templates.get(path), path)) if each.unnumbered else ():
+            found |= dict.fromkeys(nearness.without_index(holder, where, each.unnumbered))
+    return [Problem(*each) for each in found]
 
 
 def _stays(kind: Templated, old: Json, queue: str) -> list[Problem]:
