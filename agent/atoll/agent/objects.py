@@ -223,7 +223,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     def numa(self) -> str:
         """The policy of the topology manager that its node must have; empty for any, as for pods without own CPUs."""
         said = self.metadata.annotations.get(keys.NUMA_POLICY, "")
-        return said if said != Policy.NONE and any(CPU in each for each in self.aligned) else ""
+        return said if said not in ("", Policy.NONE) and any(CPU in each for each in self.aligned) else ""
 
     @property
     def finished(self) -> bool:

@@ -117,7 +117,7 @@ class Cells(NamedTuple):
 
 def asks_of(said: Iterable[Mapping[str, int]]) -> Asks:
     """As a task says it (`Task.aligned`)."""
-    return tuple(tuple(sorted(container.items())) for container in said if container)
+    return tuple([tuple(sorted(container.items())) for container in said if container])
 
 
 def aligned(spec: Mapping[str, Any]) -> list[dict[str, int]]:

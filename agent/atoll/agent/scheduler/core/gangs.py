@@ -163,9 +163,12 @@ def wish_of(group: PodGroup | None) -> TopologyWish | None:
 
 def scoring_of(view: Standing) -> str:
     """What its PodGroup, or else its pods, say of which nodes are preferred; empty for nothing."""
-    holders = [view.group.metadata] if view.group is not None else []
-    said = (each.annotations.get(keys.NODE_SCORING) for each in (*holders, *(pod.metadata for pod in view.waiting)))
-    return next((text for text in said if text), "")
+    if view.group is not None and (text := view.group.metadata.annotations.get(keys.NODE_SCORING)):
+        return text
+    for pod in view.waiting:
+        if text := pod.metadata.annotations.get(keys.NODE_SCORING):
+            return text
+    return ""
 
 
 def spread_out(view: Standing) -> tuple[TopologyWish | None, TopologyWish | None]:
@@ -228,11 +231,11 @@ def _in_sub_groups(view: Standing) -> list[tuple[SubGroup | None, list[Pod]]]:
     return list(found.items())
 
 
-def _shape(pod: Pod, rules: PodRules | None) -> bytes:
+def _shape(pod: Pod, rules: PodRules | None) -> tuple[object, ...]:
     """What pods have in common that are one task."""
-    shape = (
+    return (
         pod.task,
-        sorted(pod.requests.items()),
+        pod.requests,
         pod.node_selector,
         pod.node_terms,
         pod.tolerations,
@@ -246,7 +249,6 @@ def _shape(pod: Pod, rules: PodRules | None) -> bytes:
         pod.numa,
         pod.devices_in,
     )
-    return msgspec.json.encode(shape, order="deterministic")
 
 
 @dataclass
@@ -263,9 +265,11 @@ class _Alike:
 def _by_shape(pods: Iterable[Pod], of_pods: Mapping[int, PodRules | None]) -> dict[bytes, _Alike]:
     """Those with equal requests and constraints together, in order of the first of each."""
     found: dict[bytes, _Alike] = {}
+    before, key = None, b""
     for pod in pods:
-        # A pod on its own is like no other one: most gangs are that.
-        key = _shape(pod, of_pods[id(pod)]) if len(of_pods) > 1 else b""
+        # A pod on its own is like no other one: most gangs are that. In others most pods are like the one before.
+        if len(of_pods) > 1 and (shape := _shape(pod, of_pods[id(pod)])) != before:
+            before, key = shape, msgspec.json.encode(shape, order="deterministic")
         found.setdefault(key, _Alike([])).pods.append(pod)
     return found
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from atoll.agent.objects import Pod
 from atoll.agent.queues import Queue
@@ -23,8 +24,7 @@ _FIRST = ""
 _Turn = tuple[int, float, tuple[int, str, str, str], Standing]
 
 
-@dataclass(frozen=True, slots=True)
-class _Charge:
+class _Charge(NamedTuple):
     uid: str
     queue: str
     requests: Vector

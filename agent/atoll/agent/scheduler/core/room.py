@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import structlog
 
@@ -37,8 +37,7 @@ from atoll.model.vector import MOST_ON_NODE, Vector
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Charge:
+class _Charge(msgspec.Struct, frozen=True, gc=False):
     uid: str
     node: str
     requests: Vector
@@ -123,7 +122,7 @@ class Room:
         #: node -> its NUMA nodes as they were told
         self._numa: dict[str, NumaTopology] = {}
         #: node -> how many pods have what of NUMA nodes there, by charges and reservations; without zeros
-        self._pinned: dict[str, Counter[Asks]] = {}
+        self._pinned: dict[str, dict[Asks, int]] = {}
         #: node -> the same as it was when its NUMA nodes were told
         self._numa_then: dict[str, Counter[Asks]] = {}
         #: node -> what is free in its NUMA nodes, as far as it was asked for since it changed
@@ -308,7 +307,9 @@ class Room:
             known = (old.uid, old.node, old.requests, old.binding_uid, old.ports, old.counts)
             if known == (pod.metadata.uid, node, pod.requests, pod.binding_uid, pod.ports, counts):
                 if (old.labels, old.leaving) != (pod.metadata.labels, pod.terminating):
-                    self._charges[key] = replace(old, labels=pod.metadata.labels, leaving=pod.terminating)
+                    self._charges[key] = msgspec.structs.replace(
+                        old, labels=pod.metadata.labels, leaving=pod.terminating
+                    )
                     self._put_peer(pod, node)
                     self._changed(grew=False, node=node)
                 return
@@ -333,7 +334,9 @@ class Room:
         vector.add(self._used.setdefault(node, {}), pod.requests)
         self._count_ports(node, pod.ports, 1)
         if charge.binding_uid and counts:
-            self.placed.setdefault(charge.binding_uid, Counter())[node] += 1
+            if charge.binding_uid not in self.placed:
+                self.placed[charge.binding_uid] = Counter()
+            self.placed[charge.binding_uid][node] += 1
             self.touched.add(charge.binding_uid)
         self._changed(grew=False, node=node)
 
@@ -439,7 +442,7 @@ class Room:
             self._arrays = None
         self._numa_then.pop(node, None)
         if told is not None:
-            self._numa_then[node] = Counter(self._pinned.get(node, ()))
+            self._numa_then[node] = Counter(self._pinned.get(node, {}))
         self._cells.pop(node, None)
         self.disturbed.add(node)
         self._changed(grew=True, node=node)
@@ -451,7 +454,7 @@ class Room:
 
     def begin(self) -> None:
         """What is there was there before: the figures of NUMA nodes may contain all of it."""
-        self._numa_then = {node: Counter(self._pinned.get(node, ())) for node in self._numa}
+        self._numa_then = {node: Counter(self._pinned.get(node, {})) for node in self._numa}
         self._cells.clear()
 
     @property
@@ -460,13 +463,15 @@ class Room:
         return any(told.cells.policy.strict and self.usable(node) for node, told in self._numa.items())
 
     def _pin(self, node: str, asks: Asks, times: int) -> None:
-        if asks:
-            pinned = self._pinned.setdefault(node, Counter())
-            pinned[asks] += times
-            if not pinned[asks]:
-                del pinned[asks]
-            if not pinned:
-                del self._pinned[node]
+        if not asks:
+            return
+        pinned = self._pinned.setdefault(node, {})
+        if count := pinned.get(asks, 0) + times:
+            pinned[asks] = count
+        else:
+            del pinned[asks]
+        if not pinned:
+            del self._pinned[node]
 
     def _numa_nodes(self, away: Collection[str] = ()) -> tuple[Exact, ...]:
         if not self._numa:
@@ -479,7 +484,7 @@ class Room:
 
         def now(node: str, told: NumaTopology) -> Cells:
             leave = gone.get(node, [])
-            pinned = self._pinned.get(node, Counter()) - Counter(each.asks for each in leave)
+            pinned = Counter(self._pinned.get(node, {})) - Counter(each.asks for each in leave)
             return told.now(pinned, self._numa_then.get(node, Counter()), [(each.uid, each.asks) for each in leave])
 
         def known() -> dict[int, Cells]:
