@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator
 from functools import cache
@@ -18,6 +19,10 @@ from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.layout import FederationConfig
 from tests.integration.federation import Site, member
+
+# Of the twenty programs of a federation one or two run at any time: in threads for each processor they wake each other
+# in vain.
+os.environ.setdefault("GOMAXPROCS", "1")
 
 # A machine that is busy makes single examples slow; what must be fast is measured in bench/.
 settings.register_profile("atoll", deadline=None)

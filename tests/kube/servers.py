@@ -69,9 +69,9 @@ class LeaseServer:
             return web.Response()
         if request.method == "GET":
             return web.json_response(self.lease) if self.lease else web.json_response({}, status=404)
-        taken = self.lease is not None and (
-            request.method == "POST"
-            or body["metadata"].get("resourceVersion") != self.lease["metadata"]["resourceVersion"]
+        taken = (self.lease is None) != (request.method == "POST") or (
+            self.lease is not None
+            and body["metadata"].get("resourceVersion") != self.lease["metadata"]["resourceVersion"]
         )
         if taken:
             return web.json_response({"reason": "Conflict"}, status=409)
@@ -79,6 +79,12 @@ class LeaseServer:
         body["metadata"]["resourceVersion"] = str(self.version)
         self.lease = body
         return web.json_response(body)
+
+    def steal(self, holder: str) -> None:
+        """Another writes itself into the lease."""
+        self.version += 1
+        self.lease["spec"]["holderIdentity"] = holder
+        self.lease["metadata"]["resourceVersion"] = str(self.version)
 
     @property
     def holder(self) -> str:

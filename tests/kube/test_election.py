@@ -103,6 +103,22 @@ async def test_work_that_fails_releases_and_is_heard() -> None:
     assert server.holder == ""
 
 
+async def test_a_leader_renews_without_reading_what_it_wrote() -> None:
+    server = LeaseServer()
+    methods: list[str] = []
+
+    async def answers(request: web.Request) -> web.Response:
+        methods.append(request.method)
+        return await server(request)
+
+    async with serving(answers) as api:
+        leader = Candidate(api, "leader")
+        await eventually(lambda: methods.count("PUT") > 5)
+        await leader.stop()
+    # Before the first claim, and before the release.
+    assert methods.count("GET") == 2
+
+
 async def test_the_lease_is_released_when_the_answer_to_a_renewal_was_lost() -> None:
     """1. A renewal is carried out, its answer does not come. 2. The leader is stopped. 3. The lease is free."""
     server = LeaseServer()

@@ -188,7 +188,7 @@ def test_a_candidate_that_never_hears_of_its_writes_leads_by_what_it_reads() -> 
             first.task.cancel()
             await until(lambda: second.working, TAKEOVER)
             court.fates["second"] = always("lost writes")
-            court.server.lease["spec"]["holderIdentity"] = ""
+            court.server.steal("")
             await asyncio.sleep(12)
             assert second.working
             assert not overlaps([first, second])
@@ -219,7 +219,7 @@ def test_a_stolen_lease_stops_the_work_at_the_next_look() -> None:
     async def main() -> None:
         court = Court()
         async with two(court) as (first, second):
-            court.server.lease["spec"]["holderIdentity"] = "thief"
+            court.server.steal("thief")
             await until(lambda: not first.working, RETRY + 0.1)
             assert court.server.holder == "thief"
             await until(lambda: first.working or second.working, TAKEOVER)

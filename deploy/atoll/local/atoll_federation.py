@@ -31,7 +31,7 @@ from atoll.model.conditions import condition, is_true
 _START_S = 60.0
 _START_S_PER_PROCESS = 5.0
 """Twenty Python processes on two cores take a while each."""
-QUICK_ELECTION = ("--lease-seconds=5", "--renew-deadline=3", "--retry-period=0.5")
+QUICK_ELECTION = ("--lease-seconds=5", "--renew-deadline=3.5", "--retry-period=1")
 """Flags of control, dispatcher and agents: a standby takes over in seconds. Too brief for a machine under load."""
 _ENABLED = ("default",)
 """Namespaces that are opted in on the host, and accepted by the members, which all have them."""

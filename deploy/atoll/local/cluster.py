@@ -165,9 +165,9 @@ def etcd(
             # Its content dies with the federation: durability would only cost time.
             "--unsafe-no-fsync",
             f"--quota-backend-bytes={8 << 30}",
-            # A single voter waits for one election timeout before it serves.
-            "--heartbeat-interval=20",
-            "--election-timeout=200",
+            # A single voter waits for up to one election timeout before it serves, and wakes up for each heartbeat.
+            "--heartbeat-interval=50",
+            "--election-timeout=500",
             "--log-level=warn",
         ],
         ready_url=f"{client}/health",
@@ -321,9 +321,11 @@ def scheduler(binaries: Binaries, handle: ClusterHandle, keys: Keys, port: int, 
         argv=[
             str(binaries.kube_scheduler),
             f"--kubeconfig={handle.kubeconfig}",
-            # Its Lease tells others that it is there. A busy machine is late; whoever loses the Lease exits.
+            # Its Lease tells others that it is there. A busy machine is late; whoever loses the Lease exits. A renewal
+            # costs a store and a server that have little else to do.
             "--leader-elect-lease-duration=120s",
             "--leader-elect-renew-deadline=90s",
+            "--leader-elect-retry-period=15s",
             f"--bind-address={address}",
             f"--secure-port={port}",
             f"--tls-cert-file={keys.serving[0]}",

@@ -107,6 +107,8 @@ class Elector:
         self._seen_at = -math.inf
         #: how long the lease binds others from then on
         self._lasts = settings.lease
+        #: the lease as our last write left it, None where that is not known
+        self._written: dict[str, Any] | None = None
         #: set while the work runs
         self.leading = asyncio.Event()
         #: when an attempt was last answered, whoever has the lease; on the loop's clock
@@ -205,6 +207,12 @@ class Elector:
     async def _acquire(self) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
+        # Forgotten meanwhile: a write whose answer is lost may have been carried out.
+        written, self._written = self._written, None
+        if written is not None and self._left() > 0:
+            # What is known is not read again: had another written since, this would be refused.
+            with suppress(errors.Conflict, errors.NotFound):
+                return await self._write(written, began)
         lease: dict[str, Any] | None = None
         with suppress(errors.NotFound):
             lease = await self._api.get(LEASES, self._name, self._namespace)
@@ -219,20 +227,24 @@ class Elector:
             # The answer to our last write was lost, the write was not. Without this a candidate that never gets an
             # answer would keep the lease alive and never lead.
             self._renewed = max(self._renewed, self._sent[1])
-        claim = self._claim(spec or {})
+        await self._write(lease, began)
+
+    async def _write(self, lease: dict[str, Any] | None, began: float) -> None:
+        """Claim the lease as it was last seen, by an attempt that began then."""
+        claim = self._claim((lease or {}).get("spec") or {})
         self._sent = (claim["renewTime"], began)
         present = {} if lease is None else lease["metadata"].get("annotations") or {}
-        release = {keys.RELEASE: VERSION, **self._annotations(present)}
+        annotations = {**present, keys.RELEASE: VERSION, **self._annotations(present)}
         if lease is None:
-            metadata = {"name": self._name, "namespace": self._namespace, "annotations": release}
+            metadata = {"name": self._name, "namespace": self._namespace, "annotations": annotations}
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
             written = await self._api.create(LEASES, {**lease, "spec": claim})
         else:
             # The resourceVersion in it makes this a compare-and-swap.
-            lease["metadata"]["annotations"] = {**present, **release}
-            written = await self._api.replace(LEASES, {**lease, "spec": claim})
+            metadata = {**lease["metadata"], "annotations": annotations}
+            written = await self._api.replace(LEASES, {**lease, "metadata": metadata, "spec": claim})
         self._see(written["spec"])
-        self._renewed = began
+        self._written, self._renewed = written, began
 
     def _see(self, spec: dict[str, Any] | None) -> None:
         self._seen, self._seen_at = spec, asyncio.get_running_loop().time()
