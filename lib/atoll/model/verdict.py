@@ -105,9 +105,20 @@ REFUSED: Final = (Reason.REFUSED_BY_MEMBER, Reason.NAMESPACE_NOT_ACCEPTED)
 """Of work that a member did not take."""
 
 
+_QUOTA_FULL: Final = "exceeded quota"
+"""What every API server says where a ResourceQuota is full."""
+
+
 def reason_of_refusal(words: str) -> Reason:
     """The reason of work that a member did not take, by the member's words."""
     return Reason.NAMESPACE_NOT_ACCEPTED if NOT_ACCEPTED in words else Reason.REFUSED_BY_MEMBER
+
+
+def concerns_namespace(words: str) -> bool:
+    """Whether a refusal holds for every workload of the namespace: a ResourceQuota is full, or the member has a
+    namespace of that name of its own.
+    """
+    return _QUOTA_FULL in words or NOT_ACCEPTED in words
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core.capacity.failures import Failures
-from atoll.dispatcher.core.capacity.refusals import QUOTA, Refusals
+from atoll.dispatcher.core.capacity.refusals import Refusals
 from atoll.dispatcher.core.settings import AvoidedSettings, RefusedSettings
 
 BOUNDS = AvoidedSettings(pause=4.0, longest_pause=16.0)
@@ -67,8 +67,8 @@ def test_a_namespace_of_which_pods_failed_keeps_shapes_of_its_own_until_that_is_
 
 def test_a_full_quota_keeps_a_namespace_out_until_the_time_that_is_said() -> None:
     refusals = Refusals(RefusedSettings(pause=4.0, longest_pause=16.0))
-    assert refusals.by_namespace("a", "m", QUOTA, 100.0)
-    assert not refusals.by_namespace("a", "n", QUOTA, 100.0)
+    assert refusals.by_namespace("a", "m", "exceeded quota", 100.0)
+    assert not refusals.by_namespace("a", "n", "exceeded quota", 100.0)
     when = refusals.next
     assert when is not None
     assert refusals.ended(when - 0.001) == ([], [], [])

@@ -21,12 +21,8 @@ from atoll.model.decision import Refused
 from atoll.model.namespaces import NOT_ACCEPTED
 from atoll.model.pauses import Pause, count_after, pause_after, spread
 from atoll.model.timestamps import to_seconds
-from atoll.model.verdict import Blocker, Reason, Verdict
+from atoll.model.verdict import Blocker, Reason, Verdict, concerns_namespace
 
-QUOTA = "exceeded quota"
-"""What every API server says where a ResourceQuota is full."""
-OF_NAMESPACE = (QUOTA, NOT_ACCEPTED)
-"""Words of refusals that hold for every workload of the namespace."""
 MOST_WORDS = 1000
 """Characters of a refusal that are kept."""
 
@@ -67,13 +63,11 @@ class Refusals:
 
     def after(self, view: BindingView, refusing: Mapping[str, str]) -> Refused | None:
         """What is to be written once these members refused the workload: member -> its words."""
-        counts = dict(self.counted(view))
-        for name, words in refusing.items():
-            if not concerns_namespace(words):
-                counts[name] = counts.get(name, 0) + 1
         own = [(name, words) for name, words in refusing.items() if not concerns_namespace(words)]
         if not own:
             return view.decision.refused
+        known = self.counted(view)
+        counts = {**known, **{name: known.get(name, 0) + 1 for name, _ in own}}
         name, words = own[0]
         attempt = view.gang.attempt if view.gang is not None else ""
         return Refused(counts, attempt, name, words[:MOST_WORDS])
@@ -175,8 +169,3 @@ class Refusals:
 
     def _pause(self, count: int, who: str, first: float | None = None) -> float:
         return pause_after(count, self._settings, first) * spread(who) if count else 0.0
-
-
-def concerns_namespace(words: str) -> bool:
-    """Whether a refusal holds for every workload of the namespace."""
-    return any(each in words for each in OF_NAMESPACE)
