@@ -31,6 +31,11 @@ def to_seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+def seconds_or(text: str, otherwise: float) -> float:
+    """As `to_seconds`, of a time that may not be said."""
+    return to_seconds(text) if text else otherwise
+
+
 def is_time(text: str) -> bool:
     """Whether it is one that can be computed with."""
     try:

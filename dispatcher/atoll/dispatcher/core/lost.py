@@ -22,7 +22,7 @@ from atoll.model import keys, selectors
 from atoll.model.decision import Phase
 from atoll.model.drains import drain_of
 from atoll.model.lost import lost_at
-from atoll.model.timestamps import to_seconds
+from atoll.model.timestamps import seconds_or
 from atoll.model.verdict import Blocker, Reason
 
 
@@ -164,6 +164,6 @@ def _departures(binding: Binding, view: ClusterView) -> Iterator[Departure]:
         yield Departure(drain.end, Reason.MEMBER_DRAINED, name, _DRAINED)
     for taint in view.taints:
         if taint.get("effect") == "NoExecute" and taint.get("key") != keys.DRAINED:
-            since = to_seconds(dispatched) if (dispatched := binding.view.decision.dispatched) else 0.0
+            since = seconds_or(binding.view.decision.dispatched, 0.0)
             when = max(selectors.added(taint), since) + selectors.tolerated_for(taint, binding.view.tolerations)
             yield Departure(when, Reason.MEMBER_TAINTED, name, f"has NoExecute taint {taint.get('key')}")

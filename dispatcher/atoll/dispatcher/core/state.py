@@ -13,7 +13,7 @@ from atoll.dispatcher.core.assumed import Assumed
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.reservations import Reservations
 from atoll.dispatcher.core.backlog.backlog import ShapeClass, Waiting, differs
-from atoll.dispatcher.core.backlog.binding import Binding, estimate, paused, paused_until, replaced_at, withheld
+from atoll.dispatcher.core.backlog.binding import Binding, estimate, paused, replaced_at, withheld
 from atoll.dispatcher.core.backlog.fair import FairShares
 from atoll.dispatcher.core.backlog.wake_index import Cause, Trigger, WakeIndex, capping
 from atoll.dispatcher.core.backlog.wakeups import Wakeups
@@ -41,7 +41,7 @@ from atoll.model.fairness import Order
 from atoll.model.flavors import Variant
 from atoll.model.gang import Gang
 from atoll.model.policies import ALL_MEMBERS
-from atoll.model.timestamps import to_seconds
+from atoll.model.timestamps import seconds_or
 from atoll.model.verdict import REFUSED, Blocker, Reason, Verdict
 
 
@@ -179,7 +179,9 @@ class State:
                 self.outsiders[uid] = None
             if differs(binding.told, kept):
                 self.untold[uid] = None
-        elif binding.phase is Phase.SUSPENDED and (until := paused_until(binding.view)) > self.now:
+        elif (
+            binding.phase is Phase.SUSPENDED and (until := seconds_or(binding.view.decision.not_before, 0.0)) > self.now
+        ):
             self.wakes.park(uid, self._pauses_end, (Trigger(Cause.TIME, until),))
             if differs(binding.told, paused(binding.view)):
                 self.untold[uid] = None
@@ -325,7 +327,8 @@ class State:
     def allocation(self, binding: Binding, old: Allocation | None) -> Allocation:
         """Where it runs and until when, as far as that is known."""
         view = binding.view
-        start = old.start if old is not None else _dispatched_at(view, self.now)
+        # Where nothing is written of its dispatch yet, it was a moment ago.
+        start = old.start if old is not None else seconds_or(view.decision.dispatched, self.now)
         parts: dict[str, tuple[Gang, Pods]] = {}
         for name, gang in binding.parts.items():
             member = self.members.by_name.get(name)
@@ -413,8 +416,3 @@ class State:
             self.file_again(namespace)
         shape = shape_key(self.filed_as(binding), self.restricted(binding))
         self.failures.failed(shape, name, namespace, binding.view.uid, self.now)
-
-
-def _dispatched_at(view: BindingView, now: float) -> float:
-    """When it was dispatched; where nothing is written of that yet, a moment ago."""
-    return to_seconds(view.decision.dispatched) if view.decision.dispatched else now

@@ -19,7 +19,7 @@ from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.dispatcher.core.state import State
 from atoll.model.queues import Strategy
-from atoll.model.timestamps import to_seconds
+from atoll.model.timestamps import seconds_or, to_seconds
 from atoll.model.verdict import Reason
 
 
@@ -99,7 +99,7 @@ class Policy:
             kept = binding.view.decision.kept
             if made is not None and kept is not None:
                 made.since = min(made.since, to_seconds(kept.since))
-                made.first = to_seconds(kept.first) if kept.first else made.first
+                made.first = seconds_or(kept.first, made.first)
 
     def rules(self, binding: Binding, shape: Shape) -> QueueRules:
         """What decides, beside nodes, where a workload may go."""

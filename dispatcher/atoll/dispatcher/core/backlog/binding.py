@@ -107,11 +107,6 @@ def withheld(gang: Gang) -> Verdict:
     return HELD if gang.replicas else NO_PODS
 
 
-def paused_until(view: BindingView) -> float:
-    """Until when it is not tried again; 0 where nothing keeps it."""
-    return to_seconds(view.decision.not_before) if view.decision.not_before else 0.0
-
-
 def paused(view: BindingView) -> Verdict:
     """Why it waits while it is not tried again."""
     decision = view.decision
