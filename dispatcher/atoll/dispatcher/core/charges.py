@@ -36,9 +36,7 @@ class Charges:
     def start(self, binding: Binding) -> None:
         """What waited is dispatched."""
         self.tree.start(binding.leaf, binding.amount, binding.where())
-        self.wakes.use_changed(binding.leaf)
-        self.namespaces.charge(binding.view.namespace, binding.charges())
-        self._list(binding)
+        self._count(binding, 1)
 
     def resize(self, binding: Binding, parts: dict[str, Gang]) -> None:
         """What runs has another size in its member, or goes on without some of its parts."""
@@ -58,13 +56,14 @@ class Charges:
     def charge(self, binding: Binding, times: int = 1) -> None:
         """Charge the binding to its queue and namespace, or take that back."""
         self.tree.charge(binding.leaf, binding.amount, binding.where(), times)
-        self.wakes.use_changed(binding.leaf)
-        self.namespaces.charge(binding.view.namespace, binding.charges(), times)
-        self._list(binding, times)
+        self._count(binding, times)
         if times < 0:
             self.wakes.use_fell(binding.leaf)
 
-    def _list(self, binding: Binding, times: int = 1) -> None:
+    def _count(self, binding: Binding, times: int) -> None:
+        """What follows once its queue was charged for it so often."""
+        self.wakes.use_changed(binding.leaf)
+        self.namespaces.charge(binding.view.namespace, binding.charges(), times)
         charged = self.of.setdefault(binding.leaf, {})
         if times > 0:
             charged[binding.view.uid] = None

@@ -39,7 +39,7 @@ def arrange(reservations: Sequence[Reservation], future: Future, taken: Taken | 
 
 def in_order_of_starts(reservations: Sequence[Reservation], future: Future, taken: Taken | None = None) -> Plan | None:
     """All of them in the order in which they start; None where one of them does not fit."""
-    plan = _in_turn(sorted(reservations, key=_start), future, taken)
+    plan = _in_turn(sorted(reservations, key=lambda each: each.starts), future, taken)
     return plan if is_whole(plan) else None
 
 
@@ -69,7 +69,7 @@ def beside(
     for other, spot in plan.items():
         if spot.placement is None or other.is_over_by(reservation.at) or other.uid == reservation.uid:
             continue
-        if other.starts_by(reservation.at):
+        if other.starts <= reservation.at:
             nodes.take(other.gang.requests(), _once(other, plan, spot.placement))
         elif other.at < reservation.at + reservation.lasts + reservation.settings.settle:
             np.minimum(nodes.free, spot.rest.free, out=nodes.free)
@@ -106,8 +106,3 @@ def _once(reservation: Reservation, plan: Mapping[Reservation, Spot], placement:
     there = {(task, node): count for task, node, count in claimed.pods}
     pods = [(task, node, count - there.get((task, node), 0)) for task, node, count in placement.pods]
     return replace(placement, pods=[each for each in pods if each[2] > 0])
-
-
-def _start(reservation: Reservation) -> float:
-    """Claims start as soon as their victims have gone."""
-    return -math.inf if reservation.claim else reservation.at

@@ -87,13 +87,14 @@ class Reservation:
         """What is to fit."""
         return self.shape.least
 
-    def starts_by(self, when: float) -> bool:
-        """Whether it runs by then."""
-        return self.claim or self.at <= when
+    @property
+    def starts(self) -> float:
+        """When it runs as far as is known: a claim as soon as its victims have gone."""
+        return -math.inf if self.claim else self.at
 
     def runs_at(self, when: float) -> bool:
         """Whether it has started by then, and its capacity is not free again."""
-        return self.starts_by(when) and not self.is_over_by(when)
+        return self.starts <= when and not self.is_over_by(when)
 
     @property
     def ends(self) -> float:

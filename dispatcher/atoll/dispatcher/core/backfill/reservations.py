@@ -635,7 +635,7 @@ class Reservations:
             return begin
         queues = {node for node, _ in left}
         others = [each for each in self.each() if each.uid != uid]
-        starts = [(now if r.claim else max(r.at, now), r.leaf, r.shape.request, -1) for r in others]
+        starts = [(max(r.starts, now), r.leaf, r.shape.request, -1) for r in others]
         last = max((when for when, *_ in starts if when < math.inf), default=now)
         starts += [(r.ends, r.leaf, r.shape.request, 1) for r in others if r.ends < math.inf]
         soon, later = self._given_back(uid, queues)
