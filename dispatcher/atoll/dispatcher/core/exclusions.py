@@ -68,11 +68,15 @@ class Exclusions:
 
     def avoided(self, binding: Binding, shape: Shape) -> set[str]:
         """The members that failed this shape, or refused this workload, and are not to be tried yet."""
-        return self.refusing(binding).union(self.failures.of(shape.key))
+        found = self.refusing(binding)
+        found.update(self.failures.of(shape.key))
+        return found
 
     def refusing(self, binding: Binding) -> set[str]:
         """The members of these that are not to be tried yet for any shape of its."""
-        return self.breakers.barred(binding.view.namespace).union(self.refusals.avoided(binding.view))
+        found = self.breakers.barred(binding.view.namespace)
+        found.update(self.refusals.avoided(binding.view))
+        return found
 
     def in_words(self, binding: Binding, shape: Shape, verdict: Verdict) -> Verdict:
         """The verdict on a workload; where members that refused it are all that it could go to, in their words."""
