@@ -66,6 +66,8 @@ class History:
         #: gang group of which a part runs -> since when
         self.broken: dict[str, float] = {}
         self.over_since = math.inf
+        #: UID -> the queue for which it was dispatched last: that pays for it until its pods have gone
+        self.pays: dict[str, str] = {}
 
     def has(self, extension: str) -> bool:
         if self.extension == "moved":
@@ -205,11 +207,14 @@ class History:
         held = Counter[str]()
         for site in self.town.sites.values():
             for uid, (gang, pods) in site.pods.items():
-                if self.town.core.bindings[uid].phase is Phase.LEAVING:
+                phase, wish = self.town.core.bindings[uid].phase, self.town.views[uid].gang
+                if phase is Phase.LEAVING:
                     continue
-                wish = self.town.views[uid].gang
                 assert wish is not None
-                held[wish.queue] += sum(gang.tasks[task].requests.get(GPU, 0) * count for task, _, count in pods)
+                if not phase.going:
+                    self.pays[uid] = wish.queue
+                queue = self.pays.get(uid, wish.queue)
+                held[queue] += sum(gang.tasks[task].requests.get(GPU, 0) * count for task, _, count in pods)
         return held
 
     def rest(self) -> None:
