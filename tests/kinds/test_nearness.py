@@ -262,6 +262,7 @@ def test_each_kind_refuses_them_where_they_are_written() -> None:
     obj["spec"]["replicatedJobs"] = obj["spec"]["replicatedJobs"][:1]
     found = rules_of(job_set_kind.KIND).problems(Change(new=obj, namespace={}))
     assert [(each.field, "1 pods are no multiple" in each.message) for each in found] == [(field, True)]
-    sets = leader_workers({}, layers(("block", 4)))
-    found = rules_of(leader_worker_set.KIND).problems(Change(new=sets, namespace={}))
-    assert "can't be on a LeaderWorkerSet" in " ".join(each.message for each in found)
+    for slices in (layers(("block", 4)), SLICE):
+        sets = leader_workers({}, slices)
+        found = rules_of(leader_worker_set.KIND).problems(Change(new=sets, namespace={}))
+        assert "can't be on a LeaderWorkerSet" in " ".join(each.message for each in found)

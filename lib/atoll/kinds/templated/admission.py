@@ -172,16 +172,17 @@ def _wrong_with(kind: Templated, obj: Json) -> list[Problem]:
 
 
 def _wrong_slices(kind: Templated, obj: Json, components: Sequence[Component]) -> list[Problem]:
-    """Why slices in slices that it asks for can't be made."""
+    """Why slices that it asks for can't be made."""
     templates = dict(kind.templates(obj))
     found: dict[tuple[str, str], None] = {}
     for each in components:
         path = dotted(each.template)
         for holder, where in ((obj, ""), (templates.get(path), path)):
             found |= dict.fromkeys(nearness.wrong(holder, where, each.pods))
-            if kind.sets and nearness.says(holder, nearness.SLICE_LAYERS):
-                text = f"can't be on a {kind.words.title}, whose groups of pods are slices: use {nearness.REQUIRED}"
-                found[nearness.field(where, nearness.SLICE_LAYERS), text] = None
+            for key in (nearness.SLICE_LEVEL, nearness.SLICE_LAYERS) if kind.sets else ():
+                if nearness.says(holder, key):
+                    text = f"can't be on a {kind.words.title}, whose groups of pods are slices: use {nearness.REQUIRED}"
+                    found[nearness.field(where, key), text] = None
     return [Problem(*each) for each in found]
 
 
