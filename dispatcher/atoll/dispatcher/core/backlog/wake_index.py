@@ -106,7 +106,6 @@ class WakeIndex:
                 owner(woken, trigger)
 
     def _fire_each(self, cause: Cause, each: Iterable[Queue]) -> None:
-        # Each decision comes by here, and most wake nothing.
         if known := self._at[cause]:
             for what in each:
                 if what in known:
@@ -116,7 +115,13 @@ class WakeIndex:
 
     def use_changed(self, leaf: Queue) -> None:
         """A queue was charged, or given something back: it and those above it have other amounts left."""
-        self._fire_each(Cause.LEFT, path(leaf))
+        known = self._at[Cause.LEFT]
+        # Each decision comes by here, and most wake nothing.
+        queue: Queue | None = leaf if known else None
+        while queue is not None:
+            if queue in known:
+                self.fire(Trigger(Cause.LEFT, queue))
+            queue = queue.parent
 
     def use_fell(self, leaf: Queue) -> None:
         """A queue was given something back."""
