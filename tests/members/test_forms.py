@@ -1,4 +1,7 @@
-"""One short way of work through members of every form."""
+"""One short way of work through members of every form.
+
+All of it is long: tests/integration shows the same in federations that many tests share, see docs/members.md.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,23 @@ from tests.members import kueue_member, sets_member, volcano_member
 from tests.members.forms import ADDED, completes, runs_both
 from tests.members.modules import TIMEOUT_S, programs
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(TIMEOUT_S)]
-QUICK = ("mutating", "restricted")
-"""One federation for those that need no other program, and that no other test has."""
-ELSEWHERE = ("plain", "own", "oldest")
-"""tests/integration has members like them: test_placers.py, all that use the session's federation, test_variants.py."""
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(TIMEOUT_S)]
+ADMISSION = ("mutating", "restricted")
+USUAL = ("plain", "own", "oldest")
 
 
-@pytest.mark.members(*QUICK)
-@pytest.mark.parametrize("form", QUICK)
-async def test_work_goes_through_a_member_of_this_form(member_site: Site, form: str) -> None:
+@pytest.mark.members(*ADMISSION)
+@pytest.mark.parametrize("form", ADMISSION)
+async def test_work_goes_through_a_member_with_this_admission(member_site: Site, form: str) -> None:
     await runs_both(member_site, form)
 
 
-@pytest.mark.long
-@pytest.mark.members(*ELSEWHERE)
-@pytest.mark.parametrize("form", ELSEWHERE)
+@pytest.mark.members(*USUAL)
+@pytest.mark.parametrize("form", USUAL)
 async def test_work_goes_through_a_member_like_those_of_other_tests(member_site: Site, form: str) -> None:
     await runs_both(member_site, form)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "project",
     [volcano_member, kueue_member, *sets_member.PROJECTS],
@@ -44,7 +43,7 @@ def test_a_project_is_built_from_its_own_module(project: Any) -> None:
     assert set(built) == {each.name for each in project.TOOLS}
 
 
-@pytest.mark.members(*QUICK)
+@pytest.mark.members(*ADMISSION)
 async def test_a_policy_adds_to_what_a_member_gets(member_site: Site) -> None:
     await member_site.only("mutating")
     await completes(member_site, batch_job("touched"))
@@ -53,7 +52,7 @@ async def test_a_policy_adds_to_what_a_member_gets(member_site: Site) -> None:
     assert ADDED in found["spec"]["template"]["spec"]["tolerations"]
 
 
-@pytest.mark.members(*QUICK)
+@pytest.mark.members(*ADMISSION)
 async def test_a_restricted_member_says_what_it_refuses(member_site: Site) -> None:
     """Pod Security lets the Job in and refuses its pods: the host hears why."""
     await member_site.only("restricted")
