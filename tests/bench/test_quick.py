@@ -119,6 +119,7 @@ async def test_all_of_a_load_of_many_queues_is_admitted_and_ends(tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.long
 async def test_a_workload_costs_the_host_no_more_writes_than_its_targets(tmp_path):
     found = await run("endtoend", tmp_path)
     assert 0 < metric(found, "until_bound") <= 10
