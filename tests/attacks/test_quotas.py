@@ -157,7 +157,7 @@ async def agrees(site: Site, title: str, spec: Json, priority_class: str) -> Non
         return not wrong
 
     try:
-        await until(look, deadline=10)
+        await until(look)
     except AssertionError:
         pytest.fail("; ".join(wrong))
 

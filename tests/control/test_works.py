@@ -50,7 +50,7 @@ async def until_gone(site: Site, work: Json) -> None:
         return False
 
     try:
-        await until(gone, deadline=10, what="the Work that nobody wants is gone")
+        await until(gone, what="the Work that nobody wants is gone")
     finally:
         await site.host.delete(WORKS, work["metadata"]["name"], work["metadata"]["namespace"])
 

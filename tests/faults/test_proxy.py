@@ -547,9 +547,9 @@ async def test_a_cache_tells_the_truth_after(way: Way, fault: Fault) -> None:
                 return {key: each.metadata.resource_version for key, each in cache.store.items()} == truth
 
             if fault is not Fault.LOST_ANSWER:
-                await until(hit, deadline=5, what=f"{fault} happened")
+                await until(hit, what=f"{fault} happened")
             play.stop()
-            await until(same, deadline=10, what=f"the cache is right after {play.hits} x {fault}")
+            await until(same, what=f"the cache is right after {play.hits} x {fault}")
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

@@ -87,7 +87,7 @@ async def test_a_refused_decision_is_not_made_again_at_once(site: Site, dispatch
     async def told() -> bool:
         return shell._events == [Refused(meta.uid, 8, meta.generation)]
 
-    await until(told, deadline=5, what="the core hears of it")
+    await until(told, what="the core hears of it")
 
 
 def test_what_is_left_of_a_workload_is_spread_as_far_as_it_goes() -> None:

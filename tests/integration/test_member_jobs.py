@@ -320,10 +320,10 @@ async def test_a_pod_that_another_scheduler_bound_is_missing_in_the_published_ca
         node = (await api.list(NODES))[0]["metadata"]["name"]
         await api.create(PODS, bare("theirs", site.namespace, cpu="3", schedulerName="other", nodeName=node))
 
-        await until(publishes(site, "beta", before - 3_000), deadline=10, what="3 CPUs less are published")
+        await until(publishes(site, "beta", before - 3_000), what="3 CPUs less are published")
         await api.delete(PODS, "theirs", site.namespace)
 
-        await until(publishes(site, "beta", before), deadline=10, what="they are published again")
+        await until(publishes(site, "beta", before), what="they are published again")
 
 
 # -- time to live ------------------------------------------------------------------------------------------------------

@@ -279,14 +279,16 @@ async def test_a_watched_list_prints_a_line_for_each_change_until_it_is_interrup
     process = await asyncio.create_subprocess_exec(
         *argv("job", "list", "-w", f"--kubeconfig={site.federation.host.kubeconfig}", "-n", site.namespace),
         stdout=asyncio.subprocess.PIPE,
+        # A shell that runs tests in the background has had them ignore interrupts, which is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
-    lines = [await asyncio.wait_for(process.stdout.readline(), 20)]
+    lines = [await asyncio.wait_for(process.stdout.readline(), 30)]
     await site.submit(job("seen", seconds=1))
     while b"Completed" not in lines[-1]:
         lines.append(await asyncio.wait_for(process.stdout.readline(), 30))
     process.send_signal(signal.SIGINT)
-    assert await asyncio.wait_for(process.wait(), 10) == 130
+    assert await asyncio.wait_for(process.wait(), 30) == 130
     shown = [line.decode().split()[:4] for line in lines]
     assert shown[0][:3] == ["NAME", "QUEUE", "STATUS"]
     assert {line[2] for line in shown[1:]} >= {"Running", "Completed"}
