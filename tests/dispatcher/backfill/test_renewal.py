@@ -348,3 +348,16 @@ def test_a_head_of_which_only_limits_were_kept_finds_its_limit_raised_beside_one
     s.tell(make_queue("q", view=BACKFILL, gpu=8))
     assert names(s.run()) == []
     assert s.verdict("limited") is Reason.WOULD_DELAY
+
+
+def test_of_members_that_are_as_good_the_one_before_is_kept() -> None:
+    s = Scene(make_queue("q", view=BACKFILL), *(make_cluster(name) for name in "mn"), *(named(n, [8]) for n in "mn"))
+    s.submit(*(make_binding(f"in-{n}").tasks(1, gpu=8).runs(HOUR).affinity(clusterNames=[n]) for n in "mn"))
+    assert len(names(s.run())) == 2
+    s.submit(make_binding("head").tasks(1, gpu=8))
+    s.run()
+    before = s.core.reservations.made["uid-head"]
+    assert before.member.name == "m"
+    s.run(after=HOUR + 2 * SETTLE)
+    again = s.core.reservations.made["uid-head"]
+    assert (again is before, again.at > before.at, again.member.name) == (False, True, "m")

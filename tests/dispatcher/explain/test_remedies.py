@@ -9,6 +9,7 @@ import pytest
 from atoll.dispatcher.core import CapacitySet, ClusterSet, NamespaceSet, NamespaceView
 from atoll.dispatcher.core.events import Ceiling, Event
 from atoll.dispatcher.explain import verdicts
+from atoll.dispatcher.explain.excess import exceeded
 from atoll.model.query import Account, ChangeKind
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, BindingBuilder, Scene, make_binding, make_capacity, make_cluster, make_queue
@@ -213,3 +214,17 @@ def test_a_policy_that_wants_more_members_than_it_lets_it_be_divided_over_says_s
     found = verdicts.account(s.core, view.uid)
     assert found is not None
     assert found.message.endswith("its policy wants it in 2 clusters and does not let it be divided")
+
+
+def test_a_limit_is_what_siblings_leave_that_use_more_than_they_are_guaranteed() -> None:
+    def child(name: str, **more: object) -> Event:
+        return make_queue(name, view={"parent": "top", **more})
+
+    s = Scene(
+        *totals("m", 16), make_queue("top", gpu=8, view={"guarantee": {GPU: 4}}),
+        child("over", guarantee={GPU: 2}), child("idle", guarantee={GPU: 2}), child("q"),
+    )  # fmt: skip
+    s.submit(make_binding("b").queue("over").tasks(6)).run()
+    assert s.used("over") == 6
+    [limit] = exceeded(s.core.tree.queue("q"), GPU, 2)
+    assert (limit.name, limit.available, limit.guaranteed) == ("q", "0", True)

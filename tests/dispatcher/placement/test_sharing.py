@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from atoll.dispatcher.core.events import Ceiling
 from atoll.model.verdict import Reason
-from tests.dispatcher.builders import NEVER, evicted, make_binding, make_capacity, make_queue
+from tests.dispatcher.builders import GPU, NEVER, evicted, make_binding, make_capacity, make_queue
 from tests.dispatcher.placement.sharing import by, divided, duplicated, parts, scene, shared
 
 REGIONS = (by("region", 2, 2), by("cluster", 2, 2))
@@ -70,6 +71,14 @@ def test_what_weights_give_to_a_full_member_waits_for_room_there() -> None:
     made.tell(make_capacity("b1", [2], generation=2))
     made.run()
     assert parts(made, "w") == {"a1": 4, "b1": 2}
+
+
+def test_what_a_member_has_room_for_ends_at_the_ceiling_of_the_queue_there() -> None:
+    made = scene(a1=10, b1=10)
+    made.tell(make_queue("q", view={"members": {"a1": Ceiling(capability={GPU: 2}), "b1": Ceiling()}}))
+    made.submit(shared("w", 6, divided()))
+    made.run()
+    assert parts(made, "w") == {"a1": 1, "b1": 5}
 
 
 def test_too_few_regions_are_named() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from atoll.dispatcher.split import spread
 from atoll.dispatcher.split.karmada import Candidate, Unsupported, Wanted, assign
-from atoll.dispatcher.split.spread import Region, choose, constraints_of, grouped
+from atoll.dispatcher.split.spread import Region, bounded, choose, constraints_of, grouped
 
 
 def every_set(found: list[Region], least: int, most: int, clusters: int) -> list[str]:
@@ -127,3 +127,14 @@ def test_clusters_that_get_none_are_left_out() -> None:
     by_weight = {"replicaDivisionPreference": "Weighted", "weightPreference": {"staticWeightList": lists}}
     weighted = {"replicaScheduling": {**divided, **by_weight}}
     assert assign([Candidate("a", 4, 4), Candidate("b", 4, 4)], Wanted(1, weighted)) == {"a": 1}
+
+
+@pytest.mark.parametrize(("members", "most"), [(0, 1), (1, 1), (5, 5)])
+def test_what_a_constraint_leaves_open_is_one_group_at_least_and_all_members_at_most(members: int, most: int) -> None:
+    said = bounded(
+        {"replicaScheduling": {}, "spreadConstraints": [{}, {"spreadByLabel": "ring", "maxGroups": 3}]}, members
+    )
+    assert said["spreadConstraints"] == [
+        {"spreadByField": "cluster", "minGroups": 1, "maxGroups": most},
+        {"spreadByLabel": "ring", "spreadByField": "", "minGroups": 1, "maxGroups": 3},
+    ]

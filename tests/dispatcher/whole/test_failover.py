@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.core import Evict
-from atoll.model.failover import Failover, Purge
+from atoll.model.failover import EvictionTask, Failover, Purge
 from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Reason
-from tests.dispatcher.builders import make_binding, make_queue, no_execute
+from tests.dispatcher.builders import Scene, make_binding, make_capacity, make_cluster, make_queue, no_execute
 from tests.dispatcher.virtual import Town, gpus
 
 WISH = Failover(Purge.DIRECTLY, None, 120.0)
@@ -116,6 +116,26 @@ def test_how_a_tainted_member_is_left(leaving: Failover | None, expected: list[A
     t.taint(member, no_execute(at=t.now))
     t.run(5)
     assert tasks(t, Reason.MEMBER_TAINTED) == [(member, *each) for each in expected]
+
+
+def test_what_is_not_bound_yet_leaves_a_tainted_member_without_a_task() -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("w").tasks(4).gang(leaving=Failover(Purge.GRACEFULLY)))
+    s.run()
+    s.tell(make_cluster("m", taints=[no_execute()]))
+    [command] = s.run(after=5)
+    assert isinstance(command, Evict)
+    assert (command.decision.reason, command.tasks) == (Reason.MEMBER_TAINTED, ())
+
+
+def test_what_keeps_it_from_another_member_stays() -> None:
+    t, member = running(leaving=Failover(Purge.GRACEFULLY))
+    kept = [EvictionTask(name, "", "tests", Purge.DIRECTLY, "", 4) for name in ("far", member)]
+    t.see(dataclasses.replace(t.views["uid-w"], tasks=tuple(kept)))
+    t.taint(member, no_execute(at=t.now))
+    t.run(5)
+    found = [each[:2] for each in tasks(t, Reason.MEMBER_TAINTED)]
+    assert found == [("far", Purge.DIRECTLY), (member, Purge.GRACEFULLY)]
 
 
 def test_a_lost_member_is_left_without_a_task() -> None:

@@ -77,6 +77,8 @@ def test_it_waits_a_while_and_says_so_and_others_take_the_room() -> None:
     [told] = [c for c in commands if isinstance(c, Explain)]
     assert (told.name, told.decision.phase, told.decision.reason) == ("a", Phase.SUSPENDED, Reason.NOT_READY_IN_TIME)
     assert (told.decision.rounds, told.decision.not_before != "") == (1, True)
+    assert told.decision.blocker is not None
+    assert BACK_OFF in told.decision.blocker.message
     assert s.verdict("a") is Reason.NOT_READY_IN_TIME
     assert s.run() == []
     s.change("b", finished=True)
