@@ -10,7 +10,7 @@ import pytest
 from atoll.dispatcher.core import Evict
 from atoll.model.failover import EvictionTask, Failover, Purge
 from atoll.model.timestamps import rfc3339
-from atoll.model.verdict import Reason
+from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import Scene, make_binding, make_capacity, make_cluster, make_queue, no_execute
 from tests.dispatcher.virtual import Town, gpus
 
@@ -53,6 +53,8 @@ def test_a_workload_that_stays_unhealthy_is_evicted_and_kept_from_there() -> Non
     assert failed(t) == [pytest.approx(130, abs=0.2)]
     assert tasks(t, Reason.UNHEALTHY) == [(member, Purge.DIRECTLY, 600, None)]
     assert t.views["uid-w"].decision.refused.counts == {member: 1}  # type: ignore[union-attr]
+    [command] = [each for _, each in t.commands if isinstance(each, Evict)]
+    assert command.decision.blocker == Blocker("Cluster", member, message="1 of 4 pods run")
 
 
 def test_one_that_is_healthy_again_in_time_stays() -> None:

@@ -143,6 +143,18 @@ def test_a_later_one_does_not_start_before_the_others_are_reserved() -> None:
     assert committed(s.run()) == ["b"]
 
 
+def test_one_that_is_divided_counts_once_all_of_its_parts_are_reserved() -> None:
+    s = Scene(make_queue("q"), *(make_cluster(m) for m in ("m1", "m2")), *(make_capacity(m, [4]) for m in ("m1", "m2")))
+    s.submit(of_group("a", 6).divided(), of_group("b", 2))
+    assert names(s.run()) == ["a", "b"]
+    first, second = [member for member, _ in s.view("a").parts]
+    s.change("a", reserved={first: YES})
+    reserved(s, "b")
+    assert not s.run()
+    s.change("a", reserved={first: YES, second: YES})
+    assert committed(s.run()) == ["a", "b"]
+
+
 def test_one_counts_for_as_much_as_it_weighs() -> None:
     s = scene(room=(make_cluster("m"), make_capacity("m", [4])))
     s.submit(of_group("a", least=3), of_group("b", least=3, weight=3))
