@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import itertools
 import os
 import random
 import signal
@@ -121,20 +120,17 @@ def try_all(bench: Bench, chosen: Sequence[Mutation], sources: dict[str, str], j
 
 
 def subset(mutation: Mutation, traces: Sequence[Trace]) -> list[str]:
-    """The tests that reach a mutant, as many as fit the time: in turn the quickest, and that which reaches the most of
-    its file, for what is about a rule is not found among all tests that come by it.
-    """
+    """The tests that reach a mutant, the quickest first, as many as fit the time."""
     first, last = mutation.statement
     able = [each for each in traces if any(first <= line <= last for line in each.lines.get(mutation.path, ()))]
-    quick = sorted(able, key=lambda trace: trace.seconds)
-    about = sorted(quick, key=lambda trace: -len(trace.lines[mutation.path]))
-    tests: dict[str, None] = {}
+    tests: list[str] = []
     seconds = 0.0
-    for each in itertools.chain.from_iterable(zip(quick, about, strict=True)):
-        if each.test not in tests and seconds + each.seconds <= BUDGET:
-            seconds += each.seconds
-            tests[each.test] = None
-    return [*tests]
+    for each in sorted(able, key=lambda trace: trace.seconds):
+        seconds += each.seconds
+        if seconds > BUDGET:
+            break
+        tests.append(each.test)
+    return tests
 
 
 def place(mutation: Mutation) -> str:
