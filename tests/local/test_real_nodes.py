@@ -111,7 +111,7 @@ def test_an_image_is_an_archive_as_docker_saves_it_and_is_built_once_per_content
 @pytest.mark.parametrize(
     ("begin", "made"),
     [
-        (b"#!/work/.venv/bin/python\nimport x\n", b"#!/usr/bin/python3\nimport x\n"),
+        (b"#!/opt/tools/.venv/bin/python\nimport x\n", b"#!/usr/bin/python3\nimport x\n"),
         (
             b"#!/bin/sh\n'''exec' /a/very/long/path/python \"$0\" \"$@\"\n' '''\nimport x\n",
             b"#!/usr/bin/python3\nimport x\n",
