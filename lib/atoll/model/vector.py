@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from atoll.model import quantity
 
 K = TypeVar("K", bound=Hashable)
+N = TypeVar("N", bound=Hashable)
 Vector = dict[str, int]
 """Resource name to integer units: milli-CPU, bytes, whole devices, pods."""
 
@@ -26,8 +27,8 @@ def total(vectors: Iterable[Mapping[str, int]]) -> Vector:
     return result
 
 
-def add(into: Vector, vector: Mapping[str, int], times: int = 1) -> None:
-    """Add `times` a vector to another, in place; resources that become zero disappear."""
+def add(into: dict[N, int], vector: Mapping[N, int], times: int = 1) -> None:
+    """Add `times` a vector, or other counts, to another, in place; what becomes zero disappears."""
     for name, amount in vector.items():
         value = into.get(name, 0) + amount * times
         if value:
@@ -36,7 +37,7 @@ def add(into: Vector, vector: Mapping[str, int], times: int = 1) -> None:
             into.pop(name, None)
 
 
-def add_each(into: dict[K, Vector], vectors: Mapping[K, Mapping[str, int]], times: int = 1) -> None:
+def add_each(into: dict[K, dict[N, int]], vectors: Mapping[K, Mapping[N, int]], times: int = 1) -> None:
     """Add `times` each of several vectors to the one of the same key, in place; those that become empty disappear."""
     for key, vector in vectors.items():
         there = into.setdefault(key, {})

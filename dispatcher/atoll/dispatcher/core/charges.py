@@ -69,11 +69,7 @@ class Charges:
             charged[binding.view.uid] = None
         else:
             del charged[binding.view.uid]
-        counts, priority = self.priorities.setdefault(binding.leaf, {}), -binding.key[0]
-        if count := counts.get(priority, 0) + times:
-            counts[priority] = count
-        else:
-            del counts[priority]
+        vector.add(self.priorities.setdefault(binding.leaf, {}), {-binding.key[0]: times})
         for used in self.on_used:
             used(binding.leaf, binding.view.namespace, binding.amount, times)
         for charged_for in self.on_charged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from atoll.admission import jsonpatch, pods, trust
@@ -173,16 +173,13 @@ def _wrong_with(kind: Templated, obj: Json) -> list[Problem]:
 
 def _wrong_slices(kind: Templated, obj: Json, components: Sequence[Component]) -> list[Problem]:
     """Why slices that it asks for can't be made."""
-    templates = dict(kind.templates(obj))
     found: dict[tuple[str, str], None] = {}
-    for each in components:
-        path = dotted(each.template)
-        for holder, where in ((obj, ""), (templates.get(path), path)):
-            found |= dict.fromkeys(nearness.wrong(holder, where, each.pods))
-            for key in (nearness.SLICE_LEVEL, nearness.SLICE_LAYERS) if kind.sets else ():
-                if nearness.says(holder, key):
-                    text = f"can't be on a {kind.words.title}, whose groups of pods are slices: use {nearness.REQUIRED}"
-                    found[nearness.field(where, key), text] = None
+    for each, holder, where in _holders(obj, kind.templates(obj), components):
+        found |= dict.fromkeys(nearness.wrong(holder, where, each.pods))
+        for key in (nearness.SLICE_LEVEL, nearness.SLICE_LAYERS) if kind.sets else ():
+            if nearness.says(holder, key):
+                text = f"can't be on a {kind.words.title}, whose groups of pods are slices: use {nearness.REQUIRED}"
+                found[nearness.field(where, key), text] = None
     return [Problem(*each) for each in found]
 
 
@@ -199,13 +196,24 @@ def _warnings(kind: Templated, obj: Json) -> list[Problem]:
 
 def _without_index(kind: Templated, obj: Json) -> list[Problem]:
     """Slices that it asks for of pods that have no index."""
-    templates = dict(kind.templates(obj))
+    # None where it can't be read.
+    templates = kind.templates(obj)
+    components = [each for each in kind.components(kind.entire(obj)) if each.unnumbered] if templates else []
     found: dict[tuple[str, str], None] = {}
-    for each in kind.components(kind.entire(obj)) if templates else ():
-        path = dotted(each.template)
-        for holder, where in ((obj, ""), (templates.get(path), path)) if each.unnumbered else ():
-            found |= dict.fromkeys(nearness.without_index(holder, where, each.unnumbered))
+    for each, holder, where in _holders(obj, templates, components):
+        found |= dict.fromkeys(nearness.without_index(holder, where, each.unnumbered))
     return [Problem(*each) for each in found]
+
+
+def _holders(
+    obj: Json, templates: Sequence[tuple[str, object]], components: Sequence[Component]
+) -> Iterator[tuple[Component, object, str]]:
+    """(component, what may have annotations about its pods, path of that)."""
+    known = dict(templates)
+    for each in components:
+        path = dotted(each.template)
+        yield each, obj, ""
+        yield each, known.get(path), path
 
 
 def _stays(kind: Templated, old: Json, queue: str) -> list[Problem]:

@@ -78,7 +78,7 @@ class Room:
         #: node -> what of `_used` is kept for pods that go there once others have left; without zeros
         self._awaited: dict[str, Vector] = {}
         #: node -> port -> how many took it, by charges and reservations; without zeros
-        self._ports: dict[str, Counter[HostPort]] = {}
+        self._ports: dict[str, dict[HostPort, int]] = {}
         #: binding UID -> node -> pods charged there that count; without zeros
         self.placed: dict[str, Counter[str]] = {}
         #: the pods on nodes as rules between pods see them: one for each charge, and those that are reserved
@@ -463,15 +463,8 @@ class Room:
         return any(told.cells.policy.strict and self.usable(node) for node, told in self._numa.items())
 
     def _pin(self, node: str, asks: Asks, times: int) -> None:
-        if not asks:
-            return
-        pinned = self._pinned.setdefault(node, {})
-        if count := pinned.get(asks, 0) + times:
-            pinned[asks] = count
-        else:
-            del pinned[asks]
-        if not pinned:
-            del self._pinned[node]
+        if asks:
+            vector.add_each(self._pinned, {node: {asks: 1}}, times)
 
     def _numa_nodes(self, away: Collection[str] = ()) -> tuple[Exact, ...]:
         if not self._numa:
@@ -535,15 +528,8 @@ class Room:
         return (Attachments(left),)
 
     def _count_ports(self, node: str, wanted: list[HostPort], times: int) -> None:
-        if not wanted:
-            return
-        taken = self._ports.setdefault(node, Counter())
-        for port in wanted:
-            taken[port] += times
-            if not taken[port]:
-                del taken[port]
-        if not taken:
-            del self._ports[node]
+        if wanted:
+            vector.add_each(self._ports, {node: Counter(wanted)}, times)
 
     def _changed(self, *, grew: bool, node: str = "") -> None:
         """Room changed on one node; without a name, nodes or domains themselves did."""
@@ -625,7 +611,7 @@ class Room:
         have, used, awaited = (each.get(node, {}) for each in (self._allocatable, self._used, self._awaited))
         if any(used.get(name, 0) - awaited.get(name, 0) > have.get(name, 0) for name in task.requests):
             return True
-        others = Counter(self._ports.get(node, ()))
+        others = Counter(self._ports.get(node, {}))
         others.subtract(task.ports)
         return ports.conflict(task.ports, +others)
 
