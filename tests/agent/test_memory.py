@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from atoll.agent.jobs.controller import JobController
 from atoll.agent.placements import Placements
 from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler.loop import Scheduler
+from atoll.agent.settings import JobSettings
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
@@ -78,9 +80,32 @@ async def test_nothing_is_remembered_of_a_job_that_goes_while_it_is_worked_on() 
     assert kept == {}
 
 
-def controlling(api: ApiServer, caches: list[MemberCache]) -> JobController:
+def controlling(api: ApiServer, caches: list[MemberCache], *, trust: float = 5.0) -> JobController:
     caches.append(MemberCache(api))
-    return JobController(api, caches[0], Recorder(api, "agent"))
+    return JobController(api, caches[0], Recorder(api, "agent"), settings=JobSettings(trust=trust))
+
+
+@pytest.mark.parametrize(("trust", "times"), [(0.0, 2), (60.0, 1)], ids=["trusted no more", "may still be seen"])
+async def test_a_store_that_was_put_back_is_believed_after_a_while(trust: float, times: int) -> None:
+    """1. the Job gets its pod and its status; 2. the store goes back to a state before both: no watch shows either;
+    3. the next look makes the pod and writes the status again.
+    """
+    job = {**make_job(make_task("w", 1)), "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
+    job["metadata"] = {"name": "j", "namespace": "default", "uid": "uid-j", "resourceVersion": "5"}
+    caches: list[MemberCache] = []
+    written: Counter[tuple[str, str]] = Counter()
+
+    async def answer(request: web.Request) -> web.Response:
+        written[request.method, request.path.rpartition("/")[2]] += 1
+        body: Any = await request.json()
+        return web.json_response(body | {"metadata": {"name": "j", "resourceVersion": "10", "uid": "u"}}, status=201)
+
+    async with serving(answer) as api:
+        controller = controlling(api, caches, trust=trust)
+        caches[0].jobs.put("default/j", decode_full(orjson.dumps(job)))
+        for _ in range(2):
+            await controller.reconcile("default/j")
+    assert (written["POST", "pods"], written["PATCH", "status"]) == (times, times)
 
 
 async def test_a_pod_of_an_earlier_job_of_the_same_name_leaves_nothing() -> None:

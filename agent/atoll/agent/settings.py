@@ -73,6 +73,9 @@ class JobSettings(Section, frozen=True):
         seconds("Until a pod that its kubelets refuse is made again, the second time; it doubles.", above=0),
     ] = 1.0
     longest_again: Annotated[float, seconds("The same at most.", above=0)] = 60.0
+    trust: Annotated[
+        float, seconds("For which pods and status are taken to be as written, though no watch shows it yet.")
+    ] = 5.0
     probes: ProbeSettings = ProbeSettings()
 
 

@@ -31,7 +31,7 @@ from atoll.kube.errors import Retry
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import keys
+from atoll.model import keys, versions
 from atoll.model.apiresource import CLAIMS, NAMESPACES, PRIORITY_CLASSES, WORKS, ApiResource
 from atoll.model.conditions import with_condition
 from atoll.model.gang import beyond
@@ -754,7 +754,7 @@ class Delivery:
             return work
         version, status = self._written[key]
         late = asyncio.get_running_loop().time() >= self._written_at[key] + self._settings.trust
-        if late or not _before(work.metadata.resource_version, version):
+        if late or not versions.older(work.metadata.resource_version, version):
             del self._written[key]
             return work
         return msgspec.structs.replace(work, status=status)
@@ -776,7 +776,7 @@ class Delivery:
             self._written.pop(key, None)
             return
         seen, version = self._works.get(key), answer["metadata"]["resourceVersion"]
-        if seen is not None and _before(seen.metadata.resource_version, version):
+        if seen is not None and versions.older(seen.metadata.resource_version, version):
             self._written[key] = (version, status)
             # The watch may never show it, where the store was put back to an earlier state.
             self._queue.add(key, after=self._settings.trust)
@@ -791,11 +791,6 @@ def _identity(manifest: Json) -> tuple[str, str, str]:
 async def _there(api: ApiServer, resource: ApiResource, name: str, namespace: str | None = None) -> list[Json]:
     """The object as the server, not a cache, has it; empty if it has none. For accounts that may list, but not get."""
     return await api.list(resource, namespace, field_selector=f"metadata.name={name}")
-
-
-def _before(version: str, other: str) -> bool:
-    """Whether a resourceVersion is older than another of the same resource, as far as that can be told (KEP-5504)."""
-    return version.isdecimal() and other.isdecimal() and int(version) < int(other)
 
 
 def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str, differing: tuple[str, str]) -> Json:

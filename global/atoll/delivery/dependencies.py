@@ -17,7 +17,7 @@ import structlog
 from atoll.kinds import BROUGHT
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
+from atoll.model import keys, versions
 from atoll.model.apiresource import CLAIMS, CONFIGMAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 
 Json = dict[str, Any]
@@ -173,5 +173,4 @@ def _version(manifest: Json) -> str:
 
 def _order(version: str) -> tuple[bool, int]:
     """Of versions: none first; decimal numbers, as all API servers have, by their value."""
-    number = version.partition("-")[0]
-    return bool(version), int(number) if number.isdecimal() else 0
+    return bool(version), versions.number(version.partition("-")[0])

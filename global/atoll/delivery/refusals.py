@@ -12,6 +12,7 @@ import msgspec
 
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
+from atoll.model import versions
 from atoll.model.apiresource import EVENTS
 from atoll.model.objects import Slim
 from atoll.model.reports import readable
@@ -62,9 +63,5 @@ class PodRefusals:
         found = self._events.by_index("about", uid)
         if not found:
             return ""
-        newest = max(found, key=lambda event: (_order(event.metadata.resource_version), event.metadata.name))
+        newest = max(found, key=lambda event: (versions.number(event.metadata.resource_version), event.metadata.name))
         return readable(newest.note.removeprefix(_PREFIX))
-
-
-def _order(version: str) -> int:
-    return int(version) if version.isdecimal() else 0

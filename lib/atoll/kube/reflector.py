@@ -26,6 +26,7 @@ from msgspec.structs import force_setattr
 
 from atoll.kube import depth, errors, metrics, transport
 from atoll.kube.transport import ApiServer, Page
+from atoll.model import versions
 from atoll.model.apiresource import ApiResource
 from atoll.model.objects import HasMeta, Meta, decode_meta
 
@@ -327,7 +328,7 @@ class Reflector(Generic[T]):
         """Watch until the stream ends; with `initial`, what exists comes first."""
         loop = asyncio.get_running_loop()
         self._initial, opened, turn = initial, loop.time(), _Turn()
-        self._opened_at = _number(self._version)
+        self._opened_at = versions.number(self._version)
         lines = self._api.watch(
             self.resource,
             self._namespace,
@@ -411,7 +412,7 @@ class Reflector(Generic[T]):
         for key in [key for key in self._store if key not in seen]:
             self.put(key, None)
             await turn.give()
-        self._version, self._listed, self._stale_lists = version, _number(version), 0
+        self._version, self._listed, self._stale_lists = version, versions.number(version), 0
         if version:
             self._missed, self.absent = 0, False
         self._newest = self._listed
@@ -427,7 +428,7 @@ class Reflector(Generic[T]):
         An API server that lags behind the one asked before must not undo what that one told; but after the store was
         restored from a backup its versions are lower for good.
         """
-        if _number(version) < 0 or _number(version) >= self._newest:
+        if versions.number(version) < 0 or versions.number(version) >= self._newest:
             return False
         self._stale_lists += 1
         if self._stale_lists < _STALE_LISTS:
@@ -475,7 +476,7 @@ class Reflector(Generic[T]):
     def _bookmark(self, raw: msgspec.Raw) -> str:
         mark = _bookmark_decoder.decode(raw).metadata
         if self._initial is None:
-            if 0 <= _number(mark.resource_version) < self._opened_at:
+            if 0 <= versions.number(mark.resource_version) < self._opened_at:
                 raise _Distrusted(f"the server is at {mark.resource_version}, before {self._opened_at} of this stream")
             return self._advanced(mark.resource_version)
         if mark.annotations.get(_INITIAL_END) == "true":
@@ -484,7 +485,7 @@ class Reflector(Generic[T]):
 
     def _advanced(self, version: str) -> str:
         """Resume here from now on; not at an event that came too late."""
-        number = _number(version)
+        number = versions.number(version)
         if number < 0 or number >= self._newest:
             self._version, self._newest = version, max(number, self._newest)
         return version
@@ -495,12 +496,12 @@ class Reflector(Generic[T]):
         A stream is in the order of versions, so this is the case of a server, or of something on the way, that
         repeats events or mixes their order.
         """
-        number = _number(version)
+        number = versions.number(version)
         if number > self._newest or number < 0:
             return False
         known = self._store.get(key)
         if known is not None:
-            return number < _number(known.metadata.resource_version)
+            return number < versions.number(known.metadata.resource_version)
         if self._initial is not None:
             return False
         if number <= max(self._listed, self._deleted.get(key, -1)):
@@ -511,7 +512,7 @@ class Reflector(Generic[T]):
 
     def _bury(self, key: str, version: str) -> None:
         """Remember when it was deleted, so that no late event brings it back."""
-        self._deleted[key] = _number(version)
+        self._deleted[key] = versions.number(version)
         if len(self._deleted) > _TOMBSTONES:
             self._forgotten = max(self._forgotten, self._deleted.pop(next(iter(self._deleted))))
 
@@ -591,14 +592,6 @@ class Reflector(Generic[T]):
                 del index[value]
         for value in after - before:
             index[value].add(key)
-
-
-def _number(version: str) -> int:
-    """The version as a number; -1 where it is not of the form that can be compared (KEP-5504)."""
-    # The length is bounded because converting very long numbers is slow, and refused by Python.
-    if version.isdigit() and version.isascii() and len(version) < 40 and version[0] != "0":
-        return int(version)
-    return -1
 
 
 class _Turn:

@@ -28,6 +28,7 @@ from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
+from atoll.model import versions
 from atoll.model.apiresource import CLAIMS, JOBS, POD_GROUPS, PODS, ApiResource
 from atoll.model.gang import MOST_PODS
 from atoll.model.objects import Full
@@ -59,12 +60,12 @@ class JobController:
         self._recorder = recorder
         self._queue: WorkQueue[str] = WorkQueue("jobs", lambda key: {"workload": key})
         self._writes = asyncio.Semaphore(self._settings.writes)
-        #: job UID -> names of pods made by us that no watch event has shown yet
-        self._unseen: defaultdict[str, set[str]] = defaultdict(set)
+        #: job UID -> names of pods made by us that no watch event has shown yet -> when they were made
+        self._unseen: defaultdict[str, dict[str, float]] = defaultdict(dict)
         #: job UID -> when its status was last written
         self._written_at: dict[str, float] = {}
         #: job UID -> the status that was written and the resourceVersion it got, while the cache is older than that
-        self._ahead: dict[str, tuple[dict[str, Any], int]] = {}
+        self._ahead: dict[str, tuple[dict[str, Any], str]] = {}
         #: job UIDs whose PodGroup and claims were made or seen
         self._grouped: set[str] = set()
         self._plugged = PluginObjects(api)
@@ -96,8 +97,6 @@ class JobController:
     def _job_changed(self, old: Full | None, new: Full | None) -> None:
         for gone in (old,) if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else ():
             self._forget(gone.metadata.uid)
-        if new is not None and (ahead := self._ahead.get(new.metadata.uid)) and _version(new) >= ahead[1]:
-            del self._ahead[new.metadata.uid]
         if new is not None and (old is None or old.body.get("spec") != new.body.get("spec")):
             self._queue.add(new.metadata.key)
         elif new is not None:
@@ -128,7 +127,7 @@ class JobController:
             return
         if replaced and old is not None and not ours and not old.finished:
             self._lost[owner.uid][old.metadata.name] = old
-        self._unseen.get(owner.uid, set()).discard(pod.metadata.name)
+        self._unseen.get(owner.uid, {}).pop(pod.metadata.name, None)
         if old is None or new is None or _told(old) != _told(new):
             self._queue.add(f"{pod.metadata.namespace}/{owner.name}", after=self._settings.coalesce)
 
@@ -160,7 +159,7 @@ class JobController:
 
     async def _look(self, cached: Full) -> None:
         uid = cached.metadata.uid
-        job, existing = self._known(cached.body, uid), self._cache.pods.by_index("owner", uid)
+        job, existing = self._known(cached), self._cache.pods.by_index("owner", uid)
         again = self._made_again(job, existing)
         pods = [pod for pod in existing if pod.metadata.uid not in again]
         if (asked := made.asked(job)) > MOST_PODS:
@@ -189,14 +188,15 @@ class JobController:
         await self._remove(job, [*doomed, *made.surplus(job, staying)])
         # 3. What is missing is made, and the status tells both.
         missing, made_now = {}, set[str]()
-        begun = {position for position, _ in made.places(job, self._unseen[uid]).values()}
+        unseen = self._made_lately(uid)
+        begun = {position for position, _ in made.places(job, unseen).values()}
         opened = stages.open_tasks(job, (pod for pod in staying if not pod.terminating), begun)
         if (state.phase_of(job) or "Pending") in state.MAKING:
             wanted, seen = made.present(job, staying), {pod.metadata.name for pod in existing}
             wanted = {name: at for name, at in wanted.items() if at[0] in opened}
-            missing = {name: at for name, at in wanted.items() if name not in seen | self._unseen[uid]}
+            missing = {name: at for name, at in wanted.items() if name not in seen | unseen}
             # Pods just made count as pending at once, so a new Job costs one write of its status, not one per pod.
-            made_now = wanted.keys() - seen if missing or self._unseen[uid] else set()
+            made_now = wanted.keys() - seen if missing or unseen else set()
         census = state.Census(pods, _by_task(job, made_now), leaving=leaving)
         status = asyncio.ensure_future(self._write_status(job, uid, census, intent, opened))
         outcomes = await asyncio.gather(status, self._make(job, missing, status, opened), return_exceptions=True)
@@ -339,19 +339,31 @@ class JobController:
         uid, namespace = job["metadata"]["uid"], job["metadata"]["namespace"]
         async with self._writes:
             # Before the request, because the watch may tell of the pod before the answer does.
-            self._unseen[uid].add(name)
+            self._unseen[uid][name] = asyncio.get_running_loop().time()
             try:
                 await self._api.create(PODS, made.pod(job, position, index))
             except errors.AlreadyExists as error:
-                self._unseen[uid].discard(name)
+                self._unseen[uid].pop(name, None)
                 known = self._cache.pods.get(f"{namespace}/{name}")
                 if known is None or known.metadata.controller_uid != uid:
                     raise errors.Retry(0.5, f"pod {namespace}/{name} of another owner is in the way") from error
             except BaseException as error:
-                self._unseen[uid].discard(name)
+                self._unseen[uid].pop(name, None)
                 if isinstance(error, errors.ApiError):
                     self._tell(job, error)
                 raise
+            self._queue.add(f"{namespace}/{job['metadata']['name']}", after=self._settings.trust)
+
+    def _made_lately(self, uid: str) -> set[str]:
+        """Names of pods that were made and not yet seen.
+
+        The watch may never show one: where it was removed at once, or the store was put back to an earlier state.
+        """
+        until = asyncio.get_running_loop().time() - self._settings.trust
+        made_at = self._unseen[uid]
+        for name in [name for name, at in made_at.items() if at <= until]:
+            del made_at[name]
+        return set(made_at)
 
     async def _remove(self, job: dict[str, Any], pods: Iterable[Pod]) -> None:
         async def remove(pod: Pod) -> None:
@@ -374,10 +386,18 @@ class JobController:
 
     # -- status ------------------------------------------------------------------------------------------------------
 
-    def _known(self, job: dict[str, Any], uid: str) -> dict[str, Any]:
+    def _known(self, cached: Full) -> dict[str, Any]:
         """The Job with the status that we wrote, where the watch has not told of it yet."""
-        ahead = self._ahead.get(uid)
-        return job if ahead is None else {**job, "status": {**(job.get("status") or {}), **ahead[0]}}
+        job, uid = cached.body, cached.metadata.uid
+        if uid not in self._ahead:
+            return job
+        status, version = self._ahead[uid]
+        late = asyncio.get_running_loop().time() >= self._written_at[uid] + self._settings.trust
+        # The watch never shows it, where the store was put back to an earlier state.
+        if late or not versions.older(cached.metadata.resource_version, version):
+            del self._ahead[uid]
+            return job
+        return {**job, "status": {**(job.get("status") or {}), **status}}
 
     async def _write_status(
         self, job: dict[str, Any], uid: str, census: state.Census, intent: _Intent, opened: Collection[int]
@@ -410,10 +430,11 @@ class JobController:
             # Nothing may follow on what was not written.
             raise errors.Retry(1.0, f"job {meta['namespace']}/{meta['name']} is gone") from error
         self._written_at[uid] = asyncio.get_running_loop().time()
-        version = int(answer["metadata"]["resourceVersion"])
+        version = str(answer["metadata"]["resourceVersion"])
         cached = self._cache.jobs.get(f"{meta['namespace']}/{meta['name']}")
-        if cached is not None and _version(cached) < version:
+        if cached is not None and versions.older(cached.metadata.resource_version, version):
             self._ahead[uid] = ({**status, **wanted}, version)
+            self._queue.add(cached.metadata.key, after=self._settings.trust)
         phase = (wanted.get("state") or {}).get("phase")
         if phase and state.phase_of(job) != phase:
             log.info("job phase", job=f"{meta['namespace']}/{meta['name']}", phase=phase)
@@ -442,11 +463,6 @@ def _told(pod: Pod) -> tuple[object, ...]:
 def _by_task(job: dict[str, Any], names: Iterable[str]) -> Counter[str]:
     tasks = job["spec"].get("tasks") or ()
     return Counter(task_name(tasks[position], position) for position, _ in made.places(job, names).values())
-
-
-def _version(obj: Full) -> int:
-    # Versions of one object are comparable numbers (Kubernetes 1.35 promises it; etcd has always made it so).
-    return int(obj.metadata.resource_version or 0)
 
 
 def _reference(job: dict[str, Any]) -> dict[str, Any]:
