@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.agent.jobs import policies, state
+from atoll.agent.jobs.rejections import blameless
 from atoll.agent.jobs.state import Census, act, desired_status, doomed, next_phase
 from atoll.agent.objects import Pod
 from tests.agent.builders import make_job, make_pod, make_task
@@ -443,3 +444,38 @@ def test_a_job_that_was_changed_on_the_host(
     policy: dict[str, Any], said: str, seen: str, due: list[tuple[str, str]]
 ) -> None:
     assert asked(updated(make_job(W, policies=[policy]), said, seen), pod("w-0", "Running")) == due
+
+
+# -- pods pushed out with their node -----------------------------------------------------------------------------------
+
+DISRUPTED = [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}]
+PUSHED_OUT = [("NodeShutdown", []), ("Shutdown", []), ("Terminated", DISRUPTED), ("Preempting", []), ("", DISRUPTED)]
+
+
+@pytest.mark.parametrize(("reason", "conditions"), [*PUSHED_OUT, ("Evicted", []), ("Evicted", DISRUPTED)])
+@pytest.mark.parametrize("first", ["PodEvicted", "PodFailed"])
+def test_a_pod_that_is_pushed_out_is_evicted_before_it_is_failed(
+    reason: str, conditions: list[dict[str, Any]], first: str
+) -> None:
+    out = pod("w-1", "Failed", reason=reason, conditions=conditions, codes=[143])
+    both = [on("RestartJob", "PodEvicted"), on("TerminateJob", "PodFailed"), on("TerminateJob", code=143)]
+    job = make_job(W, policies=both if first == "PodEvicted" else both[::-1])
+    assert asked(job, out) == [("RestartJob", "")]
+    assert asked(make_job(W, policies=both[:1]), out) == [("RestartJob", "")]
+    assert not blameless(out, evictions_count=policies.watches_evictions(job, "w"))
+
+
+@pytest.mark.parametrize(("reason", "conditions"), PUSHED_OUT)
+def test_policies_of_other_tasks_do_not_keep_a_pushed_out_pod_from_being_made_again(
+    reason: str, conditions: list[dict[str, Any]]
+) -> None:
+    job = make_job(task("m", 1), task("w", 1, on("RestartJob", "PodEvicted")), policies=[on("AbortJob", "PodFailed")])
+    out = pod("m-0", "Failed", reason=reason, conditions=conditions)
+    assert blameless(out, evictions_count=policies.watches_evictions(job, "m"))
+    assert not blameless(out, evictions_count=policies.watches_evictions(job, "w"))
+    assert blameless(out, evictions_count=policies.watches_evictions(make_job(W), "w"))
+
+
+def test_a_pod_evicted_for_its_own_sake_has_failed_where_no_policy_asks_for_evictions() -> None:
+    job = make_job(W, policies=[on("TerminateJob", "PodFailed")])
+    assert asked(job, pod("w-1", "Failed", reason="Evicted")) == [("TerminateJob", "")]

@@ -125,7 +125,7 @@ class JobController:
             self._refused.forget((owner.uid, new.metadata.name))
         if owner is None or f"{pod.metadata.namespace}/{owner.name}" not in self._cache.jobs.store:
             return
-        if replaced and old is not None and not ours and not old.finished:
+        if replaced and old is not None and not ours and (not old.finished or rejections.pushed_out(old)):
             self._lost[owner.uid][old.metadata.name] = old
         self._unseen.get(owner.uid, {}).pop(pod.metadata.name, None)
         if old is None or new is None or _told(old) != _told(new):
@@ -211,13 +211,13 @@ class JobController:
         """UIDs of pods that count for nothing, as they are made again, and whether that is due."""
         if (state.phase_of(job) or "Pending") not in state.MAKING:
             return {}
-        found, counted = {}, policies.watches_evictions(job)
+        found: dict[str, bool] = {}
         now = asyncio.get_running_loop().time()
         for pod in pods:
             uid = pod.metadata.uid
             if uid in self._again and not pod.node:
                 found[uid] = True
-            elif rejections.blameless(pod, evictions_count=counted):
+            elif rejections.blameless(pod, evictions_count=policies.watches_evictions(job, pod.task)):
                 if uid not in self._pause_until:
                     owner = job["metadata"]["uid"]
                     self._refused_of[owner].add(pod.metadata.name)

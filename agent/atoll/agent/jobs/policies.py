@@ -16,6 +16,7 @@ from typing import Any
 
 from atoll.agent.jobs import state
 from atoll.agent.jobs.pods import places as places_of
+from atoll.agent.jobs.rejections import pushed_out
 from atoll.agent.objects import Pod
 from atoll.kinds.volcano_job.tasks import task_name, task_replicas
 from atoll.model import duration, keys, numbers
@@ -73,8 +74,11 @@ def wishes(job: Json, pods: Iterable[Pod], lost: Mapping[str, float]) -> list[Wi
     tasks = list(spec.get("tasks") or ())
     if not spec.get("policies") and not any(task.get("policies") for task in tasks):
         return []
-    found = []
+    found: list[Wish] = []
     for each in happenings(job, pods, lost):
+        # The eviction of a pod decides alone where a policy asks for it: its exit code is that of the signal.
+        if each.event == "PodFailed" and any(wish.pod == each.pod for wish in found[-1:]):
+            continue
         for policy in (*(tasks[each.position].get("policies") or ()), *(spec.get("policies") or ())):
             if _matches(policy, each):
                 found.append(_wish(job, policy, each))
@@ -108,9 +112,9 @@ def _of_pod(pod: Pod, position: int) -> Iterator[Happening]:
     name, meta = pod.metadata.name, pod.metadata
     at = to_seconds(pod.since or meta.creation_timestamp)
     if pod.phase == "Failed":
-        yield Happening("PodFailed", at, position, name, pod.exit_codes)
-        if pod.reason == "Evicted":
+        if pushed_out(pod):
             yield Happening("PodEvicted", at, position, name)
+        yield Happening("PodFailed", at, position, name, pod.exit_codes)
     elif pod.phase == "Succeeded":
         return
     elif meta.deletion_timestamp is not None:
@@ -193,12 +197,13 @@ def _sentence(action: str, task: str, happening: Happening) -> str:
     return f"{action}: {happening.event} of {about}" + (f", exit code {codes}" if codes else "")
 
 
-def watches_evictions(job: Json) -> bool:
-    """Whether any policy asks for PodEvicted, so that it matters which pods were lost."""
+def watches_evictions(job: Json, of: str | None = None) -> bool:
+    """Whether a policy asks for PodEvicted of pods of this task, of any task for None: their losses matter."""
     spec = job.get("spec") or {}
     policies = [*(spec.get("policies") or ())]
-    for task in spec.get("tasks") or ():
-        policies += task.get("policies") or ()
+    for position, task in enumerate(spec.get("tasks") or ()):
+        if of is None or task_name(task, position) == of:
+            policies += task.get("policies") or ()
     return any({"PodEvicted", ANY} & {policy.get("event"), *(policy.get("events") or ())} for policy in policies)
 
 
