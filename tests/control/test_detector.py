@@ -14,9 +14,10 @@ from atoll.control.objects import decode_binding
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
+from atoll.model import gang, keys
 from atoll.model.apiresource import JOBS
 from atoll.model.objects import Full, decode_full, decode_meta
+from atoll.model.priority import decode_priority_class
 from tests.kube.servers import serving
 
 Json = dict[str, Any]
@@ -40,7 +41,7 @@ class Told(Recorder):
 
 
 async def reconciled(
-    *workloads: bytes, bindings: tuple[bytes, ...] = (), sent: list[Json] | None = None
+    *workloads: bytes, bindings: tuple[bytes, ...] = (), sent: list[Json] | None = None, classes: tuple[bytes, ...] = ()
 ) -> tuple[list[str], list[tuple[str, str, str]]]:
     """The bindings that are made of these workloads, in this order, and the Events about them; `sent` gets what is written."""
     made: list[str] = []
@@ -58,6 +59,9 @@ async def reconciled(
         caches.namespaces.put(
             "ns", decode_meta(b'{"metadata": {"name": "ns", "labels": {"atoll.sh/enabled": "true"}}}')
         )
+        for raw in classes:
+            found_class = decode_priority_class(raw)
+            caches.priority_classes.put(found_class.metadata.name, found_class)
         for raw in bindings:
             binding = decode_binding(raw)
             caches.bindings.put(binding.metadata.key, binding)
@@ -96,6 +100,26 @@ async def test_a_workload_that_cannot_be_read_has_an_event_and_the_others_get_th
     [(name, reason, note)] = told
     assert (name, reason) == ("bad", "InvalidWorkload")
     assert note.startswith("it is invalid and was ignored; fix it and apply it again: ")
+
+
+@pytest.mark.parametrize(
+    ("named", "preempts"),
+    [
+        pytest.param({"priorityClassName": "polite"}, False, id="of the Job"),
+        pytest.param({"priorityClassName": "urgent"}, True, id="that preempts"),
+        pytest.param({}, False, id="of those that name none"),
+    ],
+)
+async def test_a_gang_says_whether_its_priority_class_preempts(named: Json, preempts: bool) -> None:
+    classes = (
+        b'{"metadata": {"name": "polite"}, "value": 9, "preemptionPolicy": "Never"}',
+        b'{"metadata": {"name": "urgent"}, "value": 9, "preemptionPolicy": "PreemptLowerPriority"}',
+        b'{"metadata": {"name": "usual"}, "value": 9, "globalDefault": true, "preemptionPolicy": "Never"}',
+    )
+    sent: list[Json] = []
+    await reconciled(job("patient", GOOD, **named), sent=sent, classes=classes)
+    read = gang.decode(sent[0]["metadata"]["annotations"][keys.GANG])
+    assert (read.priority, read.preempts) == (9, preempts)
 
 
 async def test_a_priority_class_that_does_not_exist_is_told() -> None:

@@ -32,7 +32,7 @@ from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
 from atoll.model.overrides import OverrideObject
 from atoll.model.policies import PolicyObject, best, claim_metadata, claim_of, suspended_on
-from atoll.model.priority import default_class, priority_of
+from atoll.model.priority import PriorityClassObject, class_of, default_class
 from atoll.model.reports import readable
 from atoll.model.timestamps import is_time, rfc3339_seconds, to_seconds
 from atoll.model.verdict import Reason
@@ -252,14 +252,17 @@ class Detector:
             own, kept = _owned(current)
             return {"annotations": {keys.GANG: own}, "spec": kept, "claim": claim}
         status = obj.body.get("status") or {}
+        class_ = self._class(kind, obj, policy)
         wish = kind.gang(
             obj.body,
-            priority=self._priority(kind, obj, policy),
+            priority=class_.value,
             default_class=default_class(self._caches.priority_classes),
             default_queue=self._caches.default_queue(obj.metadata.namespace),
             carried=self._caches.carried(current, kind, obj) if current is not None else kind.carried(status),
         )
-        wish = msgspec.structs.replace(wish, arrival=_arrival(obj, current), queue=_queue(wish.queue, current))
+        wish = msgspec.structs.replace(
+            wish, preempts=class_.preempts, arrival=_arrival(obj, current), queue=_queue(wish.queue, current)
+        )
         if wish.replicas > numbers.INT32:
             raise ValueError(f"{wish.replicas} pods are more than an object can say")
         placement = placements.placement_of(
@@ -351,8 +354,8 @@ class Detector:
             return said
         return before
 
-    def _priority(self, kind: Kind, obj: Full, policy: PolicyObject | None) -> int:
-        """That of the PriorityClass that its policy names, if its queue allows that one; else of its own."""
+    def _class(self, kind: Kind, obj: Full, policy: PolicyObject | None) -> PriorityClassObject:
+        """The PriorityClass that its policy names, if its queue allows that one; else its own."""
         classes = self._caches.priority_classes
         if name := policies.class_of(policy):
             queue = kind.queue_of(obj.body, default=self._caches.default_queue(obj.metadata.namespace))
@@ -365,9 +368,9 @@ class Detector:
                 *trust.unknown_classes([(field, name)], lambda each: classes.get(each) is not None),
             ]
             if not problems:
-                return priority_of(name, classes)
+                return class_of(name, classes)
             self._tell(kind, obj, "PolicyPriorityIgnored", f"its policy's {problems[0]}")
-        return priority_of(kind.priority_class_of(obj.body), classes)
+        return class_of(kind.priority_class_of(obj.body), classes)
 
     async def _tell_missing(
         self, kind: Kind, obj: Full, current: BindingObject | None, policy: PolicyObject, missing: list[str]

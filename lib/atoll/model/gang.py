@@ -146,6 +146,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """The user's wish that it does not run."""
     preemptable: bool = True
     """Whether it may be evicted to make room for others; its user may forbid that."""
+    preempts: bool = True
+    """Whether others may be evicted for it, as its PriorityClass says (`preemptionPolicy`)."""
     whole: bool = False
     """It can't be divided over clusters, whatever its policy says."""
     arrival: int = 0

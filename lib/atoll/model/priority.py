@@ -17,18 +17,26 @@ class PriorityClassObject(Slim, frozen=True, rename="camel"):
     description: str = ""
     preemption_policy: str | None = None
 
+    @property
+    def preempts(self) -> bool:
+        """Whether others may be evicted for its workloads."""
+        return self.preemption_policy != "Never"
+
 
 decode_priority_class = msgspec.json.Decoder(PriorityClassObject).decode
 
 
-def priority_of(name: str, classes: Iterable[PriorityClassObject]) -> int:
-    """The value of the class of this name; of the global default where there is none, else 0."""
-    default = 0
+_NO_CLASS = PriorityClassObject()
+
+
+def class_of(name: str, classes: Iterable[PriorityClassObject]) -> PriorityClassObject:
+    """The class of this name; the global default where there is none, else one of value 0."""
+    default = _NO_CLASS
     for each in classes:
         if name and each.metadata.name == name:
-            return each.value
-        if each.global_default and not default:
-            default = each.value
+            return each
+        if each.global_default and default is _NO_CLASS:
+            default = each
     return default
 
 

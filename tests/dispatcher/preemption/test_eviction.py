@@ -14,6 +14,7 @@ from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import (
     BACKFILL,
     EARLY,
+    GPU,
     LATE,
     NEVER,
     OLD,
@@ -618,3 +619,35 @@ def test_how_often_it_went_is_counted_though_its_story_is_too_short_for_that() -
     assert len(s.view("low").decision.story) == 16
     assert not any(line.reason is Reason.PREEMPTED for line in s.view("low").decision.story)
     assert taken == 3
+
+
+@pytest.mark.parametrize(
+    "claimant",
+    [
+        pytest.param(make_binding("high").queue("own").tasks(4).priority(1), id="of its own queue"),
+        pytest.param(make_binding("high").queue("own").tasks(8).priority(1), id="that would take more"),
+        pytest.param(make_binding("high").queue("owed").tasks(4), id="of a queue that is entitled"),
+        pytest.param(make_binding("high").queue("own").tasks(2, minimum=1).priority(1), id="that is elastic"),
+    ],
+)
+def test_a_claimant_whose_class_never_preempts_waits_and_is_first_when_there_is_room(claimant: BindingBuilder) -> None:
+    queues = (make_queue("own", view={"deserved": {GPU: 4}}), make_queue("owed", view={"deserved": {GPU: 4}}))
+    low = make_binding("low").queue("own").tasks(8)
+    s = full(low, queues=queues)
+    s.submit(claimant.submitted(LATE))
+    assert evicted(s.run()) == ["low"]
+    s = full(low, queues=queues)
+    s.submit(claimant.submitted(LATE).gang(preempts=False))
+    for _ in range(5):
+        assert not [c for c in s.run(after=60.0) if isinstance(c, Ask | Evict)]
+    s.change("low", finished=True)
+    assert names(s.run()) == ["high"]
+
+
+def test_a_claimant_that_never_preempts_does_not_stand_before_one_that_does() -> None:
+    s = full(make_binding("low").tasks(8))
+    s.submit(
+        make_binding("polite").tasks(4).priority(2).gang(preempts=False),
+        make_binding("high").tasks(4).priority(1).submitted(LATE),
+    )
+    assert explained(s.run())["high"].decision.reason is Reason.AWAITING_VICTIMS

@@ -544,16 +544,18 @@ class _Look:
         claimant = Claimant(self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape)
         running = list(core.triggers.running())
         # As the dispatcher plans: other claimants are counted as having what their victims leave.
-        with core.reservations.settled(but=self.binding.view.uid):
-            evicting = plan(
-                claimant,
-                running,
-                core.tree,
-                self.members,
-                now=now,
-                rules=self._rules,
-                settings=core.settings.preemption,
-            )
+        evicting = None
+        if self._gang.preempts:
+            with core.reservations.settled(but=self.binding.view.uid):
+                evicting = plan(
+                    claimant,
+                    running,
+                    core.tree,
+                    self.members,
+                    now=now,
+                    rules=self._rules,
+                    settings=core.settings.preemption,
+                )
         if evicting is not None and evicting.losses:
             verb = "evicted" if evicting.victims else "shrunk"
             if 0 < len(evicting.victims) < len(evicting.losses):

@@ -26,7 +26,7 @@ from atoll.model.apiresource import (
 )
 from atoll.model.objects import MALFORMED, Full, Meta
 from atoll.model.policies import PolicyObject, choose
-from atoll.model.priority import PriorityClassObject, default_class, priority_of
+from atoll.model.priority import PriorityClassObject, class_of, default_class
 
 Json = dict[str, Any]
 
@@ -89,8 +89,11 @@ class Wishes:
         default = default_queue(home["metadata"].get("annotations"))
         try:
             full = Full(msgspec.convert({**metadata, "creationTimestamp": ""}, Meta), body)
-            priority, usual = await self._priority(kind.priority_class_of(body))
-            wish = kind.gang(body, priority=priority, default_class=usual, default_queue=default)
+            found = [msgspec.convert(each, PriorityClassObject) for each in await self._host.list(PRIORITY_CLASSES)]
+            class_ = class_of(kind.priority_class_of(body), found)
+            usual = default_class(found)
+            wish = kind.gang(body, priority=class_.value, default_class=usual, default_queue=default)
+            wish = msgspec.structs.replace(wish, preempts=class_.preempts)
             needs = [*kind.namespaced_needs(body)]
         except (*MALFORMED, msgspec.MsgspecError) as error:
             raise Refusal(422, "Invalid", f"spec.workload can't be read: {error}") from error
@@ -108,12 +111,6 @@ class Wishes:
                 f"PriorityClass {', '.join(sorted(missing))} does not exist on the host: members refuse such pods;"
                 " name another (kubectl get priorityclasses), or have it created",
             )
-
-    async def _priority(self, name: str) -> tuple[int, str]:
-        """The value of a PriorityClass, and the name of the default one, empty where there is none."""
-        classes = await self._host.list(PRIORITY_CLASSES)
-        found = [msgspec.convert(each, PriorityClassObject) for each in classes]
-        return priority_of(name, found), default_class(found)
 
     async def _policy(self, kind: Kind, obj: Full, queue: str) -> PolicyObject | None:
         """As control chooses it: of the namespace, else of the cluster, else the default of the queue."""

@@ -24,7 +24,7 @@ from atoll.model import gang, keys, numbers
 from atoll.model.apiresource import BINDINGS
 from atoll.model.gang import Gang
 from atoll.model.objects import MALFORMED, Full
-from atoll.model.priority import default_class, priority_of
+from atoll.model.priority import class_of, default_class
 from atoll.model.reports import readable
 from atoll.model.verdict import Reason
 
@@ -109,14 +109,11 @@ class Adoption:
             wanted = gangs.of_binding(binding.body, _template(binding), default_queue=queue, arrival=arrival)
         else:
             classes = self._caches.priority_classes
-            wanted = gangs.for_karmada(
-                kind.gang(
-                    workload.body,
-                    priority=priority_of(kind.priority_class_of(workload.body), classes),
-                    default_class=default_class(classes),
-                    default_queue=queue,
-                )
+            class_ = class_of(kind.priority_class_of(workload.body), classes)
+            asked = kind.gang(
+                workload.body, priority=class_.value, default_class=default_class(classes), default_queue=queue
             )
+            wanted = gangs.for_karmada(msgspec.structs.replace(asked, preempts=class_.preempts))
         wanted = msgspec.structs.replace(wanted, arrival=arrival)
         if before is not None and (spec(binding).get("clusters") or ()):
             # What is dispatched stays in the queue that admitted it.

@@ -117,6 +117,9 @@ def shape_key(binding: BindingView, restricted: str) -> bytes:
     others: list[list[Any]] = [[each.assigned for each in binding.variants]] if binding.variants else []
     if binding.sharing is not None:
         others.append([binding.sharing])
+    if gang is not None and not gang.preempts:
+        # It fits where others do, and is helped by less.
+        others.append(["evicts none"])
     return _encoder.encode((tasks, wish, binding.affinities, binding.tolerations, spread, restricted, *others))
 
 

@@ -122,6 +122,8 @@ class Triggers:
 
     def may_evict(self, group: ShapeClass, priority: int | None = None) -> bool:
         """Whether its first workload, or one of that priority, may evict at all: most often it may not."""
+        if not group.shape.gang.preempts:
+            return False
         return self._yields_to(group, priority) or self.tree.entitled(group.leaf, group.shape.request)
 
     def _yields_to(self, group: ShapeClass, priority: int | None = None) -> bool:
