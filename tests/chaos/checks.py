@@ -16,12 +16,14 @@ from atoll.model.vector import Vector
 from atoll.model.verdict import Reason
 from tests.chaos import plan
 from tests.chaos.plan import SERVICES, Submission
-from tests.chaos.record import Pod, Record, Seen, Span, by_binding, changes
+from tests.chaos.record import HOST, Pod, Record, Seen, Span, by_binding, changes
 
 COMMIT_TIMEOUT_S = 30.0
 """How long a gang may be bound in part, in time without faults."""
 SETTLING_S = 10.0
 """What a fault still costs after it has ended: the lease of a dead leader, a restart on a busy machine."""
+RETURNED_S = 30.0
+"""How long pods of a part that was given up may live once their member is back, in time without faults there."""
 HOLD_S = 2.0
 """How old a wish to hold must be on the binding for a decision against it to be wrong: one that was on its way when the
 user held lands, and is taken back.
@@ -45,7 +47,9 @@ Check = Callable[[Record], Iterable[Violation]]
 def within_capability(record: Record) -> Iterator[Violation]:
     """No decision raises a queue above its capability: invariant 1.
 
-    At each dispatch every dispatched gang is charged with what it can still come to use, every other with its pods.
+    At each dispatch every dispatched gang is charged with what it can still come to use, every other with its pods:
+    what has ended and is not made again gives its quota back. Pods of a part that was given up with its lost member
+    are not charged, except of what is exclusive and must have been ended there.
     """
     dispatches = [
         (state.at, uid, state)
@@ -58,7 +62,9 @@ def within_capability(record: Record) -> Iterator[Violation]:
         used: Vector = {}
         for other, states in record.bindings.items():
             if states[0].workload in record.plan and _queue(states, at) == state.queue:
-                vector.add(used, _charge(record.plan[states[0].workload], states, pods.get(other, ()), at))
+                wish = record.plan[states[0].workload]
+                charged = [pod for pod in pods.get(other, ()) if wish.exclusive or not _lost(record, pod, at)]
+                vector.add(used, _charge(wish, states, charged, at))
         short = _excess(used, record.capabilities[state.queue])
         if short:
             text = f"its dispatch with epoch {state.epoch} raises queue {state.queue} to {short}"
@@ -71,7 +77,7 @@ def _charge(wish: Submission, states: Sequence[Seen], pods: Sequence[Pod], at: f
     over = state is None or state.suspended or state.deleted or "Finished" in state.conditions
     if state is not None and state.parts and not over:
         mine = [pod for pod in pods if pod.epoch == state.epoch]
-        ended = sum(pod.ended is not None and pod.ended <= at for pod in mine)
+        ended = sum(pod.ended is not None and pod.ended <= at and (pod.succeeded or not wish.batch) for pod in mine)
         before = sum(pod.succeeded and pod.epoch < state.epoch for pod in pods) if wish.batch else 0
         at_once = sum(number for _, number in state.parts)
         count = min(at_once, wish.runs - before - ended)
@@ -81,6 +87,16 @@ def _charge(wish: Submission, states: Sequence[Seen], pods: Sequence[Pod], at: f
     else:
         count = alive
     return vector.scaled(plan.resources(wish), count)
+
+
+def _lost(record: Record, pod: Pod, at: float) -> bool:
+    """Whether a pod's part had been given up with its lost member at this moment."""
+    marks = record.given_up.get((pod.binding, pod.cluster), ())
+    if any(mark.at <= at and pod.epoch <= mark.epoch for mark in marks):
+        return True
+    # The mark may be one of the lines that went with the host's API server.
+    later = [state for state in record.bindings.get(pod.binding, ()) if pod.epoch < state.epoch and state.at <= at]
+    return any(state.reason is Reason.MEMBER_LOST for state in later) and _unlogged(record, later[0].at, at, HOST)
 
 
 def within_nodes(record: Record) -> Iterator[Violation]:
@@ -101,14 +117,14 @@ def within_nodes(record: Record) -> Iterator[Violation]:
 
 def gangs_whole(record: Record) -> Iterator[Violation]:
     """A gang is bound whole or not at all, outside commitTimeout: invariant 2. Faults stop the clock."""
-    troubles = [(span.began, span.ended + SETTLING_S) for span in record.faults]
+    troubles = [(span.began, span.ended + SETTLING_S * record.pace) for span in record.faults]
     for uid, pods in by_binding(record).items():
         wish = record.plan.get(pods[0].workload)
         if wish is None:
             continue
         for began, ended in _partial(pods, wish, record.end):
             lasted = (ended - began) - _covered(began, ended, troubles)
-            if lasted > COMMIT_TIMEOUT_S:
+            if lasted > COMMIT_TIMEOUT_S * record.pace:
                 text = f"fewer than {wish.needed} of its pods were bound for {lasted:.1f} s without faults"
                 yield Violation("gangs whole", wish.name, began, f"{text} (binding {uid})")
 
@@ -132,32 +148,53 @@ def _partial(pods: Sequence[Pod], wish: Submission, end: float) -> Iterator[tupl
 
 
 def one_epoch_at_a_time(record: Record) -> Iterator[Violation]:
-    """Pods of two epochs of one binding never exist together: invariant 3. Those of what moves without the word of its
-    member may, in two members, and those of services, which leave a drained member once they run elsewhere.
+    """Pods of two epochs of one binding never exist together: invariant 3. In another member they may where their part
+    was given up with a lost member, except of what is exclusive; and those of services, which leave a drained member
+    once they run elsewhere.
     """
     for uid, pods in by_binding(record).items():
         wish = record.plan.get(pods[0].workload)
         # Pods of a Deployment are of its ReplicaSet.
         service = pods[0].workload.rpartition("-")[0] in SERVICES
-        if service or (wish is not None and wish.moves):
-            for cluster in sorted({pod.cluster for pod in pods}):
-                yield from _epochs(uid, [pod for pod in pods if pod.cluster == cluster])
-        else:
-            yield from _epochs(uid, pods)
-
-
-def _epochs(uid: str, pods: Sequence[Pod]) -> Iterator[Violation]:
-    if pods:
-        latest: dict[int, float] = {}
-        for pod in pods:
-            latest[pod.epoch] = max(latest.get(pod.epoch, 0.0), pod.over)
         for pod in sorted(pods, key=lambda each: each.created):
-            older = [epoch for epoch, over in latest.items() if epoch < pod.epoch and over > pod.created]
-            if older:
-                left = [f"{each.name} in {each.cluster}" for each in pods if each.epoch in older]
-                text = f"pod {pod.name} of epoch {pod.epoch} was made in {pod.cluster} beside {', '.join(left)}"
-                yield Violation("one epoch at a time", pod.workload, pod.created, f"{text} of {older} (binding {uid})")
+            left = [
+                each
+                for each in pods
+                if each.epoch < pod.epoch and each.over > pod.created
+                if each.cluster == pod.cluster
+                or not (service or (wish is not None and wish.moves and _lost(record, each, pod.created)))
+            ]
+            if left:
+                beside = ", ".join(f"{each.name} in {each.cluster} of epoch {each.epoch}" for each in left)
+                text = f"pod {pod.name} of epoch {pod.epoch} was made in {pod.cluster} beside {beside}"
+                yield Violation("one epoch at a time", pod.workload, pod.created, f"{text} (binding {uid})")
                 break
+
+
+def lost_pods_go(record: Record) -> Iterator[Violation]:
+    """Pods of a part that was given up are gone soon after their member is back. Faults there stop the clock."""
+    for (uid, cluster), marks in record.given_up.items():
+        pods = [pod for pod in record.pods.values() if (pod.binding, pod.cluster) == (uid, cluster)]
+        troubles = [
+            (span.began, span.ended + SETTLING_S * record.pace) for span in record.faults if _reaches(span, cluster)
+        ]
+        for mark in marks:
+            heard = (at for at, _ in record.writes.get((HOST, f"agent-{cluster}"), ()) if at > mark.at)
+            back = next(heard, record.end)
+            for pod in pods:
+                ended = min(pod.over, record.end)
+                lasted = (ended - back) - _covered(back, ended, troubles)
+                if pod.epoch <= mark.epoch and pod.created < mark.at and lasted > RETURNED_S * record.pace:
+                    text = (
+                        f"pod {pod.name} of epoch {pod.epoch} lived for {lasted:.1f} s without faults after {cluster}"
+                    )
+                    yield Violation("lost pods go", pod.workload, back, f"{text} was back (binding {uid})")
+
+
+def _reaches(span: Span, cluster: str) -> bool:
+    """Whether a fault keeps the host from being rid of pods of this member."""
+    words = f"{span.target} {span.detail} {span.harms}"
+    return any(name in words for name in (cluster, HOST, "control", "etcd"))
 
 
 def decided_once(record: Record) -> Iterator[Violation]:
@@ -206,7 +243,7 @@ def held_stays_held(record: Record) -> Iterator[Violation]:
         since = None
         for before, after in zip([None, *states], states, strict=False):
             dispatched = before is not None and after.epoch > before.epoch and bool(after.parts)
-            if since is not None and dispatched and after.at - since > HOLD_S:
+            if since is not None and dispatched and after.at - since > HOLD_S * record.pace:
                 text = f"binding {uid} was dispatched with epoch {after.epoch}, held for {after.at - since:.1f} s"
                 yield Violation("held stays held", after.workload, after.at, text)
             held = after.gang is not None and after.gang.hold
@@ -297,6 +334,7 @@ CHECKS: tuple[Check, ...] = (
     within_nodes,
     gangs_whole,
     one_epoch_at_a_time,
+    lost_pods_go,
     decided_once,
     decisions_kept,
     held_stays_held,
@@ -354,9 +392,10 @@ def _covered(began: float, ended: float, spans: Iterable[tuple[float, float]]) -
     return total
 
 
-def _unlogged(record: Record, began: float, ended: float) -> bool:
-    """Whether an API server died in this stretch, so that its log lacks lines."""
-    return any(_lossy(span) and span.began <= ended and span.ended >= began for span in record.faults)
+def _unlogged(record: Record, began: float, ended: float, server: str = "") -> bool:
+    """Whether an API server, or this one, died in this stretch, so that its log lacks lines."""
+    dead = (span for span in record.faults if _lossy(span) and server in (span.target, ""))
+    return any(span.began <= ended and span.ended >= began for span in dead)
 
 
 def _lossy(span: Span) -> bool:

@@ -42,11 +42,13 @@ _FICKLE_S = 2.0
 """Between two changes of the policy that changes all the time."""
 #: A server that has just come back knows nobody for a moment: 401.
 _TRANSIENT = (errors.Busy, errors.Unreachable, errors.Conflict, errors.Unauthorized)
+_SILENT = "the API servers did not answer"
+UNREAD: Json = {"state": {"phase": "Unknown", "message": _SILENT}}
 _DONE = ("Completed", "Failed", "Terminated", "Aborted")
 _KINDS = (JOBS, BATCH_JOBS)
 
 
-async def prepare(host: ApiServer) -> None:
+async def prepare(host: ApiServer, *, pace: float = 1.0) -> None:
     """Make the namespace, the queues and the policies."""
     labels = {keys.ENABLED: "true"}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
@@ -64,15 +66,15 @@ async def prepare(host: ApiServer) -> None:
         late = [name for name in (*plan.QUEUES_GPUS, plan.PROBES) if found.get(name) != "Open"]
         return f"{', '.join(late)} not open" if late else ""
 
-    await wait_until(missing, "queues", 30)
+    await wait_until(missing, "queues", 30 * pace)
 
 
 class Drive:
     """One run of a plan."""
 
-    def __init__(self, host: ApiServer, wishes: Sequence[Submission]) -> None:
-        """No I/O happens here."""
-        self._host, self._wishes = host, wishes
+    def __init__(self, host: ApiServer, wishes: Sequence[Submission], *, pace: float = 1.0) -> None:
+        """No I/O happens here. `pace`: every wait is so many times as long."""
+        self._host, self._wishes, self._pace = host, plan.slower(wishes, pace), pace
         #: how often something was asked again
         self.repeated = 0
 
@@ -89,7 +91,7 @@ class Drive:
     async def _change_policy(self) -> None:
         """An administrator who says something else all the time."""
         for turn in itertools.count():
-            await asyncio.sleep(_FICKLE_S)
+            await asyncio.sleep(_FICKLE_S * self._pace)
             patch = {"spec": {"placement": plan.fickle_placement(turn)}}
             await self._insist(
                 lambda patch=patch: self._host.merge_patch(POLICIES, plan.FICKLE, patch, NAMESPACE)  # type: ignore[misc]
@@ -129,18 +131,18 @@ class Drive:
         """Wait until each of these is over, deleted, or held for ever.
 
         Returns:
-            Name -> its last status, None where it is gone; also of those that were not over in time.
+            Name -> its last status, None where it is gone; also of those that were not over in time. Where the host
+            never answered, a status that says so.
         """
-        found: dict[str, Json | None] = {}
+        found: dict[str, Json | None] = {wish.name: dict(UNREAD) for wish in wishes}
 
         async def late() -> str:
-            found.clear()
             found.update(await self._statuses(wishes))
             waiting = [wish.name for wish in wishes if not _over(wish, found[wish.name])]
             return f"{', '.join(waiting)} not over" if waiting else ""
 
         await self._until(late, patience)
-        return dict(found)
+        return found
 
     async def probe(self) -> list[str]:
         """Submit what fits only where everything was given back; what did not complete, and why."""
@@ -149,14 +151,14 @@ class Drive:
             await self._insist(lambda wish=wish: self._host.create(wish.resource, plan.workload(wish)))  # type: ignore[misc]
         statuses = await self.finish(wishes, PROBE_S)
         return [
-            f"{wish.name}: not completed: {(statuses[wish.name] or {}).get('state')}"
-            for wish in wishes
-            if not _over(wish, statuses[wish.name])
+            f"{name}: not completed: {(status or {}).get('state')}"
+            for wish, (name, status) in zip(wishes, statuses.items(), strict=True)
+            if not _over(wish, status)
         ]
 
     async def services(self, members: Mapping[str, ApiServer]) -> list[str]:
         """Wait until each Deployment runs in one member with all of its pods, none elsewhere; which do not, and how."""
-        astray: list[str] = []
+        astray = [f"{name}: {_SILENT}" for name in plan.SERVICES]
 
         async def late() -> str:
             astray[:] = [text for name in plan.SERVICES if (text := await self._astray(name, members))]
@@ -184,7 +186,7 @@ class Drive:
             for each in await self._host.list(resource, NAMESPACE):
                 name = each["metadata"]["name"]
                 await self._insist(lambda r=resource, n=name: self._host.delete(r, n, NAMESPACE))  # type: ignore[misc]
-        left: list[str] = []
+        left = [f"host/nothing/{_SILENT}"]
 
         async def found() -> str:
             left[:] = await self._left(members)
@@ -196,6 +198,7 @@ class Drive:
     async def _until(self, look: Callable[[], Awaitable[str]], patience: float) -> None:
         """Look until there is nothing to say, or the same is said for too long: a busy machine takes its time."""
         clock = asyncio.get_running_loop().time
+        patience *= self._pace
         end, last = clock() + patience, ""
         while clock() < end:
             try:

@@ -45,6 +45,7 @@ class History:
         name: str,
         *,
         cluster: str = HOST,
+        namespace: str = NAMESPACE,
         user: str = "admin",
         request: object = None,
         response: object = None,
@@ -54,7 +55,7 @@ class History:
         """One answered request; it took no time."""
         resource, _, subresource = path.partition("/")
         stamp = datetime.fromtimestamp(EPOCH_S + at, UTC).isoformat().replace("+00:00", "Z")
-        ref = {"resource": resource, "namespace": NAMESPACE, "name": name, "subresource": subresource}
+        ref = {"resource": resource, "namespace": namespace, "name": name, "subresource": subresource}
         line: Json = {
             "stage": "ResponseComplete",
             "verb": verb,
@@ -111,6 +112,21 @@ class History:
         patch = [{"op": "replace", "path": _PATH, "value": str(epoch)}] if raises else []
         self.write(at, "patch", "resourcebindings", f"{name}-job", user=_DISPATCHER, request=patch, response=body)
 
+    def gives_up(self, at: float, name: str, *, epoch: int = 1, cluster: str = "alpha") -> None:
+        """Control goes on without the part of a workload in a lost member."""
+        place, work = keys.execution_namespace(cluster), f"{name}-0123456789"
+        notes = {keys.BINDING_UID: f"uid-{name}", keys.EPOCH: str(epoch)}
+        made = {"metadata": {"name": work, "annotations": notes}}
+        self.write(at - 0.001, "create", "works", work, namespace=place, request=made)
+        self.write(
+            at, "patch", "works", work, namespace=place, request={"metadata": {"annotations": {keys.LOST: "true"}}}
+        )
+
+    def heard(self, at: float, cluster: str = "alpha") -> None:
+        """The agent of a member writes something on the host."""
+        user = f"system:serviceaccount:{keys.execution_namespace(cluster)}:atoll-agent"
+        self.write(at, "patch", "clusters/status", cluster, namespace="", user=user)
+
     def pod(
         self,
         name: str,
@@ -122,6 +138,7 @@ class History:
         created: float,
         bound: float | None = None,
         ended: float | None = None,
+        failed: bool = False,
         gone: float | None = None,
         uid: str = "",
     ) -> None:
@@ -146,7 +163,8 @@ class History:
             request = {"metadata": {"uid": uid}, "target": {"name": node}}
             self.write(bound, "create", "pods/binding", pod, cluster=cluster, request=request, code=201)
         if ended is not None:
-            self.write(ended, "patch", "pods/status", pod, cluster=cluster, response=body("Succeeded"))
+            response = body("Failed" if failed else "Succeeded")
+            self.write(ended, "patch", "pods/status", pod, cluster=cluster, response=response)
         if gone is not None:
             going = body("Running", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=0)
             self.write(gone, "delete", "pods", pod, cluster=cluster, response=going)
@@ -157,7 +175,8 @@ class History:
 
     def fault(self, fault: str, began: float, ended: float) -> None:
         """A fault that was played."""
-        self.faults.append(Span(fault, "", EPOCH_S + began, EPOCH_S + ended))
+        target = fault.partition("(")[2].rstrip(")")
+        self.faults.append(Span(fault, target, EPOCH_S + began, EPOCH_S + ended))
 
     def checkpoint(self, cluster: str, since: float, at: float, *uids: str) -> None:
         """What a member had after it had come back."""

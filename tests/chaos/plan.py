@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -161,6 +161,19 @@ def _wishes(rng: random.Random) -> tuple[bool, tuple[tuple[float, Act], ...]]:
     if draw < 0.28:
         return False, ((at, Act.HOLD),)
     return False, ()
+
+
+def slower(wishes: Sequence[Submission], pace: float) -> list[Submission]:
+    """The same with all its times so many times as long."""
+    return [
+        replace(
+            wish,
+            offset=wish.offset * pace,
+            seconds=wish.seconds * pace,
+            acts=tuple((after * pace, act) for after, act in wish.acts),
+        )
+        for wish in wishes
+    ]
 
 
 def probes() -> list[Submission]:

@@ -42,7 +42,9 @@ _READY_S = 60.0
 class Player:
     """The misfortune of one run."""
 
-    def __init__(self, federation: AtollFederation, connections: Connections, seed: int, *, every: float) -> None:
+    def __init__(
+        self, federation: AtollFederation, connections: Connections, seed: int, *, every: float, pace: float = 1.0
+    ) -> None:
         """No I/O happens here.
 
         Args:
@@ -50,8 +52,10 @@ class Player:
             connections: the proxies in it.
             seed: of order and moments.
             every: seconds from one fault to the next, on average.
+            pace: every wait is so many times as long.
         """
-        self._federation, self._connections, self._every = federation, connections, every
+        self._federation, self._connections, self._every, self._pace = federation, connections, every, pace
+        self._ready_s = _READY_S * pace
         self._random = random.Random(f"player {seed}")
         self._deal = faults.deal(seed)
         #: cards that found nothing to hit, to be played again
@@ -75,7 +79,7 @@ class Player:
         """Play until cancelled; then wait until everything that is played is over and every process is back."""
         try:
             while True:
-                await asyncio.sleep(self._random.uniform(0.5, 1.5) * self._every)
+                await asyncio.sleep(self._lasts(0.5, 1.5) * self._every)
                 self._start(self._next())
         finally:
             await self._end()
@@ -84,7 +88,11 @@ class Player:
         self._connections.calm()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for process in self._federation.processes.values():
-            await process.ready(_READY_S)
+            await process.ready(self._ready_s)
+
+    def _lasts(self, least: float, most: float) -> float:
+        """Seconds for which something lasts."""
+        return self._random.uniform(least, most) * self._pace
 
     def _next(self) -> Card:
         if self._again and self._random.random() < 0.5:
@@ -149,7 +157,7 @@ class Player:
                 return False
             self._connections.traps.append(trap)
             try:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(PATIENCE_S * self._pace):
                     await trap.sprung.wait()
             except TimeoutError:
                 if trap in self._connections.traps:
@@ -160,16 +168,23 @@ class Player:
             cluster, verb, path = trap.write
             self.killed_at[f"{when} {trap.component} {verb} {path} on {cluster}"] += 1
             process, detail = self._federation.process(trap.process), " ".join(trap.write)
-        await _again(process)
+        await process.ready(self._ready_s)
         told = f"{process.name} {detail}".rstrip()
-        self._add(card, began, harms=_harms(card.target), detail=told, process=process.name, quiet=began + UNDER_WAY_S)
+        self._add(
+            card,
+            began,
+            harms=_harms(card.target),
+            detail=told,
+            process=process.name,
+            quiet=began + UNDER_WAY_S * self._pace,
+        )
         return True
 
     def _trap(self, card: Card) -> Trap | None:
         """Set at the kind of write at which this component was killed least often so far."""
         after = card.kind is Kind.KILL_AFTER
         passed = self._connections.writes.get(card.target, {})
-        seen = sorted(write for write, at in passed.items() if time.monotonic() - at < LATELY_S)
+        seen = sorted(write for write, at in passed.items() if time.monotonic() - at < LATELY_S * self._pace)
         if not seen:
             return None
         self._random.shuffle(seen)
@@ -208,7 +223,7 @@ class Player:
             self._busy.discard(name)
 
     async def _silence(self, leader: KeptProcess, *, stopped: bool) -> None:
-        lasts = LEASE_S + self._random.uniform(1, 3)
+        lasts = LEASE_S * self._pace + self._lasts(1, 3)
         if not stopped:
             proxy = self._connections.proxies[leader.name, HOST]
             proxy.cut()
@@ -235,7 +250,7 @@ class Player:
                 if proxy.is_cut:
                     return False
                 proxy.cut()
-                await asyncio.sleep(self._random.uniform(*CUT_S))
+                await asyncio.sleep(self._lasts(*CUT_S))
                 proxy.heal()
             else:
                 await self._tainted(card)
@@ -256,12 +271,12 @@ class Player:
             }
         try:
             await self._taint(card.target, [taint])
-            await asyncio.sleep(self._random.uniform(2, 6))
+            await asyncio.sleep(self._lasts(2, 6))
         finally:
             await self._taint(card.target, None)
 
     async def _taint(self, member: str, taints: list[dict[str, str]] | None) -> None:
-        end = time.monotonic() + _READY_S
+        end = time.monotonic() + self._ready_s
         while True:
             try:
                 async with await self._federation.host.connect() as host:
@@ -285,12 +300,12 @@ class Player:
                 return False
             os.kill(server.pid, signal.SIGKILL)
             await server.wait()
-            await asyncio.sleep(self._random.uniform(0.5, 3))
+            await asyncio.sleep(self._lasts(0.5, 3))
             await server.start()
-            await server.wait_ready(_READY_S)
+            await server.wait_ready(self._ready_s)
             if card.target == "etcd":
                 for cluster in (HOST, *self._federation.members):
-                    await self._server(cluster).wait_ready(_READY_S)
+                    await self._server(cluster).wait_ready(self._ready_s)
             harms = f"{HOST} control" if card.target in (HOST, "etcd") else f"{card.target} agent-{card.target}"
             for member in self._federation.members if card.target == "etcd" else (card.target,):
                 if member != HOST:
@@ -312,12 +327,12 @@ class Player:
     async def _started_again(self, process: Process) -> None:
         await process.stop()
         await process.start()
-        await process.wait_ready(_READY_S)
+        await process.wait_ready(self._ready_s)
 
     async def _checkpoint(self, member: str, since: float) -> Checkpoint:
         async with await self._federation.members[member].connect() as api:
             at = time.time()
-            pods = await _insist(api)
+            pods = await _insist(api, self._ready_s)
             return Checkpoint(member, since, at, frozenset(pods))
 
     # -- connections -------------------------------------------------------------------------------------------------
@@ -332,14 +347,14 @@ class Player:
         began = time.time()
         try:
             if card.wire is Fault.BLACKHOLE:
-                play = proxy.play(card.wire, seconds=self._random.uniform(0.5, 3))
+                play = proxy.play(card.wire, seconds=self._lasts(0.5, 3))
                 await play.stopped.wait()
             else:
                 watch = True if card.wire in EVENTS_ONLY else self._random.choice((None, None, True, False))
                 times = self._random.randint(1, 5)
-                seconds = self._random.uniform(0.2, 2.0)
+                seconds = self._lasts(0.2, 2.0)
                 play = proxy.play(card.wire, watch=watch, times=times, seconds=seconds)
-                end = time.monotonic() + PATIENCE_S
+                end = time.monotonic() + PATIENCE_S * self._pace
                 while play.active and time.monotonic() < end:
                     await asyncio.sleep(0.05)
                 if card.wire in (Fault.HANG, Fault.SLOW, Fault.LATENCY, Fault.HALF_OPEN):
@@ -369,14 +384,9 @@ def _harms(component: str) -> str:
     )
 
 
-async def _again(process: KeptProcess) -> None:
-    """Return when a process that was killed is ready again."""
-    await process.ready(_READY_S)
-
-
-async def _insist(api: ApiServer) -> list[str]:
+async def _insist(api: ApiServer, seconds: float) -> list[str]:
     """UIDs of the suite's pods in a member that has just come back."""
-    end = time.monotonic() + _READY_S
+    end = time.monotonic() + seconds
     while True:
         try:
             return [pod["metadata"]["uid"] for pod in await api.list(PODS, NAMESPACE)]

@@ -19,7 +19,7 @@ import orjson
 
 from atoll.local import audit
 from atoll.model import decision, gang, keys
-from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, WORKS
 from atoll.model.decision import Phase
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason
@@ -103,6 +103,15 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A part whose member was lost for longer than is tolerated: the rest goes on without it."""
+
+    at: float
+    epoch: int
+    """Of what runs there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """A patch of the dispatcher that raised an epoch and was carried out for certain."""
 
@@ -147,7 +156,12 @@ class Facts:
     """What a run knows by itself: all that is not in the audit logs."""
 
     seed: int
+    #: of an idle machine: how long workloads and faults came
     seconds: float
+    #: so many times as long every wait was
+    pace: float = 1.0
+    #: what ended the run before its time
+    broken: str = ""
     spans: list[Span] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     #: component -> how often one of its processes was killed
@@ -187,6 +201,8 @@ class Record:
     #: binding UID -> its states, in the order in which the store had them
     bindings: dict[str, list[Seen]] = field(default_factory=dict)
     written: list[Written] = field(default_factory=list)
+    #: (binding UID, member) -> when it was given up there, in order of time
+    given_up: dict[tuple[str, str], list[GivenUp]] = field(default_factory=dict)
     #: UID -> pod
     pods: dict[str, Pod] = field(default_factory=dict)
     #: workload -> (when, status) of every write of its status on the host
@@ -196,6 +212,8 @@ class Record:
     #: workload -> every write that names it
     lines: dict[str, list[Line]] = field(default_factory=dict)
     end: float = 0.0
+    #: so many times as long a machine took for everything
+    pace: float = 1.0
 
     def of(self, workload: str) -> list[Pod]:
         """The pods of a workload, in order of their making."""
@@ -205,6 +223,7 @@ class Record:
 def build(record: Record, logs: Mapping[str, Iterable[audit.Event]], checkpoints: Sequence[Checkpoint] = ()) -> Record:
     """Fill a record from the logs of host and members."""
     names = sorted(record.plan, key=len, reverse=True)
+    works: dict[str, tuple[str, int]] = {}
     for cluster, events in logs.items():
         for event in sorted(events, key=lambda each: each.stage_timestamp):
             record.end = max(record.end, event.at)
@@ -216,6 +235,8 @@ def build(record: Record, logs: Mapping[str, Iterable[audit.Event]], checkpoints
                 who = cluster, "users" if admitted else user
                 record.writes.setdefault(who, []).append((event.at, _process(event)))
             _tell(record, cluster, user, event, names)
+            if cluster == HOST and event.object_ref.path == WORKS.plural:
+                _work(record, event, works)
             if event.object_ref.namespace != NAMESPACE:
                 continue
             if event.object_ref.resource == "pods":
@@ -345,6 +366,21 @@ def _status(record: Record, event: audit.Event) -> None:
     found = event.answer() or {}
     if found.get("kind") in (JOBS.kind, BATCH_JOBS.kind):
         record.statuses.setdefault(event.object_ref.name, []).append((event.at, found.get("status") or {}))
+
+
+def _work(record: Record, event: audit.Event, works: dict[str, tuple[str, int]]) -> None:
+    """Learn what a Work is of, and when its member was given up: its requests alone are logged."""
+    metadata = (event.body() or {}).get("metadata") if event.verb in ("create", "patch") else None
+    ref = event.object_ref
+    if not isinstance(metadata, dict) or not (event.ok or event.unknown):
+        return
+    notes = metadata.get("annotations") or {}
+    name = f"{ref.namespace}/{ref.name or metadata.get('name', '')}"
+    uid, epoch = works.get(name, ("", 0))
+    works[name] = notes.get(keys.BINDING_UID, uid), int(notes.get(keys.EPOCH) or epoch)
+    if notes.get(keys.LOST) == "true":
+        uid, epoch = works[name]
+        record.given_up.setdefault((uid, keys.cluster_of(ref.namespace)), []).append(GivenUp(event.at, epoch))
 
 
 # -- for people ----------------------------------------------------------------------------------------------------------

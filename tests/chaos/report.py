@@ -75,7 +75,8 @@ def line(outcome: Outcome) -> str:
     return (
         f"seed {facts.seed}: {len(record.plan)} workloads, {len(record.pods)} pods, {len(record.written)} decisions, "
         f"{again} workloads dispatched or taken back more than once; {len(record.faults)} faults, kills: {kills}, "
-        f"at {len(facts.killed_at)} kinds of writes; {len(outcome.violations)} violations"
+        f"at {len(facts.killed_at)} kinds of writes; pace {facts.pace:.1f}; {len(outcome.violations)} violations"
+        + (f"; broken off: {facts.broken}" if facts.broken else "")
     )
 
 

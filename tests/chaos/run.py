@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
-from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
+from atoll.local.atoll_federation import AtollFederation
 from tests.chaos import checks, drive, plan, record
 from tests.chaos.checks import Violation
 from tests.chaos.connections import Connections
+from tests.chaos.plan import Submission
 from tests.chaos.player import Player
 from tests.chaos.record import Facts, Record
+
+log = structlog.get_logger(__name__)
 
 EVERY_S = 0.9
 """Seconds from one fault to the next, on average."""
 
 
-_QUICK_LOSS = ("period=1", "silent=4", "duration=6", "fence=6")
+_ELECTION = {"lease-seconds": 5, "renew-deadline": 3.5, "retry-period": 1}
+"""As QUICK_ELECTION, at pace 1."""
+_HEARTBEAT = {"period": 1, "silent": 4, "duration": 6, "fence": 6}
 _FACTS = "chaos.json"
 
 
@@ -42,6 +48,7 @@ async def run(
     directory: Path,
     *,
     every: float = EVERY_S,
+    pace: float = 1.0,
     patience: float = drive.PATIENCE_S,
     say: Callable[[str], None] = lambda _: None,
 ) -> Facts:
@@ -49,16 +56,18 @@ async def run(
 
     Args:
         seed: of workloads and faults. The moments at which they meet are the machine's own.
-        seconds: how long workloads come and faults are played.
+        seconds: how long workloads come and faults are played, at pace 1.
         directory: data, logs and audit logs.
-        every: seconds from one fault to the next.
+        every: seconds from one fault to the next, at pace 1.
+        pace: every wait is so many times as long; see `pace.measured`.
         patience: seconds after the last fault within which all must be over.
         say: gets a line per step.
     """
     wishes = plan.generate(seed, seconds)
     connections = Connections(directory / "proxies", seed, lambda name: player.kill(name))
-    agent = (*QUICK_ELECTION, *(f"--set=heartbeat.{each}" for each in _QUICK_LOSS))
-    quick = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION, "agent": agent}
+    election = tuple(f"--{name}={seconds * pace:g}" for name, seconds in _ELECTION.items())
+    heartbeat = (f"--set=heartbeat.{name}={seconds * pace:g}" for name, seconds in _HEARTBEAT.items())
+    quick = {"control": election, "dispatcher": election, "agent": (*election, *heartbeat)}
     federation = AtollFederation(
         plan.LAYOUT,
         directory,
@@ -67,25 +76,19 @@ async def run(
         through=connections.through,
         on_progress=say,
     )
-    player = Player(federation, connections, seed, every=every)
-    facts = Facts(seed, seconds)
+    player = Player(federation, connections, seed, every=every, pace=pace)
+    facts = Facts(seed, seconds, pace)
     try:
         async with federation, _clients(federation) as (host, members):
-            await drive.prepare(host)
-            say(f"{len(wishes)} workloads and faults for {seconds:g} s")
-            users = drive.Drive(host, wishes)
-            submitting = asyncio.create_task(users.submit())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await player.run()
-            say(f"{len(player.spans)} faults are over; waiting for the rest of the workloads")
-            await submitting
-            facts.final = await users.finish(wishes, patience)
-            facts.unreturned = await users.probe()
-            facts.astray = await users.services(members)
-            say("deleting everything")
-            facts.left = await users.clear(members)
+            await drive.prepare(host, pace=pace)
+            say(f"{len(wishes)} workloads and faults for {seconds * pace:g} s")
+            users = drive.Drive(host, wishes, pace=pace)
+            await _play(users, player, facts, wishes, members, patience, say)
             facts.repeated = users.repeated
+    except Exception as error:
+        # What was seen until then is judged all the same.
+        log.exception("the run broke")
+        facts.broken = repr(error)
     finally:
         await connections.stop()
     facts.spans, facts.checkpoints = player.spans, player.checkpoints
@@ -95,16 +98,42 @@ async def run(
     return facts
 
 
+async def _play(
+    users: drive.Drive,
+    player: Player,
+    facts: Facts,
+    wishes: Sequence[Submission],
+    members: Mapping[str, ApiServer],
+    patience: float,
+    say: Callable[[str], None],
+) -> None:
+    submitting = asyncio.create_task(users.submit())
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(facts.seconds * facts.pace):
+                await player.run()
+        say(f"{len(player.spans)} faults are over; waiting for the rest of the workloads")
+        await submitting
+    finally:
+        submitting.cancel()
+    facts.final = await users.finish(wishes, patience)
+    facts.unreturned = await users.probe()
+    facts.astray = await users.services(members)
+    say("deleting everything")
+    facts.left = await users.clear(members)
+
+
 def judge(facts: Facts, logs: Path) -> Outcome:
     """The verdict on a run, from its facts and its audit logs."""
     wishes = plan.generate(facts.seed, facts.seconds)
     found = Record(
         plan.by_name([*wishes, *plan.probes()]), plan.capabilities(), plan.allocatable(), facts.spans,
-        {**dict.fromkeys((wish.name for wish in wishes), None), **facts.final}, facts.left, facts.unreturned,
-        facts.astray,
+        {**dict.fromkeys((wish.name for wish in wishes), drive.UNREAD), **facts.final}, facts.left, facts.unreturned,
+        facts.astray, pace=facts.pace,
     )  # fmt: skip
     clusters = (record.HOST, *(member.name for member in plan.LAYOUT.members))
-    events = {name: audit.read(logs / f"{name}-audit.log") for name in clusters}
+    kept = {name: logs / f"{name}-audit.log" for name in clusters}
+    events = {name: audit.read(path) for name, path in kept.items() if path.exists()}
     record.build(found, events, facts.checkpoints)
     return Outcome(facts, found, checks.judge(found))
 

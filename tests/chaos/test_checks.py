@@ -9,13 +9,14 @@ import pytest
 
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
-from tests.chaos import checks, plan
+from tests.chaos import checks, drive, plan
 from tests.chaos.faults import Kind, deal, deck
 from tests.chaos.history import EPOCH_S, History
 from tests.chaos.plan import Act, Submission
 from tests.chaos.player import recoveries
 from tests.chaos.record import Span
 from tests.faults.play import Fault
+from tests.kube.servers import client
 
 GANG = Submission("gang-1", "q", pods=2, gpus=4, seconds=1)
 OTHER = Submission("gang-2", "q", pods=2, gpus=4, seconds=1)
@@ -62,6 +63,91 @@ def test_a_pod_is_made_again_only_where_its_gang_had_shrunk(least: int, violatio
     assert len(list(checks.ran_once(history.record()))) == violations
 
 
+def moved_on(*, exclusive: bool = False, moves: bool = False) -> History:
+    """1. gang-1 runs in alpha; 2. alpha is lost, and gang-1 goes back to its queue; 3. alpha still runs its pods."""
+    history = History(dataclasses.replace(GANG, exclusive=exclusive, moves=moves), OTHER)
+    history.binding(1, "gang-1", 1, ("alpha", 2))
+    for index in range(2):
+        history.pod("gang-1", index, created=1.1, bound=1.2, gone=9)
+    history.binding(2, "gang-1", 2, phase=Phase.EVICTING, reason=Reason.MEMBER_LOST)
+    history.gives_up(2.5, "gang-1")
+    history.binding(2.6, "gang-1", 2, phase=Phase.SUSPENDED, reason=Reason.MEMBER_LOST, raises=False)
+    return history
+
+
+def dispatched_beside(history: History) -> list[str]:
+    history.binding(3, "gang-2", 1, ("beta", 2))
+    return [each.workload for each in checks.within_capability(history.record())]
+
+
+def test_pods_that_a_lost_member_still_runs_are_not_charged() -> None:
+    assert dispatched_beside(moved_on()) == []
+
+
+def test_pods_of_what_is_exclusive_are_charged_for_as_long_as_they_live() -> None:
+    assert dispatched_beside(moved_on(exclusive=True)) == ["gang-2"]
+
+
+def test_pods_of_an_older_epoch_are_charged_in_a_member_that_was_not_given_up() -> None:
+    history = moved_on()
+    history.pod("gang-1", 0, cluster="beta", created=1.1, bound=1.2, gone=9)
+    assert dispatched_beside(history) == ["gang-2"]
+
+
+def test_a_workload_that_runs_again_elsewhere_is_charged_once() -> None:
+    history = moved_on(moves=True)
+    history.binding(3, "gang-1", 3, ("beta", 2))
+    for index in range(2):
+        history.pod("gang-1", index, epoch=3, cluster="beta", created=3.1, bound=3.2, ended=4)
+    assert list(checks.within_capability(history.record())) == []
+
+
+@pytest.mark.parametrize(("at", "violations"), [(2.55, 0), (2.45, 1)], ids=["after the outage", "before"])
+def test_a_mark_that_went_with_the_hosts_log_is_told_by_the_eviction(at: float, violations: int) -> None:
+    history = History(GANG, OTHER)
+    history.binding(1, "gang-1", 1, ("alpha", 2))
+    history.pod("gang-1", 0, created=1.1, bound=1.2, gone=9)
+    history.binding(2, "gang-1", 2, phase=Phase.EVICTING, reason=Reason.MEMBER_LOST)
+    history.fault("outage (host)", 2.5, 2.55)
+    history.binding(at, "gang-2", 1, ("beta", 2))
+    assert len(list(checks.within_capability(history.record()))) == violations
+
+
+@pytest.mark.parametrize(
+    ("batch", "failed", "violations"),
+    [(False, True, 0), (True, True, 1), (True, False, 0)],
+    ids=["an ended pod of a gang", "a failed pod that is made again", "an ended pod of a Job"],
+)
+def test_ended_pods_give_their_quota_back_unless_they_are_made_again(
+    *, batch: bool, failed: bool, violations: int
+) -> None:
+    small = dataclasses.replace(OTHER, pods=1)
+    history = History(dataclasses.replace(GANG, batch=batch), small)
+    history.binding(1, "gang-1", 1, ("alpha", 2))
+    history.pod("gang-1", 0, created=1.1, bound=1.2, ended=2, failed=failed)
+    history.pod("gang-1", 1, created=1.1, bound=1.2, ended=9)
+    history.binding(3, "gang-2", 1, ("beta", 1))
+    assert len(list(checks.within_capability(history.record()))) == violations
+
+
+@pytest.mark.parametrize(
+    ("gone", "fault", "violations"),
+    [(39, (0, 0), 0), (41, (0, 0), 1), (41, (15, 20), 0), (None, (0, 0), 1)],
+    ids=["in time", "too late", "a fault meanwhile", "never"],
+)
+def test_pods_of_what_was_given_up_go_once_their_member_is_back(
+    gone: float | None, fault: tuple[float, float], violations: int
+) -> None:
+    history = History(GANG)
+    history.pod("gang-1", 0, created=1, bound=1.2, gone=gone)
+    history.gives_up(2, "gang-1")
+    for at in (1.5, 10, 100):
+        history.heard(at)
+    if fault[1]:
+        history.fault("killed (agent-alpha)", *fault)
+    assert len(list(checks.lost_pods_go(history.record()))) == violations
+
+
 def early(history: History) -> None:
     """The second gang is decided while the first one's pods run."""
     history.binding(1.5, "gang-2", 1, ("beta", 2))
@@ -79,6 +165,12 @@ def half(history: History) -> None:
 
 def beside(history: History) -> None:
     history.pod("gang-1", 0, epoch=2, cluster="beta", created=1.9, gone=1.95)
+
+
+def lingering(history: History) -> None:
+    history.pod("gang-3", 0, cluster="beta", created=1, bound=1, gone=60)
+    history.gives_up(2, "gang-3", cluster="beta")
+    history.heard(5, "beta")
 
 
 def twice(history: History) -> None:
@@ -152,6 +244,7 @@ DOCTORED: dict[str, tuple[Callable[[History], None], str]] = {
     "a node above its capacity": (crowded, "within nodes"),
     "a gang bound in part for too long": (half, "gangs whole"),
     "pods of two epochs together": (beside, "one epoch at a time"),
+    "pods that a member keeps once it is back": (lingering, "lost pods go"),
     "an epoch decided twice": (twice, "decided once"),
     "an epoch left out": (leapt, "decided once"),
     "a decision changed": (moved, "decisions kept"),
@@ -188,10 +281,17 @@ def test_every_check_is_shown_to_fail() -> None:
     assert shown == {check.__name__.replace("_", " ") for check in checks.CHECKS}
 
 
-@pytest.mark.parametrize(("cluster", "seen"), [("alpha", True), ("beta", False)])
-def test_what_moves_has_two_epochs_in_two_members_only(cluster: str, *, seen: bool) -> None:
+@pytest.mark.parametrize(
+    ("cluster", "given_up", "seen"),
+    [("alpha", 1.5, True), ("beta", 1.5, False), ("beta", 2.5, True)],
+    ids=["in the lost member", "elsewhere", "before it was given up"],
+)
+def test_what_moves_has_two_epochs_only_where_its_member_was_given_up(
+    cluster: str, given_up: float, *, seen: bool
+) -> None:
     history = History(dataclasses.replace(GANG, moves=True))
     history.pod("gang-1", 0, created=1, bound=1.2, gone=5)
+    history.gives_up(given_up, "gang-1")
     history.pod("gang-1", 0, epoch=2, cluster=cluster, created=2, bound=2.2, gone=6)
     found = {violation.check for violation in checks.judge(history.record())}
     assert ("one epoch at a time" in found) is seen
@@ -244,6 +344,23 @@ def test_recovery_is_counted_until_what_was_harmed_writes_again() -> None:
         ("host", "dispatcher"): [(10.2, "atoll-dispatcher")],
     }
     assert [took for _, took in recoveries([span], writes)] == [1.5]
+
+
+async def test_a_host_that_never_answers_leaves_a_status_that_says_so() -> None:
+    async with client(9) as api:
+        statuses = await drive.Drive(api, [GANG]).finish([GANG, HELD], 0.1)
+    assert statuses == {"gang-1": drive.UNREAD, "gang-3": drive.UNREAD}
+    history = honest()
+    history.final = statuses
+    assert {each.check for each in checks.nothing_lost(history.record())} == {"nothing lost"}
+
+
+def test_a_slower_plan_has_the_same_workloads() -> None:
+    wishes = plan.generate(7, 60)
+    found = plan.slower(wishes, 2)
+    assert [(wish.name, wish.offset, wish.seconds) for wish in found] == [
+        (wish.name, wish.offset * 2, wish.seconds * 2) for wish in wishes
+    ]
 
 
 def test_the_same_seed_gives_the_same_plan_and_faults() -> None:
