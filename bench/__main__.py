@@ -48,6 +48,13 @@ BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Call
 }
 
 
+def causes(error: BaseException) -> list[str]:
+    """What went wrong: of tasks that ran together each of its own."""
+    if isinstance(error, BaseExceptionGroup):
+        return [text for each in error.exceptions for text in causes(each)]
+    return [f"{type(error).__name__}: {error}"]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run those that are named, or all; 1 when one could not be run, the others are run all the same."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -66,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             report = measure(parser_of(name, description, options).parse_args(["--quick"] if chosen.quick else []))
         except Exception as error:  # the other benchmarks still mean something
-            print(f"{name} could not be run: {type(error).__name__}: {error}", file=sys.stderr)
+            print(f"{name} could not be run: {'; '.join(causes(error))}", file=sys.stderr)
             failed = True
             continue
         report.write(chosen.results)

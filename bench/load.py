@@ -75,17 +75,38 @@ def creation(resource: ApiResource, obj: dict[str, Any]) -> Request:
 
 
 def administrator(ca: str, token: str, connections: int) -> aiohttp.ClientSession:
-    """A bare client over at most so many connections, to be used as a context manager."""
+    """A bare client over at most so many connections (0: without limit), to be used as a context manager."""
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "bench"}
     connector = aiohttp.TCPConnector(limit=connections, ssl=ssl.create_default_context(cadata=ca))
     return aiohttp.ClientSession(connector=connector, headers=headers)
 
 
-async def send(cluster: ClusterHandle, requests: Sequence[Request], connections: int = CONNECTIONS) -> list[bytes]:
+async def ask(session: aiohttp.ClientSession, url: str, request: Request) -> bytes | None:
+    """The answer; None where the server did not carry it out, as one that is asked for more than it can do.
+
+    Raises:
+        RuntimeError: it was refused for another reason.
+    """
+    target, content = URL(url + request.path, encoded=True), {"Content-Type": request.content_type}
+    try:
+        async with session.request(request.method, target, data=request.body, headers=content) as response:
+            answer = await response.read()
+    except (aiohttp.ClientError, TimeoutError):
+        return None
+    if response.status == 429 or response.status >= 500:
+        return None
+    if response.status >= 300:
+        raise RuntimeError(f"{request.method} {request.path}: {response.status} {answer[:400]!r}")
+    return answer
+
+
+async def send(
+    cluster: ClusterHandle, requests: Sequence[Request], connections: int = CONNECTIONS, *, lossy: bool = False
+) -> list[bytes]:
     """Send all, over so many connections; the answers in the order of the requests.
 
     Raises:
-        RuntimeError: one was refused.
+        RuntimeError: one was refused; unless `lossy`, also where one was not carried out, whose answer is empty then.
     """
     answers = [b""] * len(requests)
     todo = iter(enumerate(requests))
@@ -93,17 +114,10 @@ async def send(cluster: ClusterHandle, requests: Sequence[Request], connections:
 
         async def worker() -> None:
             for number, request in todo:
-                async with session.request(
-                    request.method,
-                    URL(cluster.url + request.path, encoded=True),
-                    data=request.body,
-                    headers={"Content-Type": request.content_type},
-                ) as response:
-                    answers[number] = await response.read()
-                    if response.status >= 300:
-                        raise RuntimeError(
-                            f"{request.method} {request.path}: {response.status} {answers[number][:400]!r}"
-                        )
+                answer = await ask(session, cluster.url, request)
+                if answer is None and not lossy:
+                    raise RuntimeError(f"{request.method} {request.path} was not carried out")
+                answers[number] = answer or b""
 
         async with asyncio.TaskGroup() as group:
             for _ in range(connections):

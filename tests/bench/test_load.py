@@ -1,0 +1,44 @@
+"""A server that can't keep up is a figure of a benchmark, and no end of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from bench.__main__ import causes
+from bench.load import Request, send
+from bench.webhook import open_loop
+
+REQUESTS = [Request("POST", f"/{number}") for number in range(4)]
+
+
+async def overloaded(request: web.Request) -> web.Response:
+    """0 is carried out, 1 is refused for now, 2 fails, 3 breaks off."""
+    number = int(request.path[1:])
+    if number == 3:
+        assert request.transport is not None
+        request.transport.close()
+    return web.Response(status=(201, 429, 500, 201)[number], text="x")
+
+
+@pytest.fixture
+async def cluster() -> Any:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", overloaded)
+    async with TestServer(app) as server:
+        yield SimpleNamespace(url=str(server.make_url("")).rstrip("/"), token="t", ca="")
+
+
+async def test_a_steady_load_counts_what_was_not_carried_out(cluster: Any) -> None:
+    assert await open_loop(cluster, REQUESTS, 100) == {1, 2, 3}
+
+
+async def test_a_lossy_load_goes_on_where_a_strict_one_fails_with_the_cause(cluster: Any) -> None:
+    assert await send(cluster, REQUESTS, lossy=True) == [b"x", b"", b"", b""]
+    with pytest.raises(ExceptionGroup) as failed:
+        await send(cluster, REQUESTS[:2])
+    assert causes(failed.value) == ["RuntimeError: POST /1 was not carried out"]
