@@ -68,7 +68,7 @@ async def test_both_readers_say_the_same(tmp_path: Path, cluster: Json, user: Js
     path = kubeconfig(tmp_path, cluster, user)
     quick = plainconfig.read(path, context)
     assert quick is not None
-    thorough = await packageconfig.read(path, context, or_in_cluster=False)
+    thorough = await packageconfig.read(path, context)
     assert comparable(quick) == comparable(thorough)
     assert path in quick.files
 

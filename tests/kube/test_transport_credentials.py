@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
-from kubernetes.aio.config import incluster_config
 
-from atoll.kube import config, errors
+import atoll.kube
+from atoll.kube import config, errors, plainconfig
 from atoll.kube.config import BadKubeconfig, Connection
 from atoll.kube.transport import ApiServer
 from atoll.local.certificates import Authority
@@ -157,6 +157,12 @@ async def test_a_plugin_that_hangs_is_given_up(plugin: Plugin, tmp_path: Path, m
         await config.load(write(tmp_path / "k", plugin.user()))
 
 
+def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation without the package that reads exec plugins, as images are."""
+    monkeypatch.setitem(sys.modules, "atoll.kube.packageconfig", None)
+    monkeypatch.delattr(atoll.kube, "packageconfig", raising=False)
+
+
 async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, clock: Clock) -> None:
     token = tmp_path / "token"
     token.write_text("one\n")
@@ -170,18 +176,27 @@ async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, clock:
 async def test_the_token_of_a_pod_is_read_again_when_it_changes(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token, authority = tmp_path / "token", Authority(tmp_path / "ca", "ca")
+    token = tmp_path / "token"
     token.write_text("one")
+    (tmp_path / "ca.crt").write_bytes(Authority(tmp_path / "ca", "ca").path.read_bytes())
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority.path))
+    monkeypatch.setattr(plainconfig, "ACCOUNT_FOLDER", tmp_path)
+    without_the_package(monkeypatch)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     connection = await config.load()
-    assert (connection.url, await connection.authorize()) == ("https://10.0.0.1:443", "bearer one")
+    assert (connection.url, await connection.authorize()) == ("https://10.0.0.1:443", "Bearer one")
     token.write_text("second")
     clock.passed = config.LOOK + 1
-    assert await connection.authorize() == "bearer second"
+    assert await connection.authorize() == "Bearer second"
+
+
+async def test_a_plugin_without_the_package_that_runs_it_names_the_extra(
+    plugin: Plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_the_package(monkeypatch)
+    with pytest.raises(BadKubeconfig, match=r"install atoll\[cli\]"):
+        await config.load(write(tmp_path / "k", plugin.user()))
 
 
 async def test_a_kubeconfig_that_is_written_anew_is_read_again(tmp_path: Path, clock: Clock) -> None:

@@ -167,21 +167,34 @@ class _Credentials:
         return replace(found, header=self._checked(found.header))
 
     async def _read_any(self, paths: str) -> Access:
-        from atoll.kube import packageconfig
-
         there = plainconfig.existing(paths)
-        alone = self._kubeconfig is None and self._context is None and not there
+        if not there:
+            return self._read_account()
+        try:
+            from atoll.kube import packageconfig
+        except ModuleNotFoundError as error:
+            raise self._bad(
+                "it needs the Python package `kubernetes`, as exec plugins and several files do: install atoll[cli]"
+            ) from error
         try:
             async with asyncio.timeout(EXEC_DEADLINE):
-                return await packageconfig.read(paths, self._context, or_in_cluster=alone)
+                return await packageconfig.read(paths, self._context)
         except TimeoutError as error:
             raise self._bad(f"its exec plugin did not answer within {EXEC_DEADLINE:g} s") from error
         except Exception as error:
             # The package answers a file that is no kubeconfig with any error at all.
             why = plainconfig.fault(there[0], self._context) if len(there) == 1 else ""
-            if not there:
-                why = "there is none, and this is no pod"
             raise self._bad(why or str(error) or type(error).__name__) from error
+
+    def _read_account(self) -> Access:
+        """Read the ServiceAccount of the pod, where no kubeconfig is asked for."""
+        try:
+            account = plainconfig.in_cluster(os.environ) if self._kubeconfig is None and self._context is None else None
+        except OSError as error:
+            raise self._bad(f"there is none, and the account of this pod can't be read: {error}") from error
+        if account is None:
+            raise self._bad("there is none, and this is no pod")
+        return account
 
     def _checked(self, header: str | None) -> str | None:
         header = header.strip() if header is not None else None

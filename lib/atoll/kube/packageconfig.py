@@ -1,4 +1,4 @@
-"""Kubeconfigs of every sort, exec plugins and in-cluster tokens, as the `kubernetes` package reads them.
+"""Kubeconfigs of every sort and exec plugins, as the `kubernetes` package reads them.
 
 Its import takes a fifth of a second of CPU time: `atoll.kube.config` imports this module only where the plain reader
 does not do.
@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import ConfigException, incluster_config, load_kube_config
+from kubernetes.aio.config import load_kube_config
 from kubernetes.aio.config.exec_provider import ExecProvider
 
 from atoll.kube.access import Access
@@ -20,25 +20,19 @@ class Unusable(ValueError):
     """The package read it, and it can't be used; the message names the field."""
 
 
-async def read(paths: str, context: str | None, *, or_in_cluster: bool) -> Access:
+async def read(paths: str, context: str | None) -> Access:
     """What the package finds.
 
     Args:
         paths: of kubeconfigs, separated as in $KUBECONFIG.
         context: of the files; None for the current one.
-        or_in_cluster: take the service account of the pod where there is no kubeconfig.
 
     Raises:
         Unusable: it can't be used.
         Exception: the package answers a file that is no kubeconfig with any error at all.
     """
     configuration = Configuration()
-    try:
-        loader = await load_kube_config(config_file=paths, context=context, client_configuration=configuration)
-    except ConfigException:
-        if not or_in_cluster:
-            raise
-        return _in_cluster(configuration)
+    loader = await load_kube_config(config_file=paths, context=context, client_configuration=configuration)
     return await _from_file(configuration, loader, paths)
 
 
@@ -58,16 +52,6 @@ async def _from_file(configuration: Configuration, loader: Any, paths: str) -> A
     token_file = user.safe_get("tokenFile") if user is not None else None
     if token_file and not user.safe_get("token"):
         files.add(os.path.join(loader._get_base_path(user.path), token_file))
-    return _access(configuration, header, expiry.timestamp() if expiry is not None else None, files)
-
-
-def _in_cluster(configuration: Configuration) -> Access:
-    token, authority = incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME
-    incluster_config.InClusterConfigLoader(token, authority, try_refresh_token=False).load_and_set(configuration)
-    return _access(configuration, configuration.api_key.get("BearerToken"), None, {token, authority})
-
-
-def _access(configuration: Configuration, header: str | None, expires: float | None, files: set[str]) -> Access:
     certificates = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
     return Access(
         configuration.host.rstrip("/"),
@@ -76,6 +60,6 @@ def _access(configuration: Configuration, header: str | None, expires: float | N
         verify=configuration.verify_ssl,
         proxy=configuration.proxy,
         server_name=configuration.tls_server_name,
-        expires=expires,
+        expires=expiry.timestamp() if expiry is not None else None,
         files=frozenset({*files, *(file for file in certificates if file)}),
     )

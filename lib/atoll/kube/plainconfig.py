@@ -38,6 +38,8 @@ _USER: Final = {
     *_IGNORED,
 }
 _LARGEST: Final = 256 * 1024
+ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds the token of its ServiceAccount and the authority of the API server; the kubelet replaces both."""
 
 # The parser in C is ten times faster, where PyYAML was built with it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -136,6 +138,27 @@ def read_one(paths: str, context: str | None) -> Access | None:
     """
     there = existing(paths)
     return read(there[0], context) if len(there) == 1 else None
+
+
+def in_cluster(environ: Mapping[str, str]) -> Access | None:
+    """The access of the pod that this process runs in; None outside of pods.
+
+    Args:
+        environ: of the process; the kubelet adds the address of the API server.
+
+    Raises:
+        OSError: the account is mounted and can't be read.
+    """
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    token, authority = ACCOUNT_FOLDER / "token", ACCOUNT_FOLDER / "ca.crt"
+    if not (host and port and token.exists()):
+        return None
+    return Access(
+        f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        f"Bearer {token.read_text().strip()}",
+        str(authority),
+        files=frozenset((str(token), str(authority))),
+    )
 
 
 def existing(paths: str) -> list[str]:
