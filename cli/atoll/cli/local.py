@@ -127,15 +127,39 @@ def status(name: Name = "default", output: DataOutput = None) -> None:
 @image.command("build", epilog="Example: atollctl local image build examples/images/mpi")
 def build_image(
     folder: Annotated[
-        Path, typer.Argument(help="Folder with an image.yaml, and what the image has besides in files/.")
-    ],
+        Path | None,
+        typer.Argument(
+            help="Folder with an image.yaml, and files of the image in files/; without one, Atoll's own image is built "
+            "from this checkout."
+        ),
+    ] = None,
     name: Name = "default",
+    repository: Annotated[str | None, typer.Option(help="Of Atoll's own image: its name without a tag.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Of Atoll's own image: copy the archive here.")
+    ] = None,
 ) -> None:
-    """Build a container image from Debian packages, wheels and files, and give it to all real nodes that run."""
+    """Build a container image, and give it to all real nodes that run."""
     from atoll.local import supervisor
     from atoll.local.realnodes import images, node
 
-    image_name, archive = images.build(folder, lambda line: print(line, file=sys.stderr, flush=True))
+    def report(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    if folder is not None:
+        if repository is not None or output is not None:
+            raise CommandError("--repository and --output are of Atoll's own image: leave the folder out", USAGE)
+        image_name, archive = images.build(folder, report)
+    else:
+        from atoll.local.image import build
+
+        built = build.build(report, repository=repository or build.REPOSITORY)
+        image_name, archive = built.name, built.archive
+        report(f"{built.compressed / 1e6:.1f} MB compressed")
+        if output is not None:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_bytes(archive.read_bytes())
+            archive = output
     real = set(supervisor.real_nodes(name))
     nodes = [each for each in supervisor.status(name).processes if each.alive and each.name in real]
     for each in nodes:

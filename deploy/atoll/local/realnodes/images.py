@@ -92,8 +92,8 @@ def build(folder: Path, report: Report, environ: Mapping[str, str] | None = None
         Missing: a program for it is not installed.
     """
     recipe = _read(folder)
-    target = _cache(environ) / f"{_digest(folder, _FORMAT + (_FORMAT_OF_WHEELS if recipe.wheels else ''))}.tar"
-    with _lock(target):
+    target = cache(environ) / f"{_digest(folder, _FORMAT + (_FORMAT_OF_WHEELS if recipe.wheels else ''))}.tar"
+    with locked(target):
         if target.exists():
             report(f"{recipe.name}: built before")
         else:
@@ -111,13 +111,13 @@ def builtin(environ: Mapping[str, str] | None = None) -> list[Path]:
     digest = hashlib.sha256(program.read_bytes() + _FORMAT.encode()).hexdigest()[:16]
     found = []
     for name, command in ((SANDBOX, ["/bin/sleep", "2147483647"]), (BUSYBOX, ["/bin/sh"])):
-        target = _cache(environ) / f"{digest}-{name.partition('/')[2].replace(':', '-')}.tar"
-        with _lock(target):
+        target = cache(environ) / f"{digest}-{name.partition('/')[2].replace(':', '-')}.tar"
+        with locked(target):
             if not target.exists():
                 with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as scratch:
                     layer = Path(scratch) / "layer.tar"
                     _busybox_layer(program, layer)
-                    _archive(Recipe(name=name, command=command), [layer], Path(scratch), target)
+                    archive(Recipe(name=name, command=command), [layer], Path(scratch), target)
         found.append(target)
     return found
 
@@ -169,8 +169,8 @@ def _build(recipe: Recipe, folder: Path, scratch: Path, target: Path) -> None:
         layers.append(scratch / "files.tar")
         with tarfile.open(layers[-1], "w") as tar:
             for path in sorted((folder / FILES).rglob("*")):
-                tar.add(path, str(path.relative_to(folder / FILES)), recursive=False, filter=_as_root)
-    _archive(recipe, layers, scratch, target)
+                tar.add(path, str(path.relative_to(folder / FILES)), recursive=False, filter=as_root)
+    archive(recipe, layers, scratch, target)
 
 
 def _debian_layer(recipe: Recipe, layer: Path) -> None:
@@ -190,7 +190,7 @@ def _wheels_layer(recipe: Recipe, scratch: Path, base: Path, layer: Path) -> Non
     argv += ["--only-binary=:all:", f"--python-version={version}", "--implementation=cp", f"--target={packages}"]
     _run([*argv, *recipe.wheels], f"wheels of {recipe.name}")
     with tarfile.open(layer, "w") as tar:
-        tar.add(packages, f"usr/local/lib/python{version}/dist-packages", filter=_as_root)
+        tar.add(packages, f"usr/local/lib/python{version}/dist-packages", filter=as_root)
         for program in sorted((packages / "bin").glob("*")):
             _add_file(tar, f"usr/local/bin/{program.name}", for_image(program.read_bytes()), 0o755)
 
@@ -218,8 +218,16 @@ def _busybox_layer(program: Path, layer: Path) -> None:
         _add_file(tar, "etc/group", b"root:x:0:\nnogroup:x:65534:\n")
 
 
-def _archive(recipe: Recipe, layers: Sequence[Path], scratch: Path, target: Path) -> None:
-    """Write what `docker save` would: a configuration, the layers, and a list of both."""
+def archive(
+    recipe: Recipe,
+    layers: Sequence[Path],
+    scratch: Path,
+    target: Path,
+    *,
+    user: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    """Write an archive of the form of `docker save`: a configuration, the layers, and a list of both."""
     digests = [_file_digest(layer) for layer in layers]
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     environment = {"PATH": path, **recipe.env}
@@ -230,20 +238,22 @@ def _archive(recipe: Recipe, layers: Sequence[Path], scratch: Path, target: Path
             "Env": [f"{name}={value}" for name, value in environment.items()],
             "Cmd": recipe.command or ["/bin/sh"],
             "WorkingDir": recipe.workdir,
+            **({"User": user} if user else {}),
+            **({"Labels": dict(labels)} if labels else {}),
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{each}" for each in digests]},
     }
     content = json.dumps(config).encode()
     name = f"{hashlib.sha256(content).hexdigest()}.json"
     listed = [f"{digest}.tar" for digest in digests]
-    archive = scratch / "image.tar"
-    with tarfile.open(archive, "w") as tar:
+    fresh = scratch / "image.tar"
+    with tarfile.open(fresh, "w") as tar:
         _add_file(tar, name, content)
         for layer, file in zip(layers, listed, strict=True):
             tar.add(layer, file)
         manifest = [{"Config": name, "RepoTags": [recipe.name], "Layers": listed}]
         _add_file(tar, "manifest.json", json.dumps(manifest).encode())
-    archive.replace(target)
+    fresh.replace(target)
 
 
 def _add_file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
@@ -252,7 +262,8 @@ def _add_file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644
     tar.addfile(info, io.BytesIO(content))
 
 
-def _as_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
+def as_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The entry of an archive, owned by root whoever made the file."""
     info.uid = info.gid = 0
     info.uname = info.gname = "root"
     return info
@@ -272,14 +283,16 @@ def _file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _cache(environ: Mapping[str, str] | None) -> Path:
+def cache(environ: Mapping[str, str] | None = None) -> Path:
+    """The folder of archives."""
     folder = cache_directory(os.environ if environ is None else environ).parent.parent / "images"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 @contextmanager
-def _lock(target: Path) -> Iterator[None]:
+def locked(target: Path) -> Iterator[None]:
+    """Keep others from making `target` meanwhile."""
     with target.with_suffix(".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
