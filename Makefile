@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e lint bench format generate clean chaos chaos-nodes beside soak fuzz mutants
+.PHONY: help setup demo test e2e image wheel lint bench format generate clean chaos chaos-nodes beside soak fuzz mutants
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -62,6 +62,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files, what comm
 	@$(BIN)/python -m atoll.api.reference --check
 	@$(BIN)/python -m atoll.kinds.reference --check
 	@$(BIN)/python -m atoll.cli.settings_reference --check
+	@$(BIN)/python -m atoll.local.image.requirements --check
 	@$(BIN)/python -m tests.cli.import_profile --check
 	@$(BIN)/python -m tests.dispatcher.private
 	@$(BIN)/python -m tests.imports
@@ -73,13 +74,20 @@ format: $(STAMP) ## rewrite the sources in the project's format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-generate: $(STAMP) ## write the CRDs, docs/api.md, docs/cli.md and docs/settings.md from the models
+generate: $(STAMP) ## write the CRDs, docs/api.md, docs/cli.md, docs/settings.md and the pins of the image
 	@$(BIN)/python -m atoll.api.crdgen
 	@$(BIN)/python -m atoll.cli.reference
 	@$(BIN)/python -m atoll.api.reference
 	@$(BIN)/python -m atoll.kinds.reference
 	@$(BIN)/python -m atoll.cli.settings_reference
+	@$(BIN)/python -m atoll.local.image.requirements
+
+image: $(STAMP) ## Atoll's container image as an archive in dist/, without Docker; needs root and mmdebstrap
+	@$(BIN)/atollctl local image build --output dist/atoll-image.tar $(IMAGE)
+
+wheel: $(STAMP) ## Atoll's wheel in dist/, for deploy/image/Dockerfile
+	@$(BIN)/python -m hatchling build --target wheel --directory dist
 
 clean: ## remove the environment and what the tools left behind
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -72,6 +72,9 @@ def test_what_is_no_program_is_there_as_well(installed: Path) -> None:
 def test_command_line_and_processes_start_without_the_laboratory(installed: Path) -> None:
     code = f"""
 import contextlib, importlib, io, json
+# Packages of extras: an image has none of the command line's.
+extras = ("kubernetes", "kopf", "pydantic", "typer", "click", "rich", "tenacity")
+sys.modules.update(dict.fromkeys(extras))
 said = {{}}
 with contextlib.redirect_stdout(io.StringIO()):
     for name in {PROCESSES!r}:
@@ -80,6 +83,8 @@ with contextlib.redirect_stdout(io.StringIO()):
             importlib.import_module(f"atoll.{{name}}.__main__").main()
         except SystemExit as ended:
             said[name] = ended.code
+    for name in extras:
+        del sys.modules[name]
     from atoll.cli.app import tree
     try:
         tree()(["--help"])
@@ -94,3 +99,15 @@ print(json.dumps(said))
     assert said.pop("files")[0].startswith(str(installed))
     assert said.pop("local") == []
     assert said == dict.fromkeys([*PROCESSES, "cli"], 0)
+
+
+def test_a_command_line_without_its_packages_names_the_extra(installed: Path) -> None:
+    code = """
+from atoll.cli.__main__ import main
+sys.modules["typer"] = None
+try:
+    main()
+except SystemExit as ended:
+    print(ended.code)
+"""
+    assert run(installed, code) == "atollctl: the Python package typer is missing; install atoll[cli]\n"

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import ConfigException, load_kube_config
 
-from atoll.kube.config import BadKubeconfig
+from atoll.kube import config
+from atoll.kube.access import content
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import NAMESPACES, SERVICE_ACCOUNTS
 
@@ -42,27 +41,11 @@ async def endpoint(kubeconfig: str | Path | None, context: str | None = None) ->
 
     Raises:
         BadKubeconfig: it can't be used.
+        OSError: the file of its authority can't be read.
     """
-    configuration = Configuration()
-    try:
-        await load_kube_config(
-            config_file=str(kubeconfig) if kubeconfig else None, context=context, client_configuration=configuration
-        )
-    except ConfigException as error:
-        raise BadKubeconfig(
-            f"kubeconfig {kubeconfig or '(default)'}: {error}; name one with --kubeconfig or $KUBECONFIG"
-        ) from error
-    return Endpoint(
-        configuration.host.rstrip("/"),
-        _read(configuration.ssl_ca_cert),
-        not configuration.verify_ssl,
-        configuration.tls_server_name,
-        configuration.proxy,
-    )
-
-
-def _read(path: str | None) -> bytes | None:
-    return Path(path).read_bytes() if path else None
+    found = await config.access(kubeconfig, context)
+    authority = content(found.authority) if found.authority is not None else None
+    return Endpoint(found.url, authority, not found.verify, found.server_name, found.proxy)
 
 
 async def ensure_namespace(api: ApiServer, name: str, labels: dict[str, str] | None = None) -> None:

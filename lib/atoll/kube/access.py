@@ -52,7 +52,7 @@ class Access:
         if isinstance(self.certificate, str) and not isinstance(self.key, bytes):
             context.load_cert_chain(self.certificate, self.key)
         elif self.certificate is not None:
-            load_chain(context, b"\n".join(_content(each) for each in (self.certificate, self.key) if each is not None))
+            load_chain(context, b"\n".join(content(each) for each in (self.certificate, self.key) if each is not None))
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -64,7 +64,7 @@ class Access:
         Raises:
             OSError: one can't be read.
         """
-        return [_content(each) if each is not None else None for each in (self.authority, self.certificate, self.key)]
+        return [content(each) if each is not None else None for each in (self.authority, self.certificate, self.key)]
 
 
 def tls_context(ca_file: str | None = None, ca_data: str | None = None) -> ssl.SSLContext:
@@ -92,5 +92,10 @@ def load_chain(context: ssl.SSLContext, pem: bytes) -> None:
         os.unlink(path)
 
 
-def _content(material: Material) -> bytes:
+def content(material: Material) -> bytes:
+    """The PEM text.
+
+    Raises:
+        OSError: its file can't be read.
+    """
     return material if isinstance(material, bytes) else Path(material).read_bytes()

@@ -68,6 +68,15 @@ async def load(kubeconfig: str | Path | None = None, context: str | None = None)
     return await credentials.connect()
 
 
+async def access(kubeconfig: str | Path | None = None, context: str | None = None) -> Access:
+    """The address of the API server that `load` would connect to, and the credentials as they are now.
+
+    Raises:
+        BadKubeconfig: no configuration, or one that can't be read.
+    """
+    return await _Credentials(str(kubeconfig) if kubeconfig is not None else None, context).read()
+
+
 class _Credentials:
     """The credentials of one connection over its whole life."""
 
@@ -88,7 +97,7 @@ class _Credentials:
         self._reading: asyncio.Task[None] | None = None
 
     async def connect(self) -> Connection:
-        found = await self._read()
+        found = await self.read()
         self._connection = Connection(
             found.url, None, self.authorize, found.proxy, found.server_name, self.renew
         )  # fmt: skip
@@ -135,7 +144,7 @@ class _Credentials:
     async def _reread(self) -> None:
         """What can't be read leaves everything as it is: the old credentials may still be good."""
         try:
-            self._take(await self._read())
+            self._take(await self.read())
         except BadKubeconfig as error:
             log.warning("credentials were not renewed", error=str(error))
             if self._renew_at is not None:
@@ -159,7 +168,8 @@ class _Credentials:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    async def _read(self) -> Access:
+    async def read(self) -> Access:
+        """The access as it is now."""
         if self._kubeconfig is not None and _state(frozenset((self._kubeconfig,))) == {self._kubeconfig: None}:
             raise self._bad("no such file")
         paths = self._kubeconfig or os.environ.get("KUBECONFIG") or _DEFAULT

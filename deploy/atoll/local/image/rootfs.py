@@ -37,11 +37,11 @@ _LINKS: Final = {
 _USELESS: Final = (
     "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lintian", "usr/share/debconf",
     "usr/share/perl5", "usr/share/pixmaps", "usr/sbin", "usr/lib/apt", "etc/apt", "var/lib/apt", "var/cache",
-    f"usr/lib/python{PYTHON}/ensurepip", f"usr/lib/python{PYTHON}/idlelib", f"usr/lib/python{PYTHON}/lib2to3",
-    f"usr/lib/python{PYTHON}/pydoc_data", f"usr/lib/python{PYTHON}/turtledemo",
+    *(f"usr/lib/python*/{each}" for each in ("ensurepip", "idlelib", "pydoc_data", "test", "turtledemo")),
+    "usr/lib/*/gconv", "usr/lib/*/libdb-*", "usr/lib/*/libsqlite3*",
 )  # fmt: skip
 # Wheels bring their tests, type stubs and C headers.
-_USELESS_IN_WHEELS: Final = ("**/tests", "**/testing/tests", "**/*.pyi", "numpy/_core/include", "numpy/f2py", "bin")
+_USELESS_IN_WHEELS: Final = ("**/tests", "**/*.pyi", "**/*.pxd", "**/*.a", "numpy/_core/include", "numpy/f2py", "bin")
 SITE: Final = f"usr/lib/python{PYTHON}/dist-packages"
 BILL: Final = "usr/share/sbom/atoll.cdx.json"
 """The software bill of materials."""
@@ -50,7 +50,6 @@ _FILES: Final = {
     "etc/group": f"root:x:0:\natoll:x:{USER}:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
-
 
 Component = dict[str, Any]
 
@@ -79,12 +78,7 @@ def make_base(root: Path, requirements: Path, *, mirror: Path | None = None) -> 
     (root / "etc/ssl/certs/ca-certificates.crt").write_text("".join(each.read_text() for each in authorities))
     site = root / SITE
     _install(site, "--require-hashes", f"--requirement={requirements}")
-    for pattern in _USELESS_IN_WHEELS:
-        for path in sorted(site.glob(pattern)):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+    _remove(site, _USELESS_IN_WHEELS)
     _compile(root, f"usr/lib/python{PYTHON}")
     (root / BILL).parent.mkdir(parents=True)
     _write_bill(root, [*debian, *(_wheel_component(each) for each in sorted(site.glob("*.dist-info/METADATA")))])
@@ -128,8 +122,7 @@ def _debian(root: Path, mirror: Path | None) -> list[Component]:
             "Debian's packages",
         )  # fmt: skip
         found = sorted(tuple(line.split()) for line in listed.read().splitlines())
-    for name in _USELESS:
-        shutil.rmtree(root / name, ignore_errors=True)
+    _remove(root, _USELESS)
     kept = {f"python{PYTHON}"}
     for program in (root / "usr/bin").iterdir():
         if program.name not in kept:
@@ -144,6 +137,15 @@ def _install(site: Path, *what: str) -> None:
     argv += ["--no-deps", "--only-binary=:all:", f"--python-version={PYTHON}", f"--target={site}"]
     argv += [f"--platform=manylinux_2_28_{machine}", f"--platform=manylinux2014_{machine}"]
     _run([*argv, *what], "wheels")
+
+
+def _remove(folder: Path, patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        for path in sorted(folder.glob(pattern)):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def _compile(root: Path, folder: str) -> None:
