@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e image wheel lint bench format generate clean chaos chaos-nodes beside soak fuzz mutants
+.PHONY: help setup demo test e2e image wheel lint bench format generate clean chaos chaos-nodes faults beside soak fuzz mutants
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ chaos-nodes: setup ## gangs beside bare pods and DaemonSets while kubelets rejec
 
 beside: setup ## gangs beside bare pods and DaemonSets in a member with kube-scheduler, nothing fails; BESIDE_MINUTES
 	@$(BIN)/python -m tests.chaos.beside --minutes $(or $(BESIDE_MINUTES),10) --seed $(or $(CHAOS_SEED),7) $(CHAOS)
+
+faults: setup ## one fault after the other while jobs run: nothing lost, doubled, stuck; FAULTS="clock --quick"
+	@$(BIN)/python -m tests.faults $(FAULTS)
 
 soak: setup ## jobs for SOAK_SECONDS; fails if the memory of a process grows or a loop is late
 	@$(BIN)/python -m tests.soak --seconds $(or $(SOAK_SECONDS),1800) $(SOAK)

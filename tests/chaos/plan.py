@@ -75,6 +75,8 @@ class Submission:
     """It is elsewhere soon once its member is cut off, and never runs twice; its pods may be made again."""
     moves: bool = False
     """It is elsewhere as soon as its member is lost, while what it left there may still run."""
+    waits: bool = False
+    """It waits for a lost member however long that is away."""
     fickle: bool = False
     """Its policy changes all the time."""
     config: bool = False
@@ -274,10 +276,10 @@ def workload(wish: Submission) -> Json:
     if wish.fickle and not wish.place:
         labels[_FICKLE] = "true"
     # How long a busy machine keeps an agent silent is not what is tried here.
-    annotations = {keys.LOST_TOLERATION: "1s" if wish.exclusive or wish.moves else "1h"}
+    annotations = {keys.LOST_TOLERATION: "1s" if wish.exclusive or wish.moves or wish.waits else "1h"}
     annotations |= {keys.HOLD: "true"} if wish.held else {}
-    if wish.exclusive:
-        annotations |= {keys.ON_LOST: "exclusive"}
+    if wish.exclusive or wish.waits:
+        annotations |= {keys.ON_LOST: "exclusive" if wish.exclusive else "wait"}
     metadata = {"name": wish.name, "namespace": NAMESPACE, "labels": labels, "annotations": annotations}
     share = {"requests": {"cpu": "100m", GPU: str(wish.gpus)}, "limits": {GPU: str(wish.gpus)}}
     template = {

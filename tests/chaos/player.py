@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import time
@@ -11,18 +10,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from atoll.kube.errors import ApiError
-from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.keeper import KeptProcess
-from atoll.local.processes import Process
 from atoll.model import keys
-from atoll.model.apiresource import CLUSTERS, LEASES, PODS
+from atoll.model.apiresource import CLUSTERS, LEASES
 from atoll.model.timestamps import rfc3339_micro, rfc3339_seconds
 from tests.chaos import faults
 from tests.chaos.connections import Connections, Trap, Write, component_of
 from tests.chaos.faults import KILLS, MEMBERS, Card, Kind
-from tests.chaos.plan import NAMESPACE
 from tests.chaos.record import HOST, Checkpoint, Span
+from tests.chaos.servers import Servers
 from tests.faults.play import EVENTS_ONLY, Fault
 from tests.faults.proxy import FaultProxy
 
@@ -56,6 +53,7 @@ class Player:
         """
         self._federation, self._connections, self._every, self._pace = federation, connections, every, pace
         self._ready_s = _READY_S * pace
+        self._servers = Servers(federation, self._ready_s)
         self._random = random.Random(f"player {seed}")
         self._deal = faults.deal(seed)
         #: cards that found nothing to hit, to be played again
@@ -294,46 +292,16 @@ class Player:
             return False
         self._busy.add(f"server {card.target}")
         try:
-            server = self._server(card.target)
             began = time.time()
-            if server.pid is None or not server.running:
+            found = await self._servers.outage(card.target, self._lasts(0.5, 3))
+            if found is None:
                 return False
-            os.kill(server.pid, signal.SIGKILL)
-            await server.wait()
-            await asyncio.sleep(self._lasts(0.5, 3))
-            await server.start()
-            await server.wait_ready(self._ready_s)
-            if card.target == "etcd":
-                for cluster in (HOST, *self._federation.members):
-                    await self._server(cluster).wait_ready(self._ready_s)
+            self.checkpoints += found
             harms = f"{HOST} control" if card.target in (HOST, "etcd") else f"{card.target} agent-{card.target}"
-            for member in self._federation.members if card.target == "etcd" else (card.target,):
-                if member != HOST:
-                    self.checkpoints.append(await self._checkpoint(member, began))
-                    # Real kubelets repeat a status that was refused; the simulated ones do when they start.
-                    await self._started_again(self._process(f"{member}-kwok"))
             self._add(card, began, harms=harms)
             return True
         finally:
             self._busy.discard(f"server {card.target}")
-
-    def _server(self, name: str) -> Process:
-        return self._process(name if name == "etcd" else f"{name}-apiserver")
-
-    def _process(self, name: str) -> Process:
-        """One of those that are not Atoll's."""
-        return next(each for each in self._federation.federation.processes.processes if each.spec.name == name)
-
-    async def _started_again(self, process: Process) -> None:
-        await process.stop()
-        await process.start()
-        await process.wait_ready(self._ready_s)
-
-    async def _checkpoint(self, member: str, since: float) -> Checkpoint:
-        async with await self._federation.members[member].connect() as api:
-            at = time.time()
-            pods = await _insist(api, self._ready_s)
-            return Checkpoint(member, since, at, frozenset(pods))
 
     # -- connections -------------------------------------------------------------------------------------------------
 
@@ -382,18 +350,6 @@ def _harms(component: str) -> str:
     return (
         f"{component.removeprefix('agent-')} {component}" if component.startswith("agent-") else f"{HOST} {component}"
     )
-
-
-async def _insist(api: ApiServer, seconds: float) -> list[str]:
-    """UIDs of the suite's pods in a member that has just come back."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return [pod["metadata"]["uid"] for pod in await api.list(PODS, NAMESPACE)]
-        except ApiError:
-            if time.monotonic() > end:
-                raise
-            await asyncio.sleep(0.2)
 
 
 def recoveries(

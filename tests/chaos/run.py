@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -65,25 +66,15 @@ async def run(
     """
     wishes = plan.generate(seed, seconds)
     connections = Connections(directory / "proxies", seed, lambda name: player.kill(name))
-    election = tuple(f"--{name}={seconds * pace:g}" for name, seconds in _ELECTION.items())
-    heartbeat = (f"--set=heartbeat.{name}={seconds * pace:g}" for name, seconds in _HEARTBEAT.items())
-    quick = {"control": election, "dispatcher": election, "agent": (*election, *heartbeat)}
-    federation = AtollFederation(
-        plan.LAYOUT,
-        directory,
-        replicas={"control": 2, "dispatcher": 2},
-        flags=quick,
-        through=connections.through,
-        on_progress=say,
-    )
+    federation = stage(directory, connections, pace=pace, say=say)
     player = Player(federation, connections, seed, every=every, pace=pace)
     facts = Facts(seed, seconds, pace)
     try:
-        async with federation, _clients(federation) as (host, members):
+        async with federation, clients(federation) as (host, members):
             await drive.prepare(host, pace=pace)
             say(f"{len(wishes)} workloads and faults for {seconds * pace:g} s")
             users = drive.Drive(host, wishes, pace=pace)
-            await _play(users, player, facts, wishes, members, patience, say)
+            await play(users, _timed(player, seconds * pace), facts, wishes, members, patience, say)
             facts.repeated = users.repeated
     except Exception as error:
         # What was seen until then is judged all the same.
@@ -98,21 +89,40 @@ async def run(
     return facts
 
 
-async def _play(
+async def _timed(player: Player, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await player.run()
+
+
+def stage(directory: Path, connections: Connections, *, pace: float, say: Callable[[str], None]) -> AtollFederation:
+    """A federation with standbys, each of its connections through a proxy; members are lost within seconds."""
+    election = tuple(f"--{name}={seconds * pace:g}" for name, seconds in _ELECTION.items())
+    heartbeat = (f"--set=heartbeat.{name}={seconds * pace:g}" for name, seconds in _HEARTBEAT.items())
+    return AtollFederation(
+        plan.LAYOUT,
+        directory,
+        replicas={"control": 2, "dispatcher": 2},
+        flags={"control": election, "dispatcher": election, "agent": (*election, *heartbeat)},
+        through=connections.through,
+        on_progress=say,
+    )
+
+
+async def play(
     users: drive.Drive,
-    player: Player,
+    faults: Coroutine[Any, Any, None],
     facts: Facts,
     wishes: Sequence[Submission],
     members: Mapping[str, ApiServer],
     patience: float,
     say: Callable[[str], None],
 ) -> None:
+    """Have the users submit and the faults happen at the same time, and gather what becomes of it."""
     submitting = asyncio.create_task(users.submit())
     try:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(facts.seconds * facts.pace):
-                await player.run()
-        say(f"{len(player.spans)} faults are over; waiting for the rest of the workloads")
+        await faults
+        say("the faults are over; waiting for the rest of the workloads")
         await submitting
     finally:
         submitting.cancel()
@@ -126,6 +136,11 @@ async def _play(
 def judge(facts: Facts, logs: Path) -> Outcome:
     """The verdict on a run, from its facts and its audit logs."""
     wishes = plan.generate(facts.seed, facts.seconds)
+    return judge_of(facts, wishes, logs)
+
+
+def judge_of(facts: Facts, wishes: Sequence[Submission], logs: Path, since: float = 0.0) -> Outcome:
+    """The same of any workloads; `since`: what was logged before is of no account."""
     found = Record(
         plan.by_name([*wishes, *plan.probes()]), plan.capabilities(), plan.allocatable(), facts.spans,
         {**dict.fromkeys((wish.name for wish in wishes), drive.UNREAD), **facts.final}, facts.left, facts.unreturned,
@@ -133,9 +148,13 @@ def judge(facts: Facts, logs: Path) -> Outcome:
     )  # fmt: skip
     clusters = (record.HOST, *(member.name for member in plan.LAYOUT.members))
     kept = {name: logs / f"{name}-audit.log" for name in clusters}
-    events = {name: audit.read(path) for name, path in kept.items() if path.exists()}
+    events = {name: _later(audit.read(path), since) for name, path in kept.items() if path.exists()}
     record.build(found, events, facts.checkpoints)
     return Outcome(facts, found, checks.judge(found))
+
+
+def _later(events: Iterable[audit.Event], since: float) -> Iterator[audit.Event]:
+    return (event for event in events if event.at >= since)
 
 
 def judge_kept(directory: Path) -> Outcome:
@@ -145,7 +164,7 @@ def judge_kept(directory: Path) -> Outcome:
 
 
 @contextlib.asynccontextmanager
-async def _clients(federation: AtollFederation) -> AsyncIterator[tuple[ApiServer, dict[str, ApiServer]]]:
+async def clients(federation: AtollFederation) -> AsyncIterator[tuple[ApiServer, dict[str, ApiServer]]]:
     """The administrator's clients of host and members; they go through no proxy."""
     async with contextlib.AsyncExitStack() as stack:
         host = await stack.enter_async_context(await federation.host.connect())
