@@ -28,6 +28,8 @@ _SPREAD = "chaos.atoll.sh/spread"
 """Label: run in at least that many members."""
 _MEMBER = "chaos.atoll.sh/member"
 """Label: run in this member."""
+_LONG = "1h"
+"""How long a busy machine keeps an agent silent is not what is tried."""
 _FICKLE = "chaos.atoll.sh/fickle"
 """Label: selected by the policy that changes all the time."""
 FICKLE = "fickle"
@@ -249,7 +251,8 @@ def services() -> Iterator[Json]:
         container = {"name": "serve", "image": "serve", "resources": {"requests": {"cpu": "100m"}}}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
         spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-        metadata = {"name": name, "namespace": NAMESPACE, "labels": {keys.QUEUE_LABEL: PROBES}}
+        notes = {keys.LOST_TOLERATION: _LONG}
+        metadata = {"name": name, "namespace": NAMESPACE, "labels": {keys.QUEUE_LABEL: PROBES}, "annotations": notes}
         yield {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind, "metadata": metadata, "spec": spec}
 
 
@@ -275,8 +278,7 @@ def workload(wish: Submission) -> Json:
         labels[_MEMBER] = wish.place
     if wish.fickle and not wish.place:
         labels[_FICKLE] = "true"
-    # How long a busy machine keeps an agent silent is not what is tried here.
-    annotations = {keys.LOST_TOLERATION: "1s" if wish.exclusive or wish.moves or wish.waits else "1h"}
+    annotations = {keys.LOST_TOLERATION: "1s" if wish.exclusive or wish.moves or wish.waits else _LONG}
     annotations |= {keys.HOLD: "true"} if wish.held else {}
     if wish.exclusive or wish.waits:
         annotations |= {keys.ON_LOST: "exclusive" if wish.exclusive else "wait"}

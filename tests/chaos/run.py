@@ -30,6 +30,8 @@ EVERY_S = 0.9
 
 _ELECTION = {"lease-seconds": 5, "renew-deadline": 3.5, "retry-period": 1}
 """As QUICK_ELECTION, at pace 1."""
+_PROGRESS = {"reserve": 10, "commit": 30, "regain": 30, "grow": 30}
+"""The defaults of the dispatcher's deadlines."""
 _HEARTBEAT = {"period": 1, "silent": 4, "duration": 6, "fence": 6}
 _FACTS = "chaos.json"
 
@@ -98,12 +100,13 @@ async def _timed(player: Player, seconds: float) -> None:
 def stage(directory: Path, connections: Connections, *, pace: float, say: Callable[[str], None]) -> AtollFederation:
     """A federation with standbys, each of its connections through a proxy; members are lost within seconds."""
     election = tuple(f"--{name}={seconds * pace:g}" for name, seconds in _ELECTION.items())
+    progress = (f"--set=core.progress.{name}={seconds * pace:g}" for name, seconds in _PROGRESS.items())
     heartbeat = (f"--set=heartbeat.{name}={seconds * pace:g}" for name, seconds in _HEARTBEAT.items())
     return AtollFederation(
         plan.LAYOUT,
         directory,
         replicas={"control": 2, "dispatcher": 2},
-        flags={"control": election, "dispatcher": election, "agent": (*election, *heartbeat)},
+        flags={"control": election, "dispatcher": (*election, *progress), "agent": (*election, *heartbeat)},
         through=connections.through,
         on_progress=say,
     )
