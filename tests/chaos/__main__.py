@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json is not None:
         options.json.write_text(json.dumps(report.as_json(outcome), indent=1) + "\n")
     print(report.line(outcome))
-    return 1 if outcome.violations or outcome.facts.broken else 0
+    return 0 if outcome.good else 1
 
 
 @contextlib.contextmanager

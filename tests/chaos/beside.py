@@ -55,7 +55,7 @@ def main() -> int:
     for text in outcome.violations:
         print(f"VIOLATED  {text}")
     print(f"{len(outcome.violations)} violations")
-    return 1 if outcome.violations else 0
+    return 0 if outcome.good else 1
 
 
 if __name__ == "__main__":

@@ -142,6 +142,11 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
+    def good(self) -> bool:
+        """Whether pods were made, and nothing violates a check."""
+        return bool(self.record.pods) and not self.violations
+
+    @property
     def by_name(self) -> dict[str, Wish]:
         """Workloads by their names."""
         return {wish.name: wish for wish in self.planned}
@@ -495,7 +500,7 @@ def main() -> int:
     for text in outcome.violations:
         print(f"VIOLATED  {text}")
     print(f"{len(outcome.violations)} violations")
-    return 1 if outcome.violations else 0
+    return 0 if outcome.good else 1
 
 
 if __name__ == "__main__":

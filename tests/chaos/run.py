@@ -44,6 +44,11 @@ class Outcome:
     record: Record
     violations: Sequence[Violation]
 
+    @property
+    def good(self) -> bool:
+        """Whether work was done, faults were played to the end, and nothing violates a check."""
+        return bool(self.facts.spans and self.record.pods) and not (self.violations or self.facts.broken)
+
 
 async def run(
     seed: int,

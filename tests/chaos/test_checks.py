@@ -14,7 +14,8 @@ from tests.chaos.faults import Kind, deal, deck
 from tests.chaos.history import EPOCH_S, History
 from tests.chaos.plan import Act, Submission
 from tests.chaos.player import recoveries
-from tests.chaos.record import Span
+from tests.chaos.record import Facts, Span
+from tests.chaos.run import Outcome
 from tests.faults.play import Fault
 from tests.kube.servers import client
 
@@ -353,6 +354,17 @@ async def test_a_host_that_never_answers_leaves_a_status_that_says_so() -> None:
     history = honest()
     history.final = statuses
     assert {each.check for each in checks.nothing_lost(history.record())} == {"nothing lost"}
+
+
+@pytest.mark.parametrize(
+    ("played", "pods", "broken", "good"),
+    [(True, True, "", True), (False, True, "", False), (True, False, "", False), (True, True, "KeyError()", False)],
+    ids=["nothing violated", "no fault", "no pod", "broken off"],
+)
+def test_a_run_of_nothing_is_not_good(*, played: bool, pods: bool, broken: str, good: bool) -> None:
+    history = honest() if pods else History(GANG)
+    facts = Facts(1, 1.0, broken=broken, spans=[Span("killed", "control", 1, 2)] if played else [])
+    assert Outcome(facts, history.record(), []).good is good
 
 
 def test_a_slower_plan_has_the_same_workloads() -> None:

@@ -81,6 +81,8 @@ def judge(found: Sequence[Figures], counts: dict[str, int]) -> list[str]:
         if each.restarts:
             problems.append(f"{each.name} was started again {each.restarts} times")
     problems += [f"{amount} jobs were {outcome}" for outcome, amount in counts.items() if outcome not in _WELL]
+    if not counts.get("finished"):
+        problems.append("no job finished")
     return problems if found else ["no process answered"]
 
 

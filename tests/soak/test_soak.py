@@ -68,10 +68,11 @@ def fine(**changes: float) -> Figures:
     ("found", "counts", "problem"),
     [
         ([fine()], {"finished": 5, "given up": 1}, ""),
-        ([fine(growth_mb=3.0)], {}, "grows by 3.00 MB"),
-        ([fine(lag_p99_ms=50.0)], {}, "50.0 ms late"),
-        ([fine(restarts=1)], {}, "started again"),
-        ([fine()], {"lost": 2}, "2 jobs were lost"),
+        ([fine()], {"given up": 1}, "no job finished"),
+        ([fine(growth_mb=3.0)], {"finished": 5}, "grows by 3.00 MB"),
+        ([fine(lag_p99_ms=50.0)], {"finished": 5}, "50.0 ms late"),
+        ([fine(restarts=1)], {"finished": 5}, "started again"),
+        ([fine()], {"finished": 5, "lost": 2}, "2 jobs were lost"),
         ([], {}, "no process answered"),
     ],
 )
