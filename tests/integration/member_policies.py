@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import ApiResource
+from atoll.model.apiresource import JOBS, ApiResource
 
 _POLICIES = ApiResource(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
@@ -18,18 +18,18 @@ _BINDINGS = ApiResource(
 
 @asynccontextmanager
 async def policy_on_jobs(
-    api: ApiServer, namespace: str, *, operation: str, expression: str, message: str
+    api: ApiServer, namespace: str, *, operation: str, expression: str, message: str, resource: ApiResource = JOBS
 ) -> AsyncIterator[None]:
-    """Volcano Jobs of a namespace must be as `expression` says, or are answered 422 with that message; within."""
+    """Volcano Jobs, or others, of a namespace must be as `expression` says, or are answered 422 with that message; within."""
     name = f"{operation.lower()}-{namespace}"
     spec = {
         "matchConstraints": {
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "resourceRules": [
                 {
-                    "apiGroups": ["batch.volcano.sh"],
+                    "apiGroups": [resource.group],
                     "apiVersions": ["*"],
-                    "resources": ["jobs"],
+                    "resources": [resource.plural],
                     "operations": [operation],
                 }
             ],
@@ -37,11 +37,11 @@ async def policy_on_jobs(
         "validations": [{"expression": expression, "message": message}],
     }
     binding = {"policyName": name, "validationActions": ["Deny"]}
-    for resource, wanted in ((_POLICIES, spec), (_BINDINGS, binding)):
-        about = {"apiVersion": resource.api_version, "kind": resource.kind}
-        await api.create(resource, {**about, "metadata": {"name": name}, "spec": wanted})
+    for each, wanted in ((_POLICIES, spec), (_BINDINGS, binding)):
+        about = {"apiVersion": each.api_version, "kind": each.kind}
+        await api.create(each, {**about, "metadata": {"name": name}, "spec": wanted})
     try:
         yield
     finally:
-        for resource in (_BINDINGS, _POLICIES):
-            await api.delete(resource, name)
+        for each in (_BINDINGS, _POLICIES):
+            await api.delete(each, name)

@@ -189,8 +189,8 @@ async def test_what_changes_on_the_host_is_brought_to_an_object_that_the_member_
 async def no_growth(site: Site) -> AsyncIterator[None]:
     """The member lets no Volcano Job of the test have more than one pod of a task."""
     few = "object.spec.tasks.all(t, t.replicas < 2)"
-    denied = {"operation": "UPDATE", "expression": few, "message": "one pod is enough"}
-    async with policy_on_jobs(site.members[MEMBER], site.namespace, **denied):
+    api, words = site.members[MEMBER], "one pod is enough"
+    async with policy_on_jobs(api, site.namespace, operation="UPDATE", expression=few, message=words):
         yield
 
 

@@ -201,8 +201,9 @@ async def test_the_members_own_words_reach_the_workload_on_the_host(
     await site.members["beta"].create(NAMESPACES, accepting(site.namespace))
     async with contextlib.AsyncExitStack() as stack:
         if refuse is policy:
-            denied = {"operation": "CREATE", "expression": "false", "message": words}
-            await stack.enter_async_context(policy_on_jobs(site.members["beta"], site.namespace, **denied))
+            beta = site.members["beta"]
+            denied = policy_on_jobs(beta, site.namespace, operation="CREATE", expression="false", message=words)
+            await stack.enter_async_context(denied)
         await refuse(site, "beta")
         obj = job("limited", cpu="100m", seconds=None)
         [container] = obj["spec"]["tasks"][0]["template"]["spec"]["containers"]

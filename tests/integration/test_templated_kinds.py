@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 
+import orjson
 import pytest
 import pytest_asyncio
 
 from atoll.cli.kinds import gather
 from atoll.kinds import apps, job_set, kubeflow, ray
+from atoll.kube import errors
+from atoll.kube.transport import JSON_PATCH
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, BINDINGS, POD_GROUPS, PODS, ApiResource
-from tests.integration.federation import Json, Site, until
+from tests.integration.federation import Json, Site, batch_job, until
 from tests.integration.foreign_crds import bring, make, make_pods, owner, say
+from tests.integration.member_policies import policy_on_jobs
 
 pytestmark = pytest.mark.integration
 
@@ -338,3 +342,108 @@ async def test_a_ray_cluster_is_charged_scaled_and_deleted(with_crds: Site) -> N
         return await site.find(RAY_CLUSTERS, "notebook", member) is None and not await site.pods(member)
 
     await until(gone, what="nothing of it is left in the member")
+
+
+def service(resource: ApiResource, name: str, replicas: int) -> Json:
+    labels = {"app": name}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template(None, app=name)}
+    more = {"serviceName": name} if resource == STATEFUL_SETS else {}
+    return made(resource, name, {**spec, **more})
+
+
+@pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS], ids=lambda each: each.kind)
+async def test_a_change_that_the_member_refuses_is_not_rolled_out(site: Site, resource: ApiResource) -> None:
+    name = f"{resource.kind.lower()}/web"
+    rollout = ("rollout", "status", name, "-n", site.namespace)
+    await site.only("alpha")
+    await site.submit(service(resource, "web", 1))
+    site.kubectl(*rollout, "--timeout=60s")
+    rule = "object.spec.template.spec.containers.all(c, !c.image.endsWith(':latest'))"
+    api = site.members["alpha"]
+    async with policy_on_jobs(
+        api, site.namespace, operation="UPDATE", expression=rule, message="no latest", resource=resource
+    ):
+
+        async def guarded() -> bool:
+            image = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "busybox:latest"}]
+            try:
+                path = resource.path(site.namespace, "web", None)
+                await api.request(
+                    "PATCH", path, body=orjson.dumps(image), content_type=JSON_PATCH, params={"dryRun": "All"}
+                )
+            except errors.Invalid:
+                return True
+            return False
+
+        await until(guarded, what="the policy acts")
+        site.kubectl("set", "image", name, "c=busybox:latest", "-n", site.namespace)
+        # At once, and once the member has said no.
+        assert "timed out" in site.kubectl(*rollout, "--timeout=2s", ok=False)
+        on_host = await site.find(resource, "web")
+        assert on_host is not None
+        assert on_host["status"]["observedGeneration"] < on_host["metadata"]["generation"]
+    site.kubectl("set", "image", name, "c=busybox:1.37", "-n", site.namespace)
+    site.kubectl(*rollout, "--timeout=60s")
+
+
+@pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS], ids=lambda each: each.kind)
+async def test_one_that_is_held_or_asks_for_no_pods_says_so(site: Site, resource: ApiResource) -> None:
+    """1. It runs. 2. It is held: it shows no pods. 3. It runs again. 4. It asks for none: it is done, as a new one is."""
+    word = resource.kind.lower()
+    rollout = ("rollout", "status", "-n", site.namespace, "--timeout=60s")
+    await site.submit(service(resource, "web", 1))
+    site.kubectl(*rollout, f"{word}/web")
+    hold = ("annotate", f"{word}/web", "-n", site.namespace, "--overwrite")
+    site.kubectl(*hold, f"{keys.HOLD}=true")
+
+    async def pods() -> int:
+        found = await site.find(resource, "web")
+        return int(((found or {}).get("status") or {}).get("replicas") or 0)
+
+    async def shows_none() -> bool:
+        return await pods() == 0
+
+    await until(shows_none, what="the host shows no pods of what is held")
+    site.kubectl(*hold, f"{keys.HOLD}-")
+
+    async def shows_one() -> bool:
+        return await pods() == 1
+
+    await until(shows_one, what="the host shows the pod of what was released")
+    site.kubectl("scale", f"{word}/web", "--replicas=0", "-n", site.namespace)
+    await site.submit(service(resource, "zero", 0))
+
+    async def gone() -> bool:
+        found = await site.find(resource, "web")
+        status = (found or {}).get("status") or {}
+        return found is not None and status.get("observedGeneration") == found["metadata"]["generation"]
+
+    await until(gone, what="it has observed that it asks for no pods")
+    assert await pods() == 0
+    assert not any([await site.pods(member) for member in site.members])
+    for name in ("web", "zero"):
+        site.kubectl(*rollout, f"{word}/{name}")
+        if resource == DEPLOYMENTS:
+            site.kubectl("wait", "--for=condition=Available", f"{word}/{name}", "-n", site.namespace, "--timeout=5s")
+    assert "collisionCount" not in ((await site.find(resource, "web")) or {})["status"]
+
+
+async def test_a_job_that_others_keep_shows_no_pods_once_it_is_deleted(site: Site) -> None:
+    keeps = {"finalizers": ["tests.example.com/stays"]}
+    await site.submit(batch_job("kept", seconds=None, metadata=keeps))
+
+    async def active() -> int:
+        found = await site.find(BATCH_JOBS, "kept")
+        return int(((found or {}).get("status") or {}).get("active") or 0)
+
+    await until(active, what="it runs")
+    await site.host.delete(BATCH_JOBS, "kept", site.namespace)
+
+    async def idle() -> bool:
+        return await active() == 0
+
+    try:
+        await until(idle, what="it shows no pods")
+        assert not any([await site.pods(member) for member in site.members])
+    finally:
+        await site.host.merge_patch(BATCH_JOBS, "kept", {"metadata": {"finalizers": None}}, site.namespace)

@@ -96,8 +96,12 @@ SAMPLES = {
         {"conditions": [condition("Failed")]},
         {"replicatedJobsStatus": [{"name": "driver", "ready": 1}]},
     ),
-    "Deployment": Sample({"replicas": 3, "template": pod()}, {"main": 3}, None, None, {"readyReplicas": 3}),
-    "StatefulSet": Sample({"replicas": 2, "template": pod()}, {"main": 2}, None, None, {"readyReplicas": 2}),
+    "Deployment": Sample(
+        {"replicas": 3, "template": pod()}, {"main": 3}, None, None, {"replicas": 3, "readyReplicas": 3}
+    ),
+    "StatefulSet": Sample(
+        {"replicas": 2, "template": pod()}, {"main": 2}, None, None, {"replicas": 2, "readyReplicas": 2}
+    ),
     **{
         title: Sample(
             roles(field, **replicas),

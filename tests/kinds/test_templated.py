@@ -85,7 +85,8 @@ def test_a_member_gets_it_started_with_its_pods_marked_as_one_gang(title: str) -
     before = copy.deepcopy(obj)
     made = kind.rewrite(obj, part_of(title))
     assert obj == before
-    told = {kind.referred.annotation} if kind.referred else set()
+    told = {keys.GENERATION, *((kind.referred.annotation,) if kind.referred else ())}
+    assert made["metadata"]["annotations"].get(keys.GENERATION) == ("4" if kind.observes else None)
     assert {k: v for k, v in made["metadata"]["annotations"].items() if k not in told} == {"mine": "kept"}
     assert keys.QUEUE_LABEL not in made["metadata"]["labels"]
     assert not kind.switch or value_at(made, kind.switch) is False
@@ -138,7 +139,7 @@ def test_while_it_runs_its_own_status_is_on_the_host_without_what_the_agent_adds
 def test_while_it_waits_its_status_says_why(title: str) -> None:
     kind, obj = BY_TITLE[title], taken(title)
     status = kind.aggregate(obj, [], waiting=("QuotaExceeded", "queue team-a is full"), now=NOW)
-    [told] = status["conditions"]
+    told = next(each for each in status["conditions"] if each["type"] == "Dispatched")
     assert (told["status"], told["reason"], told["message"]) == ("False", "QuotaExceeded", "queue team-a is full")
     again = kind.aggregate({**obj, "status": status}, [], waiting=("QuotaExceeded", "still"), now="later")
     assert again["conditions"][0]["lastTransitionTime"] == NOW
@@ -247,7 +248,8 @@ def test_a_deployment_of_an_elastic_gang_runs_with_what_it_got_in_each_member() 
     assert (gang.min_available, gang.replicas) == (1, 3)
     made = kind.rewrite(obj, Part("east", {"main": 2}, 1))
     assert made["spec"]["replicas"] == 2
-    parts = [Report(name, {"readyReplicas": 2, "observedGeneration": 1}) for name in ("east", "west")]
+    said = {"replicas": 2, "readyReplicas": 2, "observedGeneration": 1, "delivered": {"generation": 4, "own": 1}}
+    parts = [Report(name, said) for name in ("east", "west")]
     status = kind.aggregate(obj, parts, waiting=("", ""), now=NOW)
     assert (status["readyReplicas"], status["observedGeneration"]) == (4, 4)
 

@@ -19,7 +19,7 @@ from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, QueueObject
 from atoll.control.predecessors import Predecessors
 from atoll.control.settings import ControlSettings
-from atoll.control.statuses import put_status
+from atoll.control.statuses import STATUS_REFUSED, breaks_rules, put_status
 from atoll.delivery.work import WorkObject
 from atoll.kinds import BY_GVK, BY_RESOURCE, Kind, known, objects_of, statuses
 from atoll.kube import errors
@@ -143,6 +143,8 @@ class Detector:
                     BINDINGS, binding.metadata.name, binding.metadata.namespace, uid=binding.metadata.uid
                 )
         if gone or obj is None or not self._caches.enabled(obj.metadata.namespace):
+            if obj is not None and obj.metadata.deletion_timestamp and not mine and kind.assembly is None:
+                await self._tell_ended(kind, obj)
             return
         current = next((b for b in mine if b.spec.resource.uid == obj.metadata.uid), None)
         if current is not None and _deleting(current):
@@ -387,9 +389,17 @@ class Detector:
         for each, wanted in statuses(kind, obj.body, status):
             try:
                 await put_status(self._host, kind.resource, each, wanted, seen=each["metadata"]["resourceVersion"])
-            except errors.Invalid:
-                # It changed meanwhile, and who wrote it may matter; its event brings us back.
-                log.debug("not as it was seen", kind=kind.resource.kind, workload=obj.metadata.key)
+            except errors.Invalid as error:
+                if breaks_rules(error):
+                    self._tell(kind, obj, STATUS_REFUSED, error.said)
+                # Else it changed meanwhile, and who wrote it may matter; its event brings us back.
+                log.debug("not written", kind=kind.resource.kind, workload=obj.metadata.key, error=str(error))
+
+    async def _tell_ended(self, kind: Kind, obj: Full) -> None:
+        """Write on a workload that is deleted, and that others keep, that it has no pods any more."""
+        if kind.takes(obj.body) and self._caches.enabled(obj.metadata.namespace):
+            keepers = ", ".join(obj.metadata.finalizers) or "owners"
+            await self._tell_waiting(kind, obj, ("Deleted", f"Atoll runs it no more; kept by {keepers}"))
 
     def _tell(self, kind: Kind, obj: Full, reason: str, note: str) -> None:
         metadata = obj.metadata

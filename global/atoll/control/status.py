@@ -17,11 +17,13 @@ from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, ClusterObject
 from atoll.control.overrides import Overrides
 from atoll.control.settings import StatusSettings
-from atoll.control.statuses import put_status
-from atoll.control.story import sizes, tell
+from atoll.control.statuses import STATUS_REFUSED, breaks_rules, put_status
+from atoll.control.story import sizes, tell, tell_workload
 from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject, gang_of
 from atoll.kinds import Kind, Outcome, Report, statuses
+from atoll.kube import errors
+from atoll.kube.errors import Retry
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -49,6 +51,9 @@ _OF_PARTS = (
     "Healthy",
 )
 """Conditions that say something of what was dispatched."""
+
+_REFUSED = 60.0
+"""Seconds after which a status that broke a rule of its API is offered again; another one is at once."""
 
 log = structlog.get_logger(__name__)
 
@@ -150,7 +155,13 @@ class Status:
         status = kind.aggregate(obj.body, reports, waiting=waiting, now=rfc3339_seconds(time.time()))
         for each, wanted in statuses(kind, obj.body, status):
             seen = "" if reports else each["metadata"]["resourceVersion"]
-            await put_status(self._host, kind.resource, each, wanted, seen=seen)
+            try:
+                await put_status(self._host, kind.resource, each, wanted, seen=seen)
+            except errors.Invalid as error:
+                if not breaks_rules(error):
+                    raise
+                tell_workload(self._recorder, binding, STATUS_REFUSED, error.said, warning=True)
+                raise Retry(_REFUSED, error.said) from error
 
     def _kept(self, binding: BindingObject) -> str:
         """What keeps the pods of a binding that was evicted, member by member; empty where nothing is known to."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
@@ -11,6 +11,15 @@ from atoll.model.apiresource import ApiResource
 
 Json = dict[str, Any]
 _EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
+
+
+STATUS_REFUSED: Final = "StatusRefused"
+"""Reason of the Event that tells of a status which the host's API server refuses."""
+
+
+def breaks_rules(error: errors.Invalid) -> bool:
+    """Whether the API server refused a status by its rules, so that the same one is refused again."""
+    return " is invalid: " in error.said
 
 
 async def put_status(
@@ -27,7 +36,7 @@ async def put_status(
         epoch: of a binding; what members say of one epoch is not said of the next.
 
     Raises:
-        Invalid: the object is not as it was seen.
+        Invalid: the object is not as it was seen, or the status breaks a rule of its API (`breaks_rules`).
     """
     about = obj["metadata"]
     operations: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": about["uid"]}]

@@ -81,6 +81,12 @@ def _said(condition: Condition) -> tuple[str, ...]:
 
 def tell(recorder: Recorder, binding: BindingObject, before: Sequence[Condition], after: Sequence[Condition]) -> None:
     """Record the arrows between two states of a binding's conditions."""
+    for reason, note, warning in arrows(before, after):
+        tell_workload(recorder, binding, reason, note, warning=warning)
+
+
+def tell_workload(recorder: Recorder, binding: BindingObject, reason: str, note: str, *, warning: bool) -> None:
+    """Record an Event on the workload, with its binding as the related object."""
     reference = binding.spec.resource
     workload = {
         "apiVersion": reference.api_version,
@@ -97,5 +103,4 @@ def tell(recorder: Recorder, binding: BindingObject, before: Sequence[Condition]
         "name": metadata.name,
         "uid": metadata.uid,
     }
-    for reason, note, warning in arrows(before, after):
-        recorder.record(workload, reason, note, warning=warning, related=related)
+    recorder.record(workload, reason, note, warning=warning, related=related)

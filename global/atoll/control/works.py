@@ -385,6 +385,9 @@ class Works:
             annotations[keys.PARTS] = str(part.parts)
         if gang.on_lost == OnLost.EXCLUSIVE:
             manifest["metadata"]["labels"][keys.ON_LOST] = gang.on_lost
+        if keys.GENERATION in annotations and _granted_more(kind, obj, gang, part):
+            # Until its parts have shrunk it is not as its object asks.
+            del annotations[keys.GENERATION]
         if action := binding.metadata.annotations.get(keys.ACTION):
             annotations[keys.ACTION] = action
         sent, group = manifest["metadata"], manifest["apiVersion"].rpartition("/")[0]
@@ -496,6 +499,12 @@ def _parts_of(binding: BindingObject, gang: Gang, shares: Mapping[str, tuple[int
         )
         for number, (name, part) in enumerate(zip(shares, gangs, strict=True))
     ]
+
+
+def _granted_more(kind: Kind, obj: Full, gang: Gang, part: Part) -> bool:
+    """Whether members have more pods of the workload than its object asks for by now."""
+    granted = sum(pods for shares in part.shares.values() for _, pods in shares)
+    return granted > kind.gang(obj.body, priority=0).replicas * (part.parts if gang.copies else 1)
 
 
 def _asking(work: Json, question: Question) -> Json:

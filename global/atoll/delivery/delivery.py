@@ -31,7 +31,7 @@ from atoll.kube.errors import Retry
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import keys, versions
+from atoll.model import keys, numbers, versions
 from atoll.model.apiresource import CLAIMS, NAMESPACES, PRIORITY_CLASSES, WORKS, ApiResource
 from atoll.model.conditions import with_condition
 from atoll.model.gang import beyond
@@ -710,6 +710,8 @@ class Delivery:
             reported["refused"] = {"epoch": work.epoch, "message": words}
         if words := kind.suspended(reported):
             reported["suspended"] = words
+        if generation := numbers.whole(found.metadata.annotations.get(keys.GENERATION)):
+            reported["delivered"] = {"generation": generation, "own": found.metadata.generation}
         wanted = _status(work, kind, reported, problem, self._differences(work))
         key = work.metadata.key
         if wanted == work.status:

@@ -5,7 +5,8 @@ They have no suspend switch, so nobody may reconcile them on the host. In member
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -29,22 +30,43 @@ def _read(status: Mapping[str, Any]) -> Reading:
     return Reading(running=ready, known=status.get("observedGeneration") is not None)
 
 
-def _summed(*counts: str) -> Callable[[Mapping[str, Any], Sequence[Json]], Json]:
-    """The status of the whole: counts added up, the rest as the first part says."""
+def _availability(obj: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Json]:
+    """Condition Available by the counts of the whole, as Kubernetes decides it of one Deployment; of copies each has to
+    be available. A Deployment that asks for no pods, and has none, has rolled out.
+    """
+    pods, found = count_at(obj, *_COUNT), number(status, "availableReplicas")
+    if number(status, "replicas") >= 2 * pods > 0:
+        return
+    good = found >= pods - _may_be_unavailable(obj, pods)
+    yield {
+        "type": "Available",
+        "status": "True" if good else "False",
+        "reason": "MinimumReplicasAvailable" if good else "MinimumReplicasUnavailable",
+        "message": f"{found} of {pods} replicas are available",
+    }
+    if not pods and not number(status, "replicas"):
+        text = "the Deployment asks for no pods"
+        yield {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable", "message": text}
 
-    def merged(obj: Mapping[str, Any], statuses: Sequence[Json]) -> Json:
-        status = dict(statuses[0])
-        for name in counts:
-            if amount := sum(number(each, name) for each in statuses):
-                status[name] = amount
-        if all(number(each, "observedGeneration") for each in statuses):
-            # What members count are their own generations.
-            status["observedGeneration"] = int(obj["metadata"].get("generation") or 0)
-        else:
-            status.pop("observedGeneration", None)
-        return status
 
-    return merged
+def _may_be_unavailable(obj: Mapping[str, Any], pods: int) -> int:
+    """Pods that may be missing during an update: `maxUnavailable`, and 1 where neither that nor `maxSurge` lets an
+    update begin.
+    """
+    strategy = value_at(obj, ("spec", "strategy")) or {}
+    if strategy.get("type") == "Recreate" or not pods:
+        return 0
+    said = strategy.get("rollingUpdate") or {}
+    surge, missing = (_share(said.get(name, "25%"), pods) for name in ("maxSurge", "maxUnavailable"))
+    return min(math.floor(missing) or (0 if math.ceil(surge) else 1), pods)
+
+
+def _share(said: Any, pods: int) -> float:
+    """A number of pods, or percents of them; 0 for what is neither."""
+    if isinstance(said, str):
+        digits = said.removesuffix("%")
+        return int(digits) * pods / 100 if digits.isdecimal() and len(digits) < len(said) <= 5 else 0
+    return said if type(said) is int and said > 0 else 0
 
 
 def _ordered(obj: Mapping[str, Any]) -> int | None:
@@ -95,7 +117,9 @@ DEPLOYMENT = Templated(
     service=True,
     warnings=_surge,
     made=_without_revision,
-    merged=_summed("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "unavailableReplicas"),
+    observes=True,
+    counts=("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "unavailableReplicas"),
+    concluded=_availability,
     placers=tuple(Placer),
     optional=False,
 )
@@ -119,7 +143,8 @@ STATEFUL_SET = Templated(
     starts=_ordered,
     warnings=_claims_stay,
     made=lambda made, part: set_at(made, _COUNT, part.counts.get("main", 0)),
-    merged=_summed("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "currentReplicas"),
+    observes=True,
+    counts=("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "currentReplicas"),
     claims=lambda obj: bool(value_at(obj, ("spec", "volumeClaimTemplates"))),
     placers=tuple(Placer),
     optional=False,

@@ -229,6 +229,7 @@ def kind_of(obj: Mapping[str, Any], taken: Callable[[str, str], str | None] = la
         switched_on=switch.get("resumed", False),
         manager=manager,
         service=bool(spec.get("service")),
+        observes=True,
         host_only=[path_of(each) for each in spec.get("hostOnly") or ()],
     )
 

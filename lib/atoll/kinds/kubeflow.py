@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from atoll.kinds.interface import Outcome, Words
-from atoll.kinds.templated import Component, Reading, Templated, condition_of, count_at, number, value_at
+from atoll.kinds.templated import OF_HOST, Component, Reading, Templated, condition_of, count_at, number, value_at
 from atoll.model.apiresource import ApiResource
 
 _SWITCH = ("spec", "runPolicy", "suspend")
@@ -86,7 +86,7 @@ def _read(status: Mapping[str, Any]) -> Reading:
     if ended is not None:
         outcome = Outcome.SUCCEEDED if ended["type"] == "Succeeded" else Outcome.FAILED
     return Reading(
-        state=ended["type"] if ended is not None else "" if last == "Dispatched" else last,
+        state=ended["type"] if ended is not None else "" if last in OF_HOST else last,
         running=sum(number(each, "active") for each in counts),
         succeeded=sum(number(each, "succeeded") for each in counts),
         failed=sum(number(each, "failed") for each in counts),

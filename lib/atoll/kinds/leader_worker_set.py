@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from atoll.kinds.interface import Words
+from atoll.kinds.interface import Json, Words
 from atoll.kinds.templated import Component, Reading, Templated, condition_of, count_at, number, value_at
 from atoll.model.apiresource import ApiResource
 
@@ -42,6 +42,13 @@ def _read(status: Mapping[str, Any]) -> Reading:
     )
 
 
+def _no_groups(obj: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Json]:
+    """Without groups all of them are ready."""
+    if not count_at(obj, *_COUNT) and not number(status, "replicas"):
+        text = "the LeaderWorkerSet asks for no groups"
+        yield {"type": "Available", "status": "True", "reason": "AllGroupsReady", "message": text}
+
+
 KIND = Templated(
     resource=ApiResource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"),
     words=Words(
@@ -59,6 +66,8 @@ KIND = Templated(
     read=_read,
     pods_label="leaderworkerset.sigs.k8s.io/name",
     service=True,
+    observes=True,
+    concluded=_no_groups,
     starts=_starts,
     sets=lambda obj, component: component.unit,
     sets_label="leaderworkerset.sigs.k8s.io/group-index",

@@ -118,8 +118,8 @@ def _problems_of_job(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _told_of_job(status: Json, reason: str, message: str) -> Json:
-    """KubeRay's schema of a RayJob has no conditions."""
-    return {**status, "jobDeploymentStatus": "Suspended", "reason": reason, "message": message}
+    """KubeRay's schema of a RayJob has no conditions: that no generation was observed says that it is not done."""
+    return {**status, "observedGeneration": 0, "jobDeploymentStatus": "Suspended", "reason": reason, "message": message}
 
 
 def _one_cluster(made: Json, _: Part) -> None:
@@ -149,6 +149,7 @@ def _kind(
         scales="`replicas` of worker groups",
         components=_in_cluster(*cluster),
         read=read,
+        observes=True,
         pods_label="ray.io/cluster" if kind == "RayCluster" else "ray.io/originated-from-cr-name",
         switch=switch,
         **particular,

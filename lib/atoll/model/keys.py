@@ -123,6 +123,8 @@ PROBES: Final = "atoll.sh/probes"
 """Annotation of a Volcano Job of a JobFlow: requests that its pods must answer (JSON, `atoll.model.probes`); what comes
 of them is in its status, in their order.
 """
+GENERATION: Final = "atoll.sh/generation"
+"""Member workload annotation: generation of the host's object that its spec was made from."""
 PARTS: Final = "atoll.sh/parts"
 """Member workload annotation: in how many members the workload runs at once."""
 DELIVERED: Final = "atoll.sh/delivered"

@@ -243,7 +243,13 @@ def refusal() -> Check[Json]:
     return record(epoch=number(), message=text(MAX_MESSAGE))
 
 
+def delivered() -> Check[Json]:
+    """Generations of a part: of the host's object that it was made from, and its own in the member."""
+    return record(generation=number(), own=number())
+
+
 def part_of(given: Mapping[str, Any], pods: int, own: Mapping[str, Check[Any]], field: str) -> Json:
     """The status of a workload of `pods` pods: the kind's own fields, and what Atoll's agent adds to any kind."""
     added = {"placement": placement(pods), "reservation": reservation(pods), "refused": refusal()}
+    added["delivered"] = delivered()
     return record(**own, **added, suspended=text(MAX_MESSAGE))(given, field)

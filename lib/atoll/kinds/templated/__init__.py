@@ -12,6 +12,7 @@ before its namespace opted in.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -40,6 +41,7 @@ from atoll.model import features, keys, needs, numbers, quantity, reports, vecto
 from atoll.model.apiresource import PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import MOST_PODS, Gang, Partition, Task, TopologyWish
 from atoll.model.placer import MadeFor, Placer, Unplaceable
+from atoll.model.verdict import WITHHELD, Reason
 
 if TYPE_CHECKING:
     from atoll.admission.rules import Rules
@@ -53,8 +55,20 @@ _MIN_RESOURCES = "scheduling.volcano.sh/group-min-resources"
 _SET: Final = "set"
 _SERVICE_ENDS: Final = "never; it goes on in another member when its own is lost"
 _JOB_ENDS: Final = "as its controller says; what failed is not sent again"
-ADDED = ("placement", "reservation", "refused", "suspended")
+RECONCILING: Final = "Reconciling"
+"""The condition by which tools that wait for an object (kstatus) see that it is not done yet."""
+OF_HOST: Final = frozenset({DISPATCHED, RECONCILING})
+"""Conditions that members do not report."""
+ADDED = ("placement", "reservation", "refused", "suspended", "delivered")
 """What the agent adds to a status."""
+_OF_ITS_SERVER: Final = "collisionCount"
+"""A counter that API servers let nobody lower: each cluster keeps its own."""
+_ABNORMAL: Final = re.compile("Fail|Stalled|Degraded|Unhealthy|Suspended|Reconciling")
+"""In types of conditions that hold for the whole as soon as they hold for one part."""
+_SHARE_OF: Final = {"availableReplicas": "readyReplicas"}
+"""A count -> the count that is no smaller, where that is not the first."""
+_SETTLED: Final = "NewReplicaSetAvailable"
+"""Reason of a condition that is true before and after the end of a rollout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +176,12 @@ class Templated:
     """Makes of a manifest that is entire (`Referred`) one that the member takes, in place."""
     host_only: Sequence[Path] = ()
     """Fields that members do not get."""
-    merged: Callable[[Mapping[str, Any], Sequence[Json]], Json] = lambda _, statuses: dict(statuses[0])
-    """The status of the whole from those of its parts, one at least."""
+    observes: bool = False
+    """Its status counts generations of its object."""
+    counts: Sequence[str] = ()
+    """Counts of its status that add up over parts; each but the first is a share of the first."""
+    concluded: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterable[Json]] = lambda _, __: ()
+    """Conditions, without times, that follow from the object and the counts of the whole."""
     told: Callable[[Json, str, str], Json] = lambda status, _, __: status
     """A status that says reason and message of what waits, besides the condition."""
     claims: Callable[[Mapping[str, Any]], bool] = lambda _: False
@@ -370,6 +388,8 @@ class Templated:
             "metadata": metadata.for_member(obj),
             "spec": copy.deepcopy(obj["spec"]),
         }
+        if self.observes:
+            made["metadata"]["annotations"][keys.GENERATION] = str(obj["metadata"].get("generation") or 0)
         components = self.components(obj)
         notes = {
             **metadata.topology_carried(obj),
@@ -470,11 +490,11 @@ class Templated:
         return bool(reading.running or reading.succeeded or reading.outcome)
 
     def healthy(self, status: Mapping[str, Any]) -> bool | None:
-        """Unless it failed; before the member's controller has looked at it nothing is known."""
+        """Unless it failed; nothing is known of one that is suspended, or that its controller has not looked at."""
         reading = self._reading(status)
         if reading.outcome is Outcome.FAILED:
             return False
-        return True if reading.known else None
+        return True if reading.known and not reading.suspended else None
 
     def suspended(self, status: Mapping[str, Any]) -> str:
         """Its controller says so."""
@@ -520,24 +540,49 @@ class Templated:
         old: Json = dict(obj.get("status") or {})
         if self.finished(old) is not None:
             return old
-        parts = [{name: value for name, value in each.status.items() if name not in ADDED} for each in reports]
-        status: Json = self.merged(obj, parts) if parts else {}
         reason, message = waiting
+        status = self._of_parts(obj, reports) if reports else {}
         if reports and not message:
             reason, message = DISPATCHED, f"in {', '.join(sorted(each.cluster for each in reports))}"
-        found = _list(status.get("conditions"))
-        before = next((each for each in _list(old.get("conditions")) if each.get("type") == DISPATCHED), {})
-        is_true = "True" if reports else "False"
-        since = before.get("lastTransitionTime") if before.get("status") == is_true else None
-        condition = {
-            "type": DISPATCHED,
-            "status": is_true,
-            "reason": reason or "Waiting",
-            "message": message,
-            "lastTransitionTime": since or now,
-        }
-        status["conditions"] = [*(each for each in found if each.get("type") != DISPATCHED), condition]
-        return status if reports else self.told(status, reason, message)
+        # A service that asks for no pods, and has none left, is done.
+        idle = not reports and self.service and reason == Reason.NO_PODS
+        if idle and self.observes:
+            status["observedGeneration"] = obj["metadata"].get("generation") or 0
+        own = [*_list(status.get("conditions"))]
+        if reports or idle:
+            for each in self.concluded(obj, status):
+                _conclude(own, each)
+        own.append({"type": DISPATCHED, "status": "True" if reports else "False", "reason": reason or "Waiting",
+                    "message": message})  # fmt: skip
+        if not reports and reason not in WITHHELD:
+            own.append({"type": RECONCILING, "status": "True", "reason": reason or "Waiting", "message": message})
+        before = {each.get("type"): each for each in _list(old.get("conditions"))}
+        status["conditions"] = [_timed(each, before.get(each.get("type")), now) for each in own]
+        if _OF_ITS_SERVER in old:
+            status[_OF_ITS_SERVER] = old[_OF_ITS_SERVER]
+        return status if reports or idle else self.told(status, reason, message)
+
+    def _of_parts(self, obj: Mapping[str, Any], reports: Sequence[Report]) -> Json:
+        """The status of the whole: counts added up, conditions of all parts, the rest as the first part says."""
+        parts = [_on_host(each.status) for each in reports]
+        status = dict(parts[0])
+        for name in self.counts:
+            status.pop(name, None)
+            if amount := sum(number(each, name) for each in parts):
+                status[name] = (
+                    amount
+                    if name == self.counts[0]
+                    else min(amount, status.get(_SHARE_OF.get(name, self.counts[0]), 0))
+                )
+        status["conditions"] = _conditions_of({each.cluster: part for each, part in zip(reports, parts, strict=True)})
+        observed = [each.get("observedGeneration") for each in parts]
+        if any(each is not None for each in observed):
+            # A part that has not looked yet leaves the number that was true before.
+            least = min(each or 0 for each in observed) or (obj.get("status") or {}).get("observedGeneration")
+            status["observedGeneration"] = least
+        if not status.get("observedGeneration"):
+            status.pop("observedGeneration", None)
+        return status
 
     # -- for people ----------------------------------------------------------------------------------------------------
 
@@ -644,6 +689,74 @@ def number(status: Mapping[str, Any], name: str) -> int:
     """A count of a status; 0 where it is none."""
     value = status.get(name)
     return value if type(value) is int and value > 0 else 0
+
+
+def _on_host(reported: Mapping[str, Any]) -> Json:
+    """A part's status with generations of the host's object: 0 for one that the member's controller has not observed
+    as it was delivered.
+    """
+    delivered = reported.get("delivered") or {}
+
+    def observed(said: Any) -> int:
+        return int(delivered.get("generation") or 0) if said and said == delivered.get("own") else 0
+
+    status = {name: value for name, value in reported.items() if name not in (*ADDED, _OF_ITS_SERVER)}
+    if "observedGeneration" in status:
+        status["observedGeneration"] = observed(status["observedGeneration"])
+    status["conditions"] = [each for each in _list(status.get("conditions")) if each.get("type") not in OF_HOST]
+    for index, each in enumerate(status["conditions"]):
+        if "observedGeneration" in each:
+            rest = {name: value for name, value in each.items() if name != "observedGeneration"}
+            told = {"observedGeneration": observed(each["observedGeneration"])} if delivered else {}
+            status["conditions"][index] = {**rest, **told}
+    return status
+
+
+def _conditions_of(parts: Mapping[str, Json]) -> list[Json]:
+    """Conditions of a whole: what is abnormal holds if it does in one part, all else if it does in each.
+
+    Args:
+        parts: member -> its status.
+    """
+    if len(parts) == 1:
+        [only] = parts.values()
+        return list(only["conditions"])
+    found = []
+    for type_ in dict.fromkeys(each.get("type") for part in parts.values() for each in part["conditions"]):
+        abnormal = _ABNORMAL.search(str(type_)) is not None
+        worst = ("True", "Unknown", "False") if abnormal else ("False", "Unknown", "True")
+        absent = {"type": type_, "status": "False" if abnormal else "Unknown", "reason": "NotReported"}
+        said = {
+            name: next((each for each in part["conditions"] if each.get("type") == type_), absent)
+            for name, part in parts.items()
+        }
+        name, decisive = min(
+            said.items(),
+            key=lambda item: (
+                worst.index(item[1]["status"]) if item[1].get("status") in worst else 1,
+                item[1].get("reason") == _SETTLED,
+            ),
+        )
+        found.append({**decisive, "message": f"{name}: {decisive.get('message') or 'it says nothing of this yet'}"})
+    return found
+
+
+def _conclude(conditions: list[Json], wanted: Json) -> None:
+    """Have a condition in the list; one that says the same keeps its words and its times."""
+    for index, each in enumerate(conditions):
+        if each.get("type") == wanted["type"]:
+            if each.get("status") != wanted["status"]:
+                conditions[index] = wanted
+            return
+    conditions.append(wanted)
+
+
+def _timed(condition: Json, before: Json | None, now: str) -> Json:
+    """A condition that has no time yet, with that of its last change."""
+    if condition.get("lastTransitionTime"):
+        return condition
+    same = before is not None and before.get("status") == condition.get("status")
+    return {**condition, "lastTransitionTime": (before or {}).get("lastTransitionTime") if same else now}
 
 
 def _list(value: Any) -> list[Json]:

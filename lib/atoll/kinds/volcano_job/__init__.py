@@ -328,9 +328,9 @@ class VolcanoJob:
         return _FINAL.get((status.get("state") or {}).get("phase", ""))
 
     def healthy(self, status: Mapping[str, Any]) -> bool | None:
-        """Failed and Terminated are unhealthy; without a phase nothing is known."""
+        """Failed and Terminated are unhealthy; without a known phase nothing is known."""
         phase = (status.get("state") or {}).get("phase")
-        return None if not phase else phase not in ("Failed", "Terminated")
+        return phase not in ("Failed", "Terminated") if phase in _PHASES else None
 
     def running(self, status: Mapping[str, Any]) -> bool:
         """Its minimum runs, or did."""
