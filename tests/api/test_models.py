@@ -81,7 +81,7 @@ def test_an_object_built_in_code_names_its_kind_and_holds_no_defaults() -> None:
         "metadata": {"name": "j"},
         "spec": {"minAvailable": 2, "tasks": [{"replicas": 2}]},
     }
-    assert job.spec.max_retry == 3
+    assert job.spec.policies == []
 
 
 def test_capacity_for_nodes_outside_any_domain_has_an_empty_root() -> None:

@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.admission import jsonpatch
+from atoll.kinds import Part
+from atoll.kinds.volcano_job import KIND
 from atoll.kinds.volcano_job import admission as jobs
+from atoll.kinds.volcano_job.tasks import tasks_of
 from tests.webhook.builders import (
     Json,
     changed,
@@ -76,31 +79,29 @@ def test_without_any_hint_the_queue_is_default() -> None:
     assert defaulted(make_job())["spec"]["queue"] == "default"
 
 
-def test_a_bare_job_gets_every_default() -> None:
-    job = make_job({"template": pod()}, {"replicas": 3, "template": pod()})
-    spec = defaulted(job)["spec"]
-    assert spec == {
-        "queue": "default",
-        "schedulerName": "atoll",
-        "maxRetry": 3,
-        "minAvailable": 4,
-        "tasks": [
-            {
-                "name": "default0",
-                "replicas": 1,
-                "minAvailable": 1,
-                "maxRetry": 3,
-                "template": pod(),
-            },
-            {
-                "name": "default1",
-                "replicas": 3,
-                "minAvailable": 3,
-                "maxRetry": 3,
-                "template": pod(),
-            },
-        ],
-    }
+def test_a_bare_job_gets_the_defaults_of_the_whole_and_keeps_its_tasks_as_they_were_written() -> None:
+    tasks = [{"template": pod()}, {"replicas": 3, "template": pod(hostNetwork=True)}]
+    spec = defaulted(make_job(*tasks, plugins={"mpi": []}))["spec"]
+    whole = {"queue": "default", "schedulerName": "atoll", "maxRetry": 3, "minAvailable": 4}
+    assert spec == {**whole, "plugins": {"mpi": [], "svc": [], "ssh": []}, "tasks": tasks}
+
+
+def test_whoever_reads_tasks_and_every_member_gets_them_with_their_defaults() -> None:
+    job = defaulted(make_job({"template": pod()}, {"replicas": 3, "template": pod()}))
+    filled = {"minAvailable": 1, "maxRetry": 3, "template": pod()}
+    assert tasks_of(job["spec"]) == [
+        {**filled, "name": "default0", "replicas": 1},
+        {**filled, "name": "default1", "replicas": 3, "minAvailable": 3},
+    ]
+    job["metadata"] |= {"name": "j", "namespace": "n"}
+    gang = KIND.gang(job, priority=0)
+    assert [(task.name, task.replicas, task.min_available) for task in gang.tasks] == [
+        ("default0", 1, 1), ("default1", 3, 3),
+    ]  # fmt: skip
+    made = KIND.rewrite(job, Part("east", {"default0": 1, "default1": 3}, 4))
+    assert [(each["name"], each["replicas"], each["minAvailable"], each["maxRetry"]) for each in made["spec"]["tasks"]] == [
+        ("default0", 1, 1, 3), ("default1", 3, 3, 3),
+    ]  # fmt: skip
 
 
 def test_what_the_user_set_stays() -> None:
@@ -125,7 +126,7 @@ def test_what_the_user_set_stays() -> None:
 def test_the_minimum_of_a_partitioned_task_is_whole_partitions() -> None:
     policy = {"totalPartitions": 4, "partitionSize": 3, "minPartitions": 2}
     spec = defaulted(make_job(make_task(replicas=12, partitionPolicy=policy)))["spec"]
-    assert (spec["tasks"][0]["minAvailable"], spec["minAvailable"]) == (6, 6)
+    assert (tasks_of(spec)[0]["minAvailable"], spec["minAvailable"]) == (6, 6)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_the_minimum_of_a_partitioned_task_is_whole_partitions() -> None:
 )
 def test_dns_policy(spec: Json, policy: str | None) -> None:
     job = defaulted(make_job(make_task(template=pod(**spec))))
-    assert job["spec"]["tasks"][0]["template"]["spec"].get("dnsPolicy") == policy
+    assert tasks_of(job["spec"])[0]["template"]["spec"].get("dnsPolicy") == policy
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,9 @@ def test_dns_policy(spec: Json, policy: str | None) -> None:
 )
 def test_the_master_of_mpi_waits_for_its_workers(master: Json, expected: Json | None) -> None:
     job = make_job(make_task("worker"), make_task("master") | master, plugins={"mpi": []})
-    assert defaulted(job)["spec"]["tasks"][1].get("dependsOn") == expected
+    assert tasks_of(defaulted(job)["spec"])[1].get("dependsOn") == expected
+    job["metadata"] |= {"name": "j", "namespace": "n"}
+    assert KIND.gang(job, priority=0).whole is bool(expected)
 
 
 def test_distributed_plugins_bring_the_ones_that_they_need() -> None:

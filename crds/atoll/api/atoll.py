@@ -210,13 +210,13 @@ class KindComponent(ApiModel):
     """Of the PodTemplateSpec."""
     replicas: Path | None = None
     """Of the number of its pods; without it, one pod."""
-    default_replicas: Count = 1
-    """Pods where nothing stands at replicas."""
+    default_replicas: Count | None = None
+    """Pods where nothing stands at replicas; 1 if absent."""
     min_replicas: Path | None = None
     """Of the pods that must start together; without it, or where nothing stands there, all."""
-    optional: bool = False
+    optional: bool | None = None
     """A workload may lack it; else a workload without the template is refused."""
-    indexed: bool = False
+    indexed: bool | None = None
     """Its pods have their index as label batch.kubernetes.io/job-completion-index, apps.kubernetes.io/pod-index or
     training.kubeflow.org/replica-index, as those of Indexed Jobs and StatefulSets: slices of them follow it."""
 

@@ -1,7 +1,7 @@
 """batch.volcano.sh/v1alpha1: the Volcano Job.
 
-The schema holds what is true of any Job; defaults that depend on other fields or on configuration
-(minAvailable, queue, schedulerName, task names) are the admission webhook's.
+The schema holds what is true of any Job; defaults of the Job as a whole (minAvailable, queue, schedulerName) are the
+admission webhook's. No default is inside a list: tools that compare objects with files take lists as a whole.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class PartitionPolicy(ApiModel):
     """Number of partitions."""
     partition_size: PositiveInt32
     """Replicas in each; times totalPartitions it gives the replicas of the task."""
-    min_partitions: Count = 0
-    """Complete partitions needed before the Job starts."""
+    min_partitions: Count | None = None
+    """Complete partitions needed before the Job starts; 0 if absent."""
     network_topology: NetworkTopology | None = None
     """Closeness inside each partition."""
 
@@ -137,8 +137,7 @@ class TaskSpec(ApiModel):
         )
     )
 
-    # Not a list map by name: the webhook fills in missing names, and a map key has to be there
-    # before it runs.
+    # Not a list map by name: a map key has to be there.
     name: str | None = None
     """DNS label, unique in the Job; made from the index if absent."""
     replicas: Count | None = None
@@ -151,8 +150,8 @@ class TaskSpec(ApiModel):
     """Override those of the Job."""
     topology_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] | None = None
     """NUMA alignment on a node."""
-    max_retry: Annotated[Int32, Field(ge=-1)] = 3
-    """Container restarts before the task counts as failed; -1 is without limit."""
+    max_retry: Annotated[Int32, Field(ge=-1)] | None = None
+    """Container restarts before the task counts as failed; 3 if absent, -1 is without limit."""
     depends_on: DependsOn | None = None
     """Tasks that must have started first."""
     partition_policy: PartitionPolicy | None = None
@@ -162,7 +161,7 @@ class TaskSpec(ApiModel):
 class JobSpec(ApiModel):
     """What the Job runs, and the gang it forms."""
 
-    # Replicas that are absent are the webhook's to fill in.
+    # Of replicas that are absent the webhook knows the number.
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
@@ -189,8 +188,8 @@ class JobSpec(ApiModel):
     """Expected run time, such as 90m; backfill relies on it."""
     queue: Annotated[str, Field(max_length=253)] | None = None
     """Queue that is charged."""
-    max_retry: Count = 3
-    """Restarts of the Job before it counts as failed."""
+    max_retry: Count | None = None
+    """Restarts of the Job before it counts as failed; 3 if absent."""
     ttl_seconds_after_finished: Count | None = None
     """How long a finished Job is kept."""
     priority_class_name: str | None = None

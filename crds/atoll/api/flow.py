@@ -17,8 +17,8 @@ class HttpHeader(ApiModel):
 
     name: str
     """Its name."""
-    value: str = ""
-    """Its value."""
+    value: str | None = None
+    """Its value; empty if absent."""
 
 
 class HttpGet(ApiModel):
@@ -26,8 +26,8 @@ class HttpGet(ApiModel):
 
     task_name: str
     """The task, in each of the targets."""
-    path: str = "/"
-    """Path of the URL."""
+    path: str | None = None
+    """Path of the URL; `/` if absent."""
     port: Int32
     """Port of the pods."""
     http_header: HttpHeader | None = None

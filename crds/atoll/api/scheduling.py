@@ -45,8 +45,8 @@ class NetworkTopology(ApiModel):
         )
     )
 
-    mode: Literal["hard", "soft"] = "hard"
-    """hard: the gang waits for a domain within the allowed tier; soft: closeness is only
+    mode: Literal["hard", "soft"] | None = None
+    """hard, also if absent: the gang waits for a domain within the allowed tier; soft: closeness is only
     preferred."""
     highest_tier_allowed: Count | None = None
     """Highest HyperNode tier that the gang may span."""
@@ -193,10 +193,10 @@ class SubGroupPolicy(ApiModel):
     """Name of the policy, unique in the PodGroup."""
     network_topology: NetworkTopology | None = None
     """Closeness inside each sub-gang."""
-    sub_group_size: PositiveInt32 = 1
-    """Pods in one sub-gang."""
-    min_sub_groups: Count = 0
-    """Complete sub-gangs needed before the gang starts."""
+    sub_group_size: PositiveInt32 | None = None
+    """Pods in one sub-gang; 1 if absent."""
+    min_sub_groups: Count | None = None
+    """Complete sub-gangs needed before the gang starts; 0 if absent."""
     label_selector: LabelSelector | None = None
     """Pods that this policy is for."""
     match_label_keys: list[str] = Field(default_factory=list)

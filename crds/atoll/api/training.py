@@ -15,8 +15,8 @@ GROUP = "training.volcano.sh"
 class SplitPolicy(ApiModel):
     """How the replicas become Jobs."""
 
-    mode: Literal["static", "auto"] = "static"
-    """`static`: a Job for each replica, each in one member. `auto`: one Job of all replicas, one gang, which is divided
+    mode: Literal["static", "auto"] | None = None
+    """`static`, also if absent: a Job for each replica, each in one member. `auto`: one Job of all replicas, one gang, which is divided
     over as few members as hold it.
     """
     accelerators: Int32 | None = None
@@ -32,8 +32,8 @@ class ReplicatedJob(ApiModel):
     """Its name in the set; Jobs are called `hyperjob-name-index`."""
     template_spec: JobSpec = Field(default_factory=JobSpec)
     """Of each Job."""
-    replicas: Int32 = 1
-    """How many of them."""
+    replicas: Int32 | None = None
+    """How many of them; 1 if absent."""
     cluster_names: list[str] = Field(default_factory=list)
     """Members that its Jobs may use; any where it is empty."""
     split_policy: SplitPolicy | None = None

@@ -36,6 +36,7 @@ from atoll.kinds.volcano_job.tasks import (
     task_name,
     task_partitions,
     task_replicas,
+    tasks_of,
 )
 from atoll.model import duration, features, keys, needs, numbers, probes, reports
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
@@ -139,10 +140,10 @@ class VolcanoJob:
         default_queue: str = keys.DEFAULT_QUEUE,
         carried: Mapping[str, int] = NOTHING,
     ) -> Gang:
-        """Tasks as they are; the webhook has filled in the defaults."""
+        """Its tasks with their defaults; the webhook has filled in those of the Job as a whole."""
         spec = obj["spec"]
         named = str(spec.get("priorityClassName") or default_class)
-        tasks = [_task(number, task, named, obj["metadata"]) for number, task in enumerate(spec.get("tasks") or ())]
+        tasks = [_task(number, task, named, obj["metadata"]) for number, task in enumerate(tasks_of(spec))]
         minimum = spec.get("minAvailable")
         wish = spec.get("networkTopology")
         gang = Gang(
@@ -191,8 +192,8 @@ class VolcanoJob:
         spec = {key: value for key, value in obj["spec"].items() if key != "ttlSecondsAfterFinished"}
         head = metadata.for_member(obj)
         tasks, at_once = [], {}
-        for number, task in enumerate(spec.get("tasks") or ()):
-            name = task_name(task, number)
+        for task in tasks_of(spec):
+            name = task["name"]
             count = part.counts.get(name, 0)
             minimum = part.minimums.get(name, count)
             if "template" in task:

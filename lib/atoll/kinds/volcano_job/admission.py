@@ -31,7 +31,15 @@ from atoll.api import lifecycle
 from atoll.kinds import nearness
 from atoll.kinds.metadata import default_queue
 from atoll.kinds.volcano_job import KIND, plugins
-from atoll.kinds.volcano_job.tasks import task_dependencies, task_minimum, task_partitions, task_replicas
+from atoll.kinds.volcano_job.tasks import (
+    MAX_RETRY,
+    plugin_arguments,
+    task_dependencies,
+    task_minimum,
+    task_partitions,
+    task_replicas,
+    tasks_of,
+)
 from atoll.model import keys, numa
 from atoll.model.gang import MOST_PODS
 
@@ -39,7 +47,6 @@ EVENTS: Final = get_args(lifecycle.Event)
 ACTIONS: Final = get_args(lifecycle.Action)
 TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
 
-_MAX_RETRY = 3
 _MAX_TASKS = 1024
 _DIFFERENCES = 100
 """Changed fields that are looked for; a message shows fewer."""
@@ -76,55 +83,32 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = Non
     if not spec.get("schedulerName"):
         patch.append(jsonpatch.add(keys.SCHEDULER_NAME, "spec", "schedulerName"))
     if spec.get("maxRetry") is None:
-        patch.append(jsonpatch.add(_MAX_RETRY, "spec", "maxRetry"))
-    minimum = 0
-    for index, task in enumerate(sequence(spec.get("tasks"))):
-        if not isinstance(task, dict):
-            continue
-        patch += _default_task(task, index)
-        minimum += task_minimum(task)
+        patch.append(jsonpatch.add(MAX_RETRY, "spec", "maxRetry"))
     # Nobody means a gang of none: as in Volcano, 0 stands for absent.
+    minimum = sum(task_minimum(task) for task in sequence(spec.get("tasks")) if isinstance(task, dict))
     if not spec.get("minAvailable") and minimum > 0:
         patch.append(jsonpatch.add(minimum, "spec", "minAvailable"))
     patch += [jsonpatch.add([], "spec", "plugins", name) for name in plugins.required(mapping(spec.get("plugins")))]
-    return [*patch, *_default_order(spec)]
+    return patch
 
 
-def _default_order(spec: Json) -> Iterator[jsonpatch.Operation]:
-    """A task that waits for another by a plugin says so, unless one of both says something of that itself."""
-    tasks = [mapping(task) for task in sequence(spec.get("tasks"))]
-    said = {task["name"]: task.get("dependsOn") for task in tasks if isinstance(task.get("name"), str)}
-    for name, first in plugins.waits(_arguments(spec.get("plugins"))).items():
-        if name != first and said.get(name, first) is None and said.get(first, name) is None:
-            position = [task.get("name") for task in tasks].index(name)
-            yield jsonpatch.add({"name": [first], "iteration": "all"}, "spec", "tasks", position, "dependsOn")
-
-
-def _default_task(task: Json, index: int) -> Iterator[jsonpatch.Operation]:
-    path = ("spec", "tasks", index)
-    if not task.get("name"):
-        yield jsonpatch.add(f"default{index}", *path, "name")
-    if task.get("replicas") is None:
-        yield jsonpatch.add(task_replicas(task), *path, "replicas")
-    if task.get("minAvailable") is None:
-        yield jsonpatch.add(task_minimum(task), *path, "minAvailable")
-    if task.get("maxRetry") is None:
-        yield jsonpatch.add(_MAX_RETRY, *path, "maxRetry")
-    pod = mapping(mapping(task.get("template")).get("spec"))
-    # Without it, pods on the host network can't resolve the names of the Job's other pods.
-    if pod.get("hostNetwork") is True and pod.get("dnsPolicy") in (None, "", "ClusterFirst"):
-        yield jsonpatch.add("ClusterFirstWithHostNet", *path, "template", "spec", "dnsPolicy")
+def _filled(job: Json) -> Json:
+    """The Job with its defaults, also those that stay out of the object."""
+    job = jsonpatch.applied(job, default_job(job))
+    spec = job.get("spec")
+    return {**job, "spec": {**spec, "tasks": tasks_of(spec)}} if isinstance(spec, dict) and spec.get("tasks") else job
 
 
 # -- rules -----------------------------------------------------------------------------------------
 
 
 def validate_job(job: Json) -> list[Problem]:
-    """Everything that is wrong with a defaulted Job, except for the state of its queue."""
-    spec, metadata = mapping(job.get("spec")), mapping(job.get("metadata"))
-    problems = _too_much(spec)
+    """Everything that is wrong with a Job, except for the state of its queue."""
+    problems = _too_much(mapping(job.get("spec")))
     if problems:
         return problems
+    job = _filled(job)
+    spec, metadata = mapping(job.get("spec")), mapping(job.get("metadata"))
     tasks = [mapping(task) for task in sequence(spec.get("tasks"))]
     if not tasks:
         problems.append(Problem("spec.tasks", "is empty; a Job needs at least one task"))
@@ -385,12 +369,8 @@ def _volume_problems(volumes: object) -> Iterator[Problem]:
             yield Problem(f"{path}.volumeClaimName", f"{claim!r} can't name a claim; {SUBDOMAIN_RULE}")
 
 
-def _arguments(given: object) -> dict[str, list[str]]:
-    return {name: [str(each) for each in sequence(found)] for name, found in mapping(given).items()}
-
-
 def _plugin_problems(given: object, tasks: Sequence[Json]) -> Iterator[Problem]:
-    arguments = _arguments(given)
+    arguments = plugin_arguments(given)
     replicas = {str(task.get("name")): task_replicas(task) for task in tasks}
     for name, text in plugins.problems(arguments, replicas):
         yield Problem(f"spec.plugins.{name}", text)
@@ -450,7 +430,7 @@ def validate_job_update(old: Json, new: Json) -> list[Problem]:
     problems = _too_much(mapping(new.get("spec")))
     if problems and problems != _too_much(mapping(old.get("spec"))):
         return problems
-    old, new = (jsonpatch.applied(job, default_job(job)) for job in (old, new))
+    old, new = _filled(old), _filled(new)
     before, after = mapping(old.get("spec")), mapping(new.get("spec"))
     if before == after:
         return []
@@ -517,7 +497,7 @@ def _classes(job: Json) -> list[tuple[str, object]]:
 def _networked(job: Json) -> list[str]:
     """Its plugins by which pods reach each other; one with `dependsOn` is never divided."""
     spec = mapping(job.get("spec"))
-    tasks = [mapping(task) for task in sequence(spec.get("tasks"))]
+    tasks = [mapping(task) for task in tasks_of(spec)]
     if sum(map(task_replicas, tasks)) < 2 or any(map(task_dependencies, tasks)):
         return []
     return [f"spec.plugins.{name}" for name in plugins.NETWORKED if name in mapping(spec.get("plugins"))]
@@ -525,8 +505,7 @@ def _networked(job: Json) -> list[str]:
 
 ADMISSION: Final = Rules(
     route="jobs",
-    # Updates are defaulted too: a manifest applied again brings its tasks without the names and counts that were filled
-    # in.
+    # Updates are defaulted too: a manifest that replaces the Job brings none.
     conditions=(NEW_SPEC,),
     queue_field="spec.queue",
     templates=templates,

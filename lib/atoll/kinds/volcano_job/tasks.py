@@ -1,12 +1,66 @@
 """The one reader of a Volcano Job's tasks, with the defaults that hold everywhere.
 
+The Job on the host keeps its tasks as its user wrote them: tools that compare objects with files (`kubectl apply`, Argo
+CD) take a list as a whole, so that a default inside one is a change that nobody wrote. Whoever reads tasks fills them
+in (`tasks_of`); members get them so.
+
 It survives what no schema has seen: a value of the wrong type counts as 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+from atoll.kinds.volcano_job import plugins
+
+Json = dict[str, Any]
+MAX_RETRY: Final = 3
+"""Restarts of a task's containers, and of a Job, where they say nothing."""
+
+
+def tasks_of(spec: Mapping[str, Any]) -> list[Any]:
+    """The tasks of a Job with what they leave out: names, sizes, retries, what a plugin's order asks for, and the DNS
+    policy without which pods on the network of their node can't resolve the names of others.
+    """
+    tasks = spec.get("tasks")
+    filled = [_filled(each, index) for index, each in enumerate(tasks if isinstance(tasks, list) else ())]
+    chosen = spec.get("plugins")
+    if isinstance(chosen, dict) and "mpi" in chosen:
+        _order(filled, plugins.waits(plugin_arguments(chosen)))
+    return filled
+
+
+def plugin_arguments(given: object) -> dict[str, list[str]]:
+    """Plugin -> its arguments; none where they are no list."""
+    chosen = given if isinstance(given, dict) else {}
+    return {name: [str(each) for each in found] if isinstance(found, list) else [] for name, found in chosen.items()}
+
+
+def _filled(task: Any, index: int) -> Any:
+    if not isinstance(task, dict):
+        return task
+    made = {
+        **task,
+        "name": task_name(task, index),
+        "replicas": task_replicas(task) if task.get("replicas") is None else task["replicas"],
+        "minAvailable": task_minimum(task) if task.get("minAvailable") is None else task["minAvailable"],
+        "maxRetry": MAX_RETRY if task.get("maxRetry") is None else task["maxRetry"],
+    }
+    template = task.get("template")
+    pod = template.get("spec") if isinstance(template, dict) else None
+    if isinstance(pod, dict) and pod.get("hostNetwork") is True and pod.get("dnsPolicy") in (None, "", "ClusterFirst"):
+        made["template"] = {**template, "spec": {**pod, "dnsPolicy": "ClusterFirstWithHostNet"}}
+    return made
+
+
+def _order(tasks: list[Any], waits: Mapping[str, str]) -> None:
+    """Have a task that waits for another by a plugin say so, unless one of both says something of that itself."""
+    named = {each["name"]: each for each in tasks if isinstance(each, dict) and isinstance(each["name"], str)}
+    for name, first in waits.items():
+        both = [named.get(name), named.get(first)]
+        if name != first and all(each is not None and each.get("dependsOn") is None for each in both):
+            named[name]["dependsOn"] = {"name": [first], "iteration": "all"}
 
 
 def task_name(task: Mapping[str, Any], position: int) -> str:
