@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 import msgspec
@@ -14,13 +15,13 @@ from atoll.control.objects import BindingObject, BindingSpec, ClusterObject, Tar
 from atoll.control.overrides import Overrides
 from atoll.control.status import Status, _waiting
 from atoll.delivery.work import Workload, WorkObject, WorkSpec
-from atoll.kinds import volcano_job
+from atoll.kinds import apps, volcano_job
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
-from atoll.model.apiresource import BINDINGS, JOBS
+from atoll.model.apiresource import BINDINGS, EVENTS, JOBS, STATEFUL_SETS
 from atoll.model.decision import Decision, Phase
 from atoll.model.keys import execution_namespace
 from atoll.model.objects import Full, Meta, decode_full
@@ -185,3 +186,34 @@ async def test_what_was_evicted_from_a_member_that_is_lost_says_what_it_waits_fo
     caches.clusters.put("alpha", cluster("alpha", "True", ""), anyhow=True)
     seen = await status._binding_status(volcano_job.KIND, binding, [])
     assert "Released" not in [each["type"] for each in seen["conditions"]]
+
+
+async def test_a_status_that_the_api_server_refuses_is_told_of_and_offered_again_later(site: Site) -> None:
+    name = "refused"
+    labels = {"app": name}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}}
+    spec = {"replicas": 1, "serviceName": name, "selector": {"matchLabels": labels}, "template": pod}
+    about = {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind}
+    made = await site.submit({**about, "metadata": {"name": name, "annotations": {keys.HOLD: "true"}}, "spec": spec})
+    said = {"replicas": 1, "currentRevision": 5}
+    work = WorkObject(
+        metadata=Meta(namespace=execution_namespace("alpha")), status={"manifestStatuses": [{"status": said}]}
+    )
+    reference = {"name": name, "namespace": site.namespace, "uid": made["metadata"]["uid"], **about}
+    body = {"metadata": {"name": f"{name}-statefulset", "namespace": site.namespace}, "spec": {"resource": reference}}
+    recorder, caches = Recorder(site.host, "test"), Caches(site.host)
+    status = Status(site.host, caches, recorder, Overrides(caches, recorder))
+    writes = asyncio.create_task(recorder.run())
+    try:
+        with pytest.raises(errors.Retry):
+            await status._workload_status(
+                apps.STATEFUL_SET, decode_full(orjson.dumps(made)), decode_binding(orjson.dumps(body)), [work]
+            )
+
+        async def told() -> bool:
+            found = await site.host.list(EVENTS, site.namespace)
+            return any((each["reason"], each["regarding"]["name"]) == ("StatusRefused", name) for each in found)
+
+        await until(told, what="an Event tells of it")
+    finally:
+        writes.cancel()

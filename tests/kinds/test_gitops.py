@@ -7,9 +7,12 @@ keys that `kubectl apply` and Argo CD use for kinds of Kubernetes itself.
 from __future__ import annotations
 
 import copy
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from atoll.admission import jsonpatch
 from atoll.admission.rules import Change
@@ -19,6 +22,7 @@ from atoll.model import keys
 from tests.kinds.samples import BY_TITLE, SAMPLES, new, pod
 
 Json = dict[str, Any]
+PAGE = Path(__file__).parents[2] / "docs/gitops.md"
 
 
 def three_way(last: Json, wanted: Json, live: Json) -> Json:
@@ -126,3 +130,26 @@ def test_the_switch_of_other_kinds_is_on_the_host_what_a_file_for_kueue_says() -
         obj["metadata"]["labels"] = {keys.KUEUE_QUEUE_LABEL: "team-a"}
         live = dispatched(kind, admitted(kind, copy.deepcopy(obj)))
         assert three_way(obj, obj, live) == {}, title
+
+
+@pytest.mark.parametrize("kind", SWITCHED, ids=lambda kind: kind.words.title)
+def test_a_file_for_kueue_that_is_forced_on_a_workload_does_not_stop_it(kind: Kind) -> None:
+    obj = file_of(kind)
+    obj["spec"]["suspend"] = True
+    obj["metadata"]["labels"] = {keys.KUEUE_QUEUE_LABEL: "team-a"}
+    live = dispatched(kind, admitted(kind, copy.deepcopy(obj)))
+    forced = copy.deepcopy(live)
+    forced["spec"]["suspend"] = True
+    defaults = kind.admission().defaults(Change(new=forced, old=live, namespace={}))
+    assert jsonpatch.applied(forced, defaults) == live
+    del forced["metadata"]["labels"][keys.KUEUE_QUEUE_LABEL]
+    held = jsonpatch.applied(forced, kind.admission().defaults(Change(new=forced, old=live, namespace={})))
+    assert held["metadata"]["annotations"][keys.HOLD] == "true"
+
+
+def test_the_page_names_each_kind_whose_switch_follows_the_dispatch() -> None:
+    [block] = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    application = yaml.safe_load(block)["spec"]
+    said = {(each["group"], each["kind"]): each["jsonPointers"] for each in application["ignoreDifferences"]}
+    assert said == {(kind.resource.group, kind.resource.kind): ["/spec/suspend"] for kind in SWITCHED}
+    assert application["syncPolicy"]["syncOptions"] == ["RespectIgnoreDifferences=true"]

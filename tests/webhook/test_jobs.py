@@ -80,7 +80,7 @@ def test_without_any_hint_the_queue_is_default() -> None:
 
 
 def test_a_bare_job_gets_the_defaults_of_the_whole_and_keeps_its_tasks_as_they_were_written() -> None:
-    tasks = [{"template": pod()}, {"replicas": 3, "template": pod(hostNetwork=True)}]
+    tasks: list[Json] = [{"template": pod()}, {"replicas": 3, "template": pod(hostNetwork=True)}]
     spec = defaulted(make_job(*tasks, plugins={"mpi": []}))["spec"]
     whole = {"queue": "default", "schedulerName": "atoll", "maxRetry": 3, "minAvailable": 4}
     assert spec == {**whole, "plugins": {"mpi": [], "svc": [], "ssh": []}, "tasks": tasks}

@@ -47,7 +47,7 @@ def _filled(task: Any, index: int) -> Any:
         "minAvailable": task_minimum(task) if task.get("minAvailable") is None else task["minAvailable"],
         "maxRetry": MAX_RETRY if task.get("maxRetry") is None else task["maxRetry"],
     }
-    template = task.get("template")
+    template: Any = task.get("template")
     pod = template.get("spec") if isinstance(template, dict) else None
     if isinstance(pod, dict) and pod.get("hostNetwork") is True and pod.get("dnsPolicy") in (None, "", "ClusterFirst"):
         made["template"] = {**template, "spec": {**pod, "dnsPolicy": "ClusterFirstWithHostNet"}}
