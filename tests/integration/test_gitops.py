@@ -14,7 +14,7 @@ from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, ApiResource
 from tests.integration.federation import Json, Site, batch_job, job, until
 from tests.integration.foreign_crds import bring
 from tests.integration.kind_samples import BY_TITLE, RUNTIME, SAMPLES, pod, workload
-from tests.integration.test_templated_kinds import job_set_of, service, template
+from tests.integration.pod_templates import job_set_of, service, template
 
 pytestmark = pytest.mark.integration
 BROUGHT = [job_set.KIND.resource, kubeflow.KINDS[0].resource, ray.KINDS[1].resource]

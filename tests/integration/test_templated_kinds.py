@@ -17,6 +17,7 @@ from atoll.model.apiresource import BATCH_JOBS, BINDINGS, POD_GROUPS, PODS, ApiR
 from tests.integration.federation import Json, Site, batch_job, until
 from tests.integration.foreign_crds import bring, make, make_pods, owner, say
 from tests.integration.member_policies import policy_on_jobs
+from tests.integration.pod_templates import job_set_of, made, service, template
 
 pytestmark = pytest.mark.integration
 
@@ -24,34 +25,6 @@ JOB_SETS = job_set.KIND.resource
 PYTORCH_JOBS = kubeflow.KINDS[0].resource
 RAY_CLUSTERS = ray.KINDS[1].resource
 DEPLOYMENTS, STATEFUL_SETS = apps.DEPLOYMENT.resource, apps.STATEFUL_SET.resource
-
-
-def template(seconds: float | None = None, **labels: str) -> Json:
-    annotations = {} if seconds is None else {keys.RUN_TIME: f"{int(seconds * 1000)}ms"}
-    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}}}
-    return {"metadata": {"annotations": annotations, "labels": labels}, "spec": {"containers": [container]}}
-
-
-def made(resource: ApiResource, name: str, spec: Json, **metadata: Json) -> Json:
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {"name": name, **metadata},
-        "spec": spec,
-    }
-
-
-def job_set_of(name: str, seconds: float = 1.0, workers: int = 2) -> Json:
-    def job(role: str, pods: int) -> Json:
-        pod = template(seconds)
-        pod["spec"]["restartPolicy"] = "Never"
-        return {
-            "name": role,
-            "replicas": 1,
-            "template": {"spec": {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": pod}},
-        }
-
-    return made(JOB_SETS, name, {"replicatedJobs": [job("leader", 1), job("worker", workers)]})
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -342,13 +315,6 @@ async def test_a_ray_cluster_is_charged_scaled_and_deleted(with_crds: Site) -> N
         return await site.find(RAY_CLUSTERS, "notebook", member) is None and not await site.pods(member)
 
     await until(gone, what="nothing of it is left in the member")
-
-
-def service(resource: ApiResource, name: str, replicas: int) -> Json:
-    labels = {"app": name}
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template(None, app=name)}
-    more = {"serviceName": name} if resource == STATEFUL_SETS else {}
-    return made(resource, name, {**spec, **more})
 
 
 @pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS], ids=lambda each: each.kind)
