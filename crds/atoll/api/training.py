@@ -16,8 +16,8 @@ class SplitPolicy(ApiModel):
     """How the replicas become Jobs."""
 
     mode: Literal["static", "auto"] | None = None
-    """`static`, also if absent: a Job for each replica, each in one member. `auto`: one Job of all replicas, one gang, which is divided
-    over as few members as hold it.
+    """`static`, also if absent: a Job for each replica, each in one member. `auto`: one Job of all replicas, one gang,
+    which is divided over as few members as hold it.
     """
     accelerators: Int32 | None = None
     """Refused: the requests of the template's pods say it."""
