@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from atoll.kinds.volcano_job import plugins
-
 Json = dict[str, Any]
 MAX_RETRY: Final = 3
 """Restarts of a task's containers, and of a Job, where they say nothing."""
@@ -27,6 +25,9 @@ def tasks_of(spec: Mapping[str, Any]) -> list[Any]:
     filled = [_filled(each, index) for index, each in enumerate(tasks if isinstance(tasks, list) else ())]
     chosen = spec.get("plugins")
     if isinstance(chosen, dict) and "mpi" in chosen:
+        # Plugins are many modules, which few Jobs need and no command does.
+        from atoll.kinds.volcano_job import plugins
+
         _order(filled, plugins.waits(plugin_arguments(chosen)))
     return filled
 
