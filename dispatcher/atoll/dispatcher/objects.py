@@ -144,6 +144,7 @@ class MemberStatus(Part, frozen=True, rename="camel"):
     reservation: Hold | None = None
     refused: Refusal | None = None
     suspended: str = ""
+    released: dict[str, int] = {}
 
     @property
     def waiting(self) -> str:
@@ -529,6 +530,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             if status.placement is not None and status.placement.requests
         }
         or NOTHING,
+        ended={cluster: status.released for cluster, status in said.items() if status.released} or NOTHING,
         refused={
             cluster: refusal.message or "it does not say why"
             for cluster, status in said.items()

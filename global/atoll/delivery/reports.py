@@ -99,6 +99,8 @@ def _about_the_workload(work: WorkObject, items: list[Any]) -> Json | None:
         if health not in _HEALTH:
             raise BadReport(f"{field}.health: {reports.readable(str(health), 40)!r} is none of {', '.join(_HEALTH)}")
         said = kind.reported(manifest, item.get("status") or {}, field=f"{field}.status")
+        if released := kind.released(manifest, said):
+            said["released"] = dict(released)
         return {"identifier": known, "status": said, "health": health}
     return None
 

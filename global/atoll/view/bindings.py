@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from atoll.dispatcher import flavoring
-from atoll.dispatcher.core.backlog.binding import gang_of, order_key, parts_of
+from atoll.dispatcher.core.backlog.binding import gang_of, order_key, parts_of, unreleased
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, binding_view
 from atoll.model import vector
@@ -51,11 +51,12 @@ def readable(items: Iterable[Json], kind: type[T]) -> Iterator[T]:
 
 
 def charges(binding: BindingView) -> dict[str, Vector]:
-    """Member -> what a charged workload is charged for there: the pods that it was given, no others."""
+    """Member -> what a charged workload is charged for there: its pods that have not ended for good."""
     if (gang := gang_of(binding)) is None:
         return {}
     # While it is taken back it has no parts any more, and its pods are still there.
-    return {name: part.total() for name, part in parts_of(binding).items()} or {"": gang.total()}
+    parts = unreleased(binding, parts_of(binding), gang)
+    return {name: part.total() for name, part in parts.items()} or {"": gang.total()}
 
 
 def use_by_queue(bindings: Iterable[BindingView]) -> dict[str, QueueUse]:

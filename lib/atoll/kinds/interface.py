@@ -118,6 +118,8 @@ class Support:
     """Fields by which its pods become more or fewer while it runs."""
     end: str
     """When it is over, and what becomes of one that fails."""
+    released: str
+    """Which pods give their quota back before that."""
     status: str
     """What the host shows."""
 
@@ -333,6 +335,14 @@ class Kind(Protocol):
 
     def ended(self, status: Mapping[str, Any]) -> int:
         """Pods that have ended and are not made again."""
+
+    def released(self, manifest: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, int]:
+        """Task name -> pods that have ended and are never made again, so that their queue is charged no more for them.
+
+        Args:
+            manifest: what the member was sent.
+            status: what it says of that.
+        """
 
     def running(self, status: Mapping[str, Any]) -> bool:
         """Whether its minimum runs."""

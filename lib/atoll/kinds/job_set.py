@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from atoll.kinds.interface import Outcome, Words
@@ -12,6 +12,7 @@ from atoll.model.apiresource import ApiResource
 
 _SPEC: Path = ("spec",)
 _JOBS: Path = (*_SPEC, "replicatedJobs")
+RELEASED = "those of Jobs that have succeeded, unless `failurePolicy.maxRestarts` may start all again"
 
 
 def components_of(obj: Mapping[str, Any], spec: Path = _SPEC) -> list[Component]:
@@ -67,6 +68,17 @@ def _read(status: Mapping[str, Any]) -> Reading:
     )
 
 
+def over_of(obj: Mapping[str, Any], counts: object, spec: Path = _SPEC) -> dict[str, int]:
+    """Replicated Job -> pods of those that have succeeded; none where a failure starts all of them again.
+
+    `counts`: for each replicated Job by name, `succeeded` Jobs among others.
+    """
+    if value_at(obj, (*spec, "failurePolicy", "maxRestarts")) or not isinstance(counts, Sequence):
+        return {}
+    done = {str(each.get("name")): number(each, "succeeded") for each in counts if isinstance(each, Mapping)}
+    return {each.name: each.unit * done.get(each.name, 0) for each in components_of(obj, spec)}
+
+
 def _problems(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for index, each in enumerate(value_at(obj, _JOBS) or ()):
         if value_at(each, ("template", "spec", "suspend")):
@@ -90,6 +102,8 @@ KIND = Templated(
     order="`dependsOn`, `startupPolicy: InOrder`: the member waits for the pods of the first Jobs",
     components=components_of,
     read=_read,
+    over=lambda obj, status: over_of(obj, status.get("replicatedJobsStatus")),
+    released_when=RELEASED,
     pods_label="jobset.sigs.k8s.io/jobset-name",
     switch=("spec", "suspend"),
     manager=("spec", "managedBy"),

@@ -49,6 +49,10 @@ def _kind(kind: str, field: str, *, version: str = "v1", first: str, needs: str 
             return None
         return sum(each.pods for each in components(obj) if each.name != "Launcher") or None
 
+    def over(_: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, int]:
+        counts = status.get("replicaStatuses") or {}
+        return {role if mpi else role.lower(): number(each, "succeeded") for role, each in counts.items()}
+
     return Templated(
         resource=ApiResource("kubeflow.org", version, f"{kind.lower()}s", kind),
         words=Words(
@@ -65,6 +69,8 @@ def _kind(kind: str, field: str, *, version: str = "v1", first: str, needs: str 
         scales="`replicas` of Worker",
         components=components,
         read=_read,
+        over=over,
+        released_when="those that have succeeded, by role",
         pods_label="training.kubeflow.org/job-name",
         switch=_SWITCH,
         starts=starts if mpi else None,

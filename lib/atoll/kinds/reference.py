@@ -31,8 +31,8 @@ All pods of the components are one gang and charged together, also those that ar
 the workload rewritten: started, with the pods of its part, their annotations and scheduler, without the names of the
 host's queues.
 
-| kind | components | start together | order | members | scaling | end and failure | status on the host |
-|---|---|---|---|---|---|---|---|
+| kind | components | start together | order | members | scaling | end and failure | quota back | status on the host |
+|---|---|---|---|---|---|---|---|---|
 """
 _REST: Final = """
 ## What is not run

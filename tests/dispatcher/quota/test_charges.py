@@ -9,6 +9,9 @@ from atoll.model.gang import Gang, Task, beyond
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     GPU,
+    LATE,
+    NEVER,
+    Scene,
     evicted,
     explained,
     make_binding,
@@ -104,3 +107,65 @@ def test_what_is_beyond_is_told_by_the_tasks_own_names() -> None:
     }
     assert beyond(one, {"": {"cpu": 1000, "pods": 1}}) == {}
     assert beyond(two, {"a": {"cpu": 1000}, "b": {"cpu": 2001}, "c": {"cpu": 7}}) == {"b": {"cpu": 2001}}
+
+
+# -- pods that have ended ----------------------------------------------------------------------------------------------
+
+
+def test_pods_that_ended_for_good_give_their_quota_back_while_others_run() -> None:
+    s = Scene(make_queue("q", gpu=4), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("gang").tasks(3).tasks(1), make_binding("next").tasks(2).submitted(LATE))
+    assert names(s.run()) == ["gang"]
+    s.bound("gang", generation=NEVER)
+    assert (names(s.run()), s.used("q")) == ([], 4)
+    s.change("gang", ended={"m": {"t0": 1}})
+    assert (names(s.run()), s.used("q")) == ([], 3)
+    s.change("gang", ended={"m": {"t0": 3}})
+    assert (names(s.run()), s.used("q")) == (["next"], 3)
+    # A leader that begins knows it from the objects.
+    s.restart()
+    s.run()
+    assert s.used("q") == 3
+    s.change("gang", finished=True)
+    s.run()
+    assert s.used("q") == 2
+
+
+def test_of_a_task_that_runs_few_of_its_pods_at_once_the_last_ones_give_their_quota_back() -> None:
+    s = Scene(make_queue("q", gpu=2), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("train").tasks(6, minimum=1).minimum(1))
+    s.run()
+    s.bound("train", generation=NEVER, pods=2)
+    s.run()
+    for ended, charged in ((1, 2), (4, 2), (5, 1), (6, 0)):
+        s.change("train", ended={"m": {"t0": ended}})
+        s.run()
+        assert s.used("q") == charged, f"{ended} of 6 have ended"
+
+
+def test_the_parts_of_a_divided_gang_give_back_what_ended_in_each_member() -> None:
+    s = Scene(
+        make_queue("q", gpu=8), make_cluster("m"), make_cluster("n"), make_capacity("m", [4]), make_capacity("n", [4])
+    )
+    s.submit(make_binding("wide").tasks(8).divided())
+    s.run()
+    s.bound("wide", generation=NEVER)
+    s.run()
+    assert s.used("q") == 8
+    s.change("wide", ended={"m": {"t0": 3}, "n": {"t0": 4}})
+    s.run()
+    assert s.used("q") == 1
+    assert [amount.get(GPU, 0) for _, amount in sorted(s.core.bindings["uid-wide"].where().items())] == [1, 0]
+
+
+def test_what_ended_is_not_among_what_an_elastic_workload_gives_up() -> None:
+    s = Scene(make_queue("q", gpu=6), make_cluster("m"), make_capacity("m", [6]))
+    s.submit(make_binding("wide").tasks(6, minimum=1).minimum(1))
+    s.run()
+    s.bound("wide", generation=NEVER, pods=6)
+    s.run()
+    s.change("wide", ended={"m": {"t0": 5}}, placed={"m": (NEVER, 1)}, nodes={"m": {"n0": 1}})
+    s.run()
+    s.submit(make_binding("high").tasks(6).priority(1).submitted(LATE))
+    s.run(after=3600.0)
+    assert s.used("q") <= 6

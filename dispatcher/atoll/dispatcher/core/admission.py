@@ -288,7 +288,7 @@ class Admission:
         self._state.untold.pop(view.uid, None)
         if phase is Phase.RESERVING:
             self._state.unsettled[view.uid] = None
-        binding.parts = parts
+        binding.parts = binding.charged = parts
         if choice.divided and binding.gang.copies:
             self.tree.wait(binding.leaf, binding.amount, -1)
             binding.amount = choice.total()

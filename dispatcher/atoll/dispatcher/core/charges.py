@@ -40,11 +40,12 @@ class Charges:
 
     def resize(self, binding: Binding, parts: dict[str, Gang]) -> None:
         """What runs has another size in its member, or goes on without some of its parts."""
-        amount, before = vector.total(part.total() for part in parts.values()), binding.where()
-        more = dict(amount)
-        vector.add(more, binding.amount, -1)
+        amount, before = binding.amount, binding.where()
         self.namespaces.charge(binding.view.namespace, binding.charges(), -1)
-        binding.before, binding.parts, binding.amount = binding.parts, parts, amount
+        binding.before = binding.parts
+        binding.charge(parts)
+        more = dict(binding.amount)
+        vector.add(more, amount, -1)
         where = {name: dict(part) for name, part in binding.where().items()}
         vector.add_each(where, before, -1)
         self.tree.charge(binding.leaf, more, where)

@@ -263,6 +263,8 @@ class BindingView:
     """Member -> node -> pods placed there."""
     requests: Mapping[str, Mapping[str, Vector]] = field(default_factory=lambda: NOTHING)
     """Member -> task -> what a pod of it requests there, of the resources of which that is more than was asked for."""
+    ended: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: NOTHING)
+    """Member -> task -> pods that have ended there and are never made again."""
     refused: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Member -> why its API server or admission refused something of this epoch, in its words."""
     unhealthy_at: str = ""

@@ -41,8 +41,8 @@ def verify_sums(state: State) -> None:
         if binding.phase.charged:
             vector.add(charged.setdefault(binding.leaf.name, {}), binding.amount)
             namespaces.charge(binding.view.namespace, binding.charges())
-            parts = vector.total(part.total() for part in binding.parts.values())
-            assert not binding.parts or binding.amount == parts, f"{uid} is charged other pods than it has"
+            charged_for = vector.total(part.total() for part in binding.charged.values())
+            assert not binding.parts or binding.amount == charged_for, f"{uid} is charged other pods than it has"
             # What runs in several members keeps the size that it was dispatched with, whatever its user asks for.
             follows = binding.phase is not Phase.EVICTING and len(binding.parts) == 1
             for part in binding.parts.values() if follows else ():

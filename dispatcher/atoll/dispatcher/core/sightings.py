@@ -89,17 +89,14 @@ class Sightings:
                 binding.grows_until = self._state.now + self._state.settings.progress.grow
             if old.resized_at is not None and binding.pods > old.pods and view.sharing is None:
                 self._state.unshrunk[view.uid] = None
-        if old is not None and old.phase.charged and binding.parts and binding.parts == old.parts:
-            binding.amount = old.amount
-        else:
-            binding.amount = vector.total(part.total() for part in binding.parts.values())
+        binding.charge(binding.parts)
         binding.bound = all_bound(binding) or (old is not None and old.bound and old.epoch == view.epoch)
         if old is not None and old.phase.going and not phase.going:
             for name in old.parts:
                 self.breakers.removed(name)
         if phase.going and old is not None:
             # What the member has still to remove.
-            binding.parts, binding.amount = old.parts, old.amount
+            binding.parts, binding.charged, binding.amount = old.parts, old.charged, old.amount
         elif phase.charged and not binding.parts and binding.wish is not None:
             binding.amount = _leaving(view, binding.wish)
         stay = self.reservations.timeline.get(view.uid)

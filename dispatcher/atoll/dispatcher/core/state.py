@@ -351,7 +351,15 @@ class State:
                 parts[name] = old.parts[name]
             else:
                 parts[name] = (gang, [])
-        return Allocation(binding.leaf, binding.amount, start, start + estimate(binding), parts, self.settings.backfill)
+        return Allocation(
+            binding.leaf,
+            binding.amount,
+            start,
+            start + estimate(binding),
+            parts,
+            self.settings.backfill,
+            binding.where(),
+        )
 
     def renumber_moved(self) -> None:
         """Nodes of some members have other indices since their figures were refreshed."""

@@ -64,6 +64,7 @@ class BatchJob:
         division="by pods; not Indexed ones",
         scaling="`parallelism`",
         end="as Kubernetes says (`backoffLimit`, `podFailurePolicy`); what failed is not sent again",
+        released="those for which no completion is left",
         status="cumulative counts over members and dispatches, and Kubernetes' conditions",
     )
     guard = Guard(
@@ -255,6 +256,18 @@ class BatchJob:
     def ended(self, status: Mapping[str, Any]) -> int:
         """Those that have succeeded; failed ones are made again."""
         return int(status.get("succeeded") or 0)
+
+    def released(self, manifest: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, int]:
+        """Those for which no completion is left; of a work queue those that are not active once one succeeded."""
+        spec = manifest["spec"]
+        pods, succeeded = int(spec.get("parallelism", 1)), int(status.get("succeeded") or 0)
+        if spec.get("completions") is None:
+            left = int(status.get("active") or 0) if succeeded else pods
+        else:
+            completions = int(spec["completions"])
+            failed = sum(end - first for first, end in _parse(status.get("failedIndexes"), completions))
+            left = completions - succeeded - failed
+        return {TASK: pods - max(left, 0)} if left < pods else {}
 
     def suspended(self, status: Mapping[str, Any]) -> str:
         """Condition Suspended: Kueue has not admitted it or has evicted it, or somebody in the member stopped it."""

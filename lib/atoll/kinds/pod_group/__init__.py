@@ -86,6 +86,7 @@ class PodGroup(VolcanoJob):
         division="one member",
         scaling="-",
         end="when all pods have ended; one that failed may be replaced, unless the group says otherwise",
+        released="those that have ended",
         status="the phase of each pod",
     )
     guard = Guard(

@@ -59,8 +59,9 @@ RECONCILING: Final = "Reconciling"
 """The condition by which tools that wait for an object (kstatus) see that it is not done yet."""
 OF_HOST: Final = frozenset({DISPATCHED, RECONCILING})
 """Conditions that members do not report."""
-ADDED = ("placement", "reservation", "refused", "suspended", "delivered")
-"""What the agent adds to a status."""
+ADDED = ("placement", "reservation", "refused", "suspended", "delivered", "released")
+"""What Atoll adds to a status."""
+_KEPT = "none before its end: its status does not count them by component, or its controller makes them again"
 _OF_ITS_SERVER: Final = "collisionCount"
 """A counter that API servers let nobody lower: each cluster keeps its own."""
 _ABNORMAL: Final = re.compile("Fail|Stalled|Degraded|Unhealthy|Suspended|Reconciling")
@@ -184,6 +185,10 @@ class Templated:
     """Conditions, without times, that follow from the object and the counts of the whole."""
     told: Callable[[Json, str, str], Json] = lambda status, _, __: status
     """A status that says reason and message of what waits, besides the condition."""
+    over: Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, int]] = lambda _, __: NOTHING
+    """(manifest, status) -> component -> pods that have ended and are never made again."""
+    released_when: str = _KEPT
+    """Which are such pods, for people."""
     claims: Callable[[Mapping[str, Any]], bool] = lambda _: False
     placers: Collection[Placer] = (Placer.ATOLL, Placer.KUBE_SCHEDULER, Placer.KUEUE)
     """Those that take its gangs."""
@@ -207,6 +212,7 @@ class Templated:
             division="by replicas" if self.divisible else "one member",
             scaling=self.scales or "-",
             end=_SERVICE_ENDS if self.service else _JOB_ENDS,
+            released=self.released_when,
             status=f"the member's, and condition `{DISPATCHED}`",
         )
         # Admission policies know the kinds of Atoll's own, whose switches are true and false.
@@ -481,8 +487,18 @@ class Templated:
         return reading.running + reading.succeeded if reading.pods else 0
 
     def ended(self, status: Mapping[str, Any]) -> int:
-        """None before all of it has: its controller may make them again."""
-        return 0
+        """As many as are released; its controller may make others again."""
+        return sum((status.get("released") or NOTHING).values())
+
+    def released(self, manifest: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, int]:
+        """As the kind says, in bounds."""
+        try:
+            entire = self.entire(manifest)
+            found = self.over(entire, status)
+            most = {each.name: each.pods for each in self.components(entire)} if found else {}
+            return {name: min(count, most[name]) for name, count in found.items() if count > 0 and name in most}
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return NOTHING
 
     def running(self, status: Mapping[str, Any]) -> bool:
         """Something of it runs, or did."""

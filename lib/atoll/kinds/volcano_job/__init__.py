@@ -85,6 +85,7 @@ class VolcanoJob:
         division="by sets of pods; tasks with `partitionPolicy` by partitions",
         scaling="`replicas` of tasks and `minAvailable`; more than the minimum as there is room",
         end="as its policies, `maxRetry` and `minSuccess` say; a policy may start it again",
+        released="those that have ended, of tasks that no policy restarts",
         status="counts and phase, added up over members and dispatches",
     )
     guard = Guard(
@@ -251,6 +252,16 @@ class VolcanoJob:
     def ended(self, status: Mapping[str, Any]) -> int:
         """Failed ones as well: a policy that makes them again removes them first."""
         return int(status.get("succeeded") or 0) + int(status.get("failed") or 0)
+
+    def released(self, manifest: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, int]:
+        """By the counts of its tasks; of tasks that a policy may restart only once the Job is over."""
+        spec, counted = manifest["spec"], status.get("taskStatusCount") or {}
+        tasks = {task_name(task, number): task for number, task in enumerate(spec.get("tasks") or ())}
+        if restarted := _restarted(spec, tasks):
+            tasks = {name: task for name, task in tasks.items() if name not in restarted}
+        found = {name: (counted.get(name) or {}).get("phase") or {} for name in tasks}
+        ended = {name: int(of.get("Succeeded") or 0) + int(of.get("Failed") or 0) for name, of in found.items()}
+        return {name: min(count, task_replicas(tasks[name])) for name, count in ended.items() if count}
 
     def suspended(self, status: Mapping[str, Any]) -> str:
         """Never: it has no such field, and one that is aborted is to stay so."""
@@ -446,6 +457,20 @@ def _identified(task: Mapping[str, Any], identity: Mapping[str, str]) -> Json:
     template = task.get("template") or {}
     head = template.get("metadata") or {}
     return {**template, "metadata": {**head, "annotations": {**(head.get("annotations") or {}), **identity}}}
+
+
+def _restarted(spec: Mapping[str, Any], tasks: Mapping[str, Mapping[str, Any]]) -> Collection[str]:
+    """The tasks of which a lifecycle policy may make pods again that have ended."""
+    own = {name: _actions(task) for name, task in tasks.items()}
+    if _actions(spec) or any("RestartJob" in actions for actions in own.values()):
+        return tasks.keys()
+    return [name for name, actions in own.items() if actions]
+
+
+def _actions(holder: Mapping[str, Any]) -> set[str]:
+    """The restarts that the policies of a Job or a task ask for."""
+    actions = {str(policy.get("action") or "") for policy in holder.get("policies") or ()}
+    return {action for action in actions if action.startswith("Restart")}
 
 
 def _events(spec: Mapping[str, Any]) -> set[str]:

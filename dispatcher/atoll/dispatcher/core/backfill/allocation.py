@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.settings import BackfillSettings
@@ -25,12 +26,16 @@ class Allocation:
     parts: dict[str, tuple[Gang, Pods]]
     """Member -> (gang of the part, where its pods are or are expected)."""
     settings: BackfillSettings = BackfillSettings()
+    charged: Mapping[str, Vector] = field(default_factory=dict)
+    """Member -> what of `amount` is charged there, where pods of a part have ended."""
 
     def uses_in(self, member: str) -> Vector:
         """What its queue is charged for in a member."""
         if member not in self.parts:
             return {}
-        return self.amount if len(self.parts) == 1 else self.parts[member][0].total()
+        if len(self.parts) == 1:
+            return self.amount
+        return self.charged[member] if member in self.charged else self.parts[member][0].total()
 
     def expected_end(self, now: float) -> float:
         """When it is expected to end, seen from now; no other time until its member should have told of it."""

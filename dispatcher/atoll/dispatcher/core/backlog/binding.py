@@ -11,6 +11,7 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.namespaces import Charges, by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, path
+from atoll.model import vector
 from atoll.model.decision import Phase
 from atoll.model.flavors import Assigned, Variant, requesting
 from atoll.model.gang import Gang, divide
@@ -41,6 +42,8 @@ class Binding:
     leaf: Queue
     #: what it is charged, or must be admitted with while it waits
     amount: Vector
+    #: member -> the gang of its part without pods that were released: what is charged; `charge` keeps it
+    charged: dict[str, Gang] = field(default_factory=dict)
     #: seconds since the epoch, while parts must still be reserved or pods bound
     deadline: float | None = None
     #: its minimum was bound once in this epoch
@@ -77,15 +80,20 @@ class Binding:
         """Whether its binding says all that was decided."""
         return self.epoch == self.view.epoch and self.resized_at is None
 
+    def charge(self, parts: dict[str, Gang]) -> None:
+        """Have it run with these parts: its amount is that of their pods that have not ended for good."""
+        self.parts, self.charged = parts, unreleased(self.view, parts, self.wish)
+        self.amount = vector.total(part.total() for part in self.charged.values())
+
     def charges(self) -> Charges:
         """What its namespace is charged for it."""
-        return by_scopes(self.parts.values() or ([self.wish] if self.wish is not None else ()), self.amount)
+        return by_scopes(self.charged.values() or ([self.wish] if self.wish is not None else ()), self.amount)
 
     def where(self) -> dict[str, Vector]:
         """Member -> what its part there requests."""
         if len(self.parts) == 1:
             return dict.fromkeys(self.parts, self.amount)
-        return {name: part.total() for name, part in self.parts.items()}
+        return {name: part.total() for name, part in self.charged.items()}
 
 
 def order_key(view: BindingView) -> Key:
@@ -216,7 +224,7 @@ def echoes(view: BindingView, binding: Binding) -> bool:
         and view.epoch == binding.epoch != binding.view.epoch
         and phase_of(view) is binding.phase is view.decision.phase
         and view.decision.reason in (Reason.DISPATCHED, Reason.RESERVING)
-        and not (view.bound or view.placed or view.nodes or view.reserved or view.refused)
+        and not (view.bound or view.placed or view.nodes or view.reserved or view.refused or view.ended)
         and [(name, list(counts)) for name, counts in view.parts]
         == [(name, part.full()) for name, part in binding.parts.items()]
         and alike(view, binding.view)
@@ -246,7 +254,7 @@ def charged_alike(binding: Binding, old: Binding) -> bool:
         and binding.amount == old.amount
         and binding.charges() == old.charges()
         and binding.parts.keys() == old.parts.keys()
-        and (len(binding.parts) == 1 or binding.parts == old.parts)
+        and (len(binding.parts) == 1 or binding.charged == old.charged)
     )
 
 
@@ -271,6 +279,24 @@ def parts_of(view: BindingView) -> dict[str, Gang]:
     shares = [counts for _, counts in view.parts]
     gangs = divide(gang, shares) if len(shares) > 1 else [gang.sized(shares[0])]
     return {name: as_it_runs(view, name, part) for (name, _), part in zip(view.parts, gangs, strict=True)}
+
+
+def unreleased(view: BindingView, parts: dict[str, Gang], whole: Gang | None) -> dict[str, Gang]:
+    """The parts without pods that have ended for good.
+
+    A task of which fewer pods than all run at once goes on with the others: its pods are as many as before until fewer
+    are left. `whole`: the gang of all, as the only part is sent it.
+    """
+    if not view.ended:
+        return parts
+    alone = len(parts) == 1 and whole is not None and not whole.copies
+    found = {}
+    for name, part in parts.items():
+        asked = whole if alone and whole is not None else part
+        gone = view.ended.get(name, {})
+        left = [max(task.replicas - gone.get(task.name, 0), 0) for task in asked.tasks]
+        found[name] = part.sized(left) if gone else part
+    return found
 
 
 def as_it_runs(view: BindingView, member: str, gang: Gang) -> Gang:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
@@ -17,8 +17,10 @@ from atoll.dispatcher.core.preemption.candidates import Victim
 from atoll.dispatcher.core.preemption.trial import entitled
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.state import State
-from atoll.fit.sizes import full, spares
+from atoll.fit.sizes import Spare, full, spares
+from atoll.model import vector
 from atoll.model.decision import Phase
+from atoll.model.vector import Vector
 from atoll.model.verdict import Reason
 
 
@@ -184,12 +186,24 @@ def _helpable(group: ShapeClass) -> bool:
     return bool(group.members) and group.parked is not None and group.parked.reason in (*ROOM, Reason.QUOTA_EXCEEDED)
 
 
+def _charged(steps: Sequence[Spare], amount: Vector) -> list[Spare]:
+    """The first steps of a surplus, as far as it is charged: pods that have ended have nothing to give."""
+    left, found = dict(amount), []
+    for step in steps:
+        vector.add(left, step.amount, -1)
+        if any(rest < 0 for rest in left.values()):
+            break
+        found.append(step)
+    return found
+
+
 def victim_of(binding: Binding, stay: Allocation, protection: float, cleared: tuple[str, ...] = ()) -> Victim:
     """What runs, as one that could go. `protection`: where its queue says nothing."""
     own, surplus = binding.leaf.said.protection, []
     if binding.bound and len(binding.parts) == 1 and not binding.view.divided:
         [(name, part)] = binding.parts.items()
-        surplus = spares(as_it_runs(binding.view, name, binding.gang), full(part), name, stay.parts[name][1])
+        steps = spares(as_it_runs(binding.view, name, binding.gang), full(part), name, stay.parts[name][1])
+        surplus = _charged(steps, binding.amount)
     return Victim(
         binding.view.uid,
         binding.leaf,
