@@ -186,6 +186,7 @@ class Delivery:
                 self._dropped.update(each for each in before if each[0] in CARRIED and each not in left)
             if self._reservations is not None and (spots := new.expected):
                 self._reservations.expect(uid, new.epoch, spots)
+            self._grant(old, new)
             self._queue.add(new.metadata.key)
         elif old is not None:
             self._changed_at.pop(old.metadata.key, None)
@@ -202,6 +203,16 @@ class Delivery:
                 self._reservations.release(old.binding_uid)
             # What it asked for must be gone with it.
             self._queue.add(old.metadata.key)
+
+    def _grant(self, old: WorkObject | None, new: WorkObject) -> None:
+        """Limit the pods of a part to what its queue is charged for."""
+        said = (new.metadata.annotations.get(keys.GANG), new.epoch)
+        if old is not None and (old.metadata.annotations.get(keys.GANG), old.epoch) == said:
+            return
+        asks = keys.QUESTION in new.metadata.annotations or said[0] is None or bool(stranger(new))
+        kind = None if asks else BY_GVK.get((new.manifest["apiVersion"], new.manifest["kind"]))
+        if self._reservations is not None and kind is not None:
+            self._reservations.grant(new.binding_uid, new.epoch, gang_of(new, kind))
 
     def _object_changed(self, resource: ApiResource, old: Full | None, new: Full | None) -> None:
         for obj in (old, new):

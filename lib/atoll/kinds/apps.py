@@ -74,7 +74,14 @@ def _ordered(obj: Mapping[str, Any]) -> int | None:
     return None if value_at(obj, ("spec", "podManagementPolicy")) == "Parallel" else 1
 
 
-def _without_revision(made: Json, _: object) -> None:
+def _in_place(made: Json, _: object) -> None:
+    """Pods of an update take the places of others: more than `replicas` are charged to no queue."""
+    strategy = value_at(made, ("spec", "strategy")) or {}
+    if strategy.get("type") != "Recreate":
+        rolling = {"maxUnavailable": "25%", **(strategy.get("rollingUpdate") or {}), "maxSurge": 0}
+        if rolling["maxUnavailable"] in (0, "0", "0%"):
+            rolling["maxUnavailable"] = 1
+        set_at(made, ("spec", "strategy"), {**strategy, "type": "RollingUpdate", "rollingUpdate": rolling})
     annotations = made["metadata"].get("annotations") or {}
     annotations.pop("deployment.kubernetes.io/revision", None)
     remove_at(made, (*_TEMPLATE, "metadata", "creationTimestamp"))
@@ -95,7 +102,7 @@ def _surge(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if strategy.get("type") != "Recreate" and surge not in (0, "0", "0%"):
         yield (
             "spec.strategy.rollingUpdate.maxSurge",
-            "pods of an update that are more than replicas are not charged to the queue; 0 starts none",
+            "has no effect: pods of an update take the places of others, as more than replicas are charged to no queue",
         )
 
 
@@ -116,7 +123,7 @@ DEPLOYMENT = Templated(
     divisible=True,
     service=True,
     warnings=_surge,
-    made=_without_revision,
+    made=_in_place,
     observes=True,
     counts=("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "unavailableReplicas"),
     concluded=_availability,

@@ -19,7 +19,7 @@ import structlog
 from atoll.agent.cache import MemberCache
 from atoll.agent.objects import PodGroup
 from atoll.agent.scheduler.core import Answer, Event, MemberCore, holds
-from atoll.agent.scheduler.core.events import HoldAdopted, HoldAsked, Released, SpotsExpected
+from atoll.agent.scheduler.core.events import Granted, HoldAdopted, HoldAsked, Released, SpotsExpected
 from atoll.agent.scheduler.core.holds import Hold, Plan
 from atoll.delivery.reservations import Asked
 from atoll.kube import errors
@@ -93,6 +93,10 @@ class Reservations:
     def expect(self, uid: str, epoch: int, spots: Spots) -> None:
         """See `atoll.delivery.reservations.Reservations.expect`."""
         self._handle(SpotsExpected(uid, epoch, spots))
+
+    def grant(self, uid: str, epoch: int, gang: Gang) -> None:
+        """See `atoll.delivery.reservations.Reservations.grant`."""
+        self._handle(Granted(uid, epoch, gang))
 
     def state(self, uid: str) -> dict[str, Any] | None:
         """See `atoll.delivery.reservations.Reservations.state`."""

@@ -240,8 +240,16 @@ class SpotsExpected(Struct, frozen=True, gc=False):
     spots: Spots
 
 
+class Granted(Struct, frozen=True, gc=False):
+    """The host sent this part of a dispatch: so many pods of each task, so large."""
+
+    uid: str
+    epoch: int
+    gang: Gang
+
+
 class Released(Struct, frozen=True, gc=False):
-    """Nothing is kept or expected for a binding any more."""
+    """Nothing is kept, expected or granted for a binding any more."""
 
     uid: str
 
@@ -270,6 +278,7 @@ class Pass(Struct, frozen=True, gc=False):
 
 Event = (
     NodeSet
+    | Granted
     | NodeGone
     | NodesUsed
     | Configured

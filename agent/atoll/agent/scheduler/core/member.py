@@ -25,6 +25,7 @@ from atoll.agent.scheduler.core.events import (
     CsiNodeGone,
     CsiNodeSet,
     Event,
+    Granted,
     HoldAdopted,
     HoldAsked,
     HyperNodeGone,
@@ -55,6 +56,7 @@ from atoll.agent.scheduler.core.events import (
 )
 from atoll.agent.scheduler.core.expected import Expected
 from atoll.agent.scheduler.core.gangs import Standing
+from atoll.agent.scheduler.core.grants import Grants
 from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.lifted import Lifted, refusal
 from atoll.agent.scheduler.core.mounts import Mounts, claims_of
@@ -91,6 +93,7 @@ class MemberCore:
         self._gangs: dict[str, dict[str, None]] = {}
         self._groups: dict[str, PodGroupSet] = {}
         self._expected = Expected()
+        self._grants = Grants()
         self._lifted = Lifted(settings.lifted)
         self._parked = Parked()
         #: nodes that are kept for gangs while their victims leave
@@ -196,8 +199,11 @@ class MemberCore:
                 self.holds.adopt(plan, namespace, settled, now)
             case SpotsExpected(uid, epoch, spots):
                 self._expected.expect(uid, epoch, spots)
+            case Granted(uid, epoch, gang):
+                self._mark_all(self._grants.grant(uid, epoch, gang))
             case Released(uid):
                 self._expected.forget(uid)
+                self._grants.forget(uid)
                 self.holds.release(uid)
             case NotBound(pods):
                 self._not_bound(pods)
@@ -282,7 +288,8 @@ class MemberCore:
             self._look_again_for_victims()
 
     def _charge(self, key: str, told: PodSet | None) -> None:
-        """Charge the pod to its queue while it has a node, where it entered here."""
+        """Charge a pod that has a node to its queue, where it entered here; else count it as granted."""
+        self._count(key, told)
         if told is None or told.whose is Whose.OTHERS or told.pod.binding_uid or told.pod.finished:
             self._uncharge(key)
         elif told.pod.node or self.room.node_of(told.pod):
@@ -290,6 +297,15 @@ class MemberCore:
             self.queues.charge(told.pod, group.spec.queue if group is not None else "")
         else:
             self._uncharge(key)
+
+    def _count(self, key: str, told: PodSet | None) -> None:
+        pod = told.pod if told is not None else None
+        holds = pod is not None and not (pod.finished or pod.terminating) and (pod.node or self.room.node_of(pod))
+        self._mark_all(self._grants.count(key, pod if holds else None))
+
+    def _mark_all(self, keys: Iterable[str]) -> None:
+        for gang in sorted(keys):
+            self._mark(gang)
 
     def _uncharge(self, key: str) -> None:
         if self.queues.release(key):
@@ -318,6 +334,7 @@ class MemberCore:
             known = self._pods.get(key)
             if known is not None and known.pod.metadata.uid == uid and self.room.forget(known.pod):
                 self._uncharge(key)
+                self._count(key, known)
                 self._look_at_claims(claims_of(known.pod))
                 self.due = True
 
@@ -352,6 +369,7 @@ class MemberCore:
                 self._dirty.__contains__,
                 self.nominations,
                 self.queues,
+                self._grants,
             )
         some = 0
         # One by one: the next gang is to see what is kept for this one.
@@ -470,7 +488,7 @@ class MemberCore:
         allowed = settings.enabled and self._preempts and view.missing and not any(pod.held for pod in view.waiting)
         if wait.shape is None or not allowed:
             return wait
-        if not all(pod.preempts for pod in view.waiting):
+        if not (all(pod.preempts for pod in view.waiting) and self._grants.preempts(view.binding_uid)):
             return replace(wait, message=f"{wait.message}; preemption: not eligible due to preemptionPolicy=Never")
         shape = (*wait.shape, view.priority)
         if shape in self._parked.hopeless:

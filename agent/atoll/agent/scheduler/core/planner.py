@@ -26,6 +26,7 @@ from atoll.agent.scheduler.core.gangs import (
     task_of,
     wish_of,
 )
+from atoll.agent.scheduler.core.grants import Grants
 from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.nominations import Nominations
 from atoll.agent.scheduler.core.queues import Queues
@@ -93,6 +94,7 @@ def plan(
     stale: Callable[[str], bool] = lambda _: False,
     nominations: Nominations | None = None,
     queues: Queues | None = None,
+    grants: Grants | None = None,
 ) -> Iterator[Plan | Wait]:
     """Decide gang by gang, best rank first, and assume in `room` what each plan takes.
 
@@ -105,12 +107,14 @@ def plan(
         stale: whether a gang, by its key, is another one by now and must be looked at before it is planned.
         nominations: nodes that are kept in `room` while others leave them; handed over likewise.
         queues: of the member, by which gangs that entered there take turns and are limited.
+        grants: of the host, by which those that it sent are limited.
     """
     nominations = nominations if nominations is not None else Nominations(room)
     holds = holds if holds is not None else Holds(room)
     parked = parked if parked is not None else Parked()
     expected = expected if expected is not None else Expected()
     queues = queues if queues is not None else Queues(room)
+    grants = grants if grants is not None else Grants()
     views = list(gangs)
     #: key of a gang whose turn is still to come -> what it is expected to take
     wishes = {view.key: wanted for view in views if (wanted := expected.wanted(view)) is not None}
@@ -124,6 +128,8 @@ def plan(
             yield Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
             continue
         may = queues.within(view)
+        if not isinstance(may, str):
+            may = grants.within(may)
         if isinstance(may, str):
             yield Wait(view, NOT_ENOUGH_RESOURCES, _message(view, may))
             continue
