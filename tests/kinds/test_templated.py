@@ -277,3 +277,39 @@ def test_a_part_makes_no_more_pods_than_it_was_charged_for(
     title: str, counts: dict[str, int], path: tuple[str | int, ...], count: int
 ) -> None:
     assert value_at(BY_TITLE[title].rewrite(taken(title), Part("east", counts, 1)), path) == count
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        pytest.param({}, {"maxSurge": 0, "maxUnavailable": "25%"}, id="nothing"),
+        pytest.param({"type": "RollingUpdate"}, {"maxSurge": 0, "maxUnavailable": "25%"}, id="no numbers"),
+        pytest.param(
+            {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            {"maxSurge": 0, "maxUnavailable": 1},
+            id="surge alone",
+        ),
+        pytest.param(
+            {"rollingUpdate": {"maxUnavailable": 2}}, {"maxSurge": 0, "maxUnavailable": 2}, id="a number of pods"
+        ),
+        pytest.param({"type": "Recreate"}, None, id="all at once"),
+    ],
+)
+def test_an_update_of_a_deployment_makes_no_more_pods_than_are_charged(said: Json, expected: Json | None) -> None:
+    made = taken("Deployment")
+    made["spec"]["strategy"] = said
+    sent = BY_TITLE["Deployment"].rewrite(made, part_of("Deployment"))["spec"]["strategy"]
+    assert sent.get("rollingUpdate") == expected
+
+
+def test_an_update_of_a_leader_worker_set_makes_no_more_groups_than_are_charged() -> None:
+    made = taken("LeaderWorkerSet")
+    rolling = {"maxUnavailable": 1, "maxSurge": 2}
+    made["spec"]["rolloutStrategy"] = {"type": "RollingUpdate", "rollingUpdateConfiguration": rolling}
+    sent = BY_TITLE["LeaderWorkerSet"].rewrite(made, part_of("LeaderWorkerSet"))["spec"]["rolloutStrategy"]
+    assert sent["rollingUpdateConfiguration"] == {"maxUnavailable": 1, "maxSurge": 0}
+
+
+@pytest.mark.parametrize(("cpu", "fields"), [("1", []), ("2", ["spec.submitterPodTemplate"])])
+def test_the_pod_that_submits_a_ray_job_is_small(cpu: str, fields: list[str]) -> None:
+    assert wrong("RayJob", submitterPodTemplate=pod(cpu)) == fields

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from atoll.kinds.interface import Json, Words
-from atoll.kinds.templated import Component, Reading, Templated, condition_of, count_at, number, value_at
+from atoll.kinds.templated import Component, Reading, Templated, condition_of, count_at, number, set_at, value_at
 from atoll.model.apiresource import ApiResource
 
 _GROUP = ("spec", "leaderWorkerTemplate")
 _COUNT = ("spec", "replicas")
+_SURGE = ("spec", "rolloutStrategy", "rollingUpdateConfiguration", "maxSurge")
 
 
 def _components(obj: Mapping[str, Any]) -> list[Component]:
@@ -49,6 +50,18 @@ def _no_groups(obj: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Js
         yield {"type": "Available", "status": "True", "reason": "AllGroupsReady", "message": text}
 
 
+def _in_place(made: Json, _: object) -> None:
+    """Groups of an update take the places of others: more than `replicas` are charged to no queue."""
+    if value_at(made, _SURGE):
+        set_at(made, _SURGE, 0)
+
+
+def _warnings(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if value_at(obj, _SURGE):
+        text = "has no effect: groups of an update take the places of others, as more are charged to no queue"
+        yield ".".join(map(str, _SURGE)), text
+
+
 KIND = Templated(
     resource=ApiResource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"),
     words=Words(
@@ -68,6 +81,8 @@ KIND = Templated(
     service=True,
     observes=True,
     concluded=_no_groups,
+    made=_in_place,
+    warnings=_warnings,
     starts=_starts,
     sets=lambda obj, component: component.unit,
     sets_label="leaderworkerset.sigs.k8s.io/group-index",

@@ -22,8 +22,11 @@ from atoll.kinds.templated import (
     value_at,
 )
 from atoll.model.apiresource import ApiResource
+from atoll.model.vector import pod_requests
 
 _NEEDS = "KubeRay"
+_SUBMITTER = {"cpu": 1000, "memory": 2**30, "pods": 1}
+"""What the pod that submits a job may request: the limits that KubeRay gives it by default."""
 _NO_INDEX = "pods of a Ray cluster have none"
 _SUSPENDED = "`spec.suspend`, which stays set"
 
@@ -115,6 +118,10 @@ def _problems_of_job(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "spec.shutdownAfterJobFinishes", text
     if value_at(obj, ("spec", "submissionMode")) not in (None, "K8sJobMode", "HTTPMode"):
         yield "spec.submissionMode", "use K8sJobMode or HTTPMode: the others wait for a user in the member"
+    submits = pod_requests(value_at(obj, ("spec", "submitterPodTemplate", "spec")) or {})
+    if any(amount > _SUBMITTER.get(name, 0) for name, amount in submits.items()):
+        text = "the pod that submits the job is charged to no queue: it may request 1 CPU and 1Gi of memory"
+        yield "spec.submitterPodTemplate", text
 
 
 def _told_of_job(status: Json, reason: str, message: str) -> Json:

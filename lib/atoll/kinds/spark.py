@@ -77,7 +77,7 @@ def _pod(obj: Mapping[str, Any], role: str) -> Json:
 
 
 def _selector(obj: Mapping[str, Any], spec: Mapping[str, Any], conf: Mapping[str, str], role: str) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for prefix in ("spark.kubernetes.node.selector.", f"spark.kubernetes.{role}.node.selector."):
         found |= {name.removeprefix(prefix): value for name, value in conf.items() if name.startswith(prefix)}
     return {**found, **(value_at(obj, ("spec", "nodeSelector")) or {}), **(spec.get("nodeSelector") or {})}
