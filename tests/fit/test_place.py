@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.fit import Miss, Nodes, Placement, Profile, place
+from atoll.fit.place import covering
+from atoll.fit.pods import first_pods
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from atoll.model.verdict import Reason
@@ -62,19 +64,24 @@ def test_a_gang_of_equal_pods_is_placed_exactly_if_some_allowed_domain_holds_it(
     placed = pods_on(outcome)
     assert isinstance(outcome, Placement)
     assert all(count * gpu <= free[node] for node, count in placed.items())
+    assert sum(placed.values()) == outcome.counts[0] >= minimum
+    within = domains_within(racks, loose, hard).items()
+    if best >= replicas:
+        assert outcome.counts[0] == replicas
+    else:
+        # Some widest domain around what is placed is full.
+        assert any(set(placed) <= set(nodes_) and outcome.counts[0] == held[name][1] for name, (_, nodes_) in within)
     want = replicas if best >= replicas else minimum
-    assert sum(placed.values()) == outcome.counts[0] >= want
     nearest = min(tier for tier, room in held.values() if room >= want)
-    inside = [set(nodes_) for tier, nodes_ in domains_within(racks, loose, hard).values() if tier <= nearest]
-    assert any(set(placed) <= each for each in inside)
-    rooms = [room for tier, room in held.values() if tier == nearest and room >= want]
+    start = {node for _, node, _ in first_pods(outcome.pods, [want])}
+    assert any(start <= set(nodes_) for _, (tier, nodes_) in within if tier <= nearest)
+    _, tier = covering(nodes, sorted(start))
+    rooms = [room for level, room in held.values() if level == nearest and room >= want]
     # One that is to grow in a domain begins where most of it fits.
     chosen = max(rooms) if hard is not None and best < replicas else min(rooms)
     assert chosen in [
-        held[n][1]
-        for n, (t, each) in domains_within(racks, loose, hard).items()
-        if t <= nearest and set(placed) <= set(each)
-    ] or (outcome.tier is not None and outcome.tier < nearest)
+        held[n][1] for n, (t, each) in domains_within(racks, loose, hard).items() if t <= nearest and start <= set(each)
+    ] or (tier is not None and tier < nearest)
     again = place(make_nodes(racks, loose=loose), gang)
     assert again == outcome
 
@@ -135,7 +142,13 @@ def test_gangs_of_several_tasks_never_overfill_a_node_and_take_and_give_are_inve
             [[2], [3]], make_gang(5, minimum=2), {0: 2, 1: 3}, id="all replicas farther rather than the minimum near"
         ),
         pytest.param(
-            [[2], [3]], make_gang(6, minimum=2), {0: 2}, id="the minimum in the tightest rack when all do not fit"
+            [[2], [3]], make_gang(6, minimum=2, hard=1), {1: 3}, id="the minimum in a rack that it may not leave"
+        ),
+        pytest.param(
+            [[2], [4], [3]],
+            make_gang(10, minimum=2, hard=2),
+            {0: 2, 1: 4, 2: 3},
+            id="the minimum in a rack, more in the spine that it may span",
         ),
     ],
 )
@@ -339,4 +352,4 @@ def test_a_gang_that_may_span_racks_starts_in_the_spine_that_it_can_grow_in() ->
     nodes = Nodes(Tree(domains), [2, 3, 4, 5], [f"n{n}" for n in range(4)], [Profile()] * 4, range(4), free)
     found = place(nodes, make_gang(6, minimum=2, hard=2))
     assert isinstance(found, Placement)
-    assert {node for _, node, _ in found.pods} == {2}
+    assert pods_on(found) == {2: 3, 3: 2}

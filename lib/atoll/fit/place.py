@@ -2,7 +2,8 @@
 
 0. Where all replicas fit on nodes without taints that they should rather avoid (PreferNoSchedule), they go there.
 1. All replicas before the bare minimum: a domain for the whole workload is worth more than a tighter one for its
-   floor. Where only that fits and it must stay in a domain, one that it can grow in.
+   floor. Where only that fits and it must stay in a domain, one that it can grow in; then as many more as there is room
+   for, there and in ever wider domains that it may span.
 2. Tier by tier from the nearest; in a tier the domain with the least room that is enough, so that large empty ones
    stay whole.
 3. Inside a domain the same rule downwards: the smallest part that holds what is left, else the largest part and go
@@ -29,7 +30,10 @@ from atoll.fit.constraints import Numa
 from atoll.fit.groups import in_whole_groups, put_in_groups
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
+from atoll.fit.pods import joined
 from atoll.fit.scored import fill_by_score
+from atoll.fit.sizes import Several, addition
+from atoll.fit.sizes import fill as fill_up
 from atoll.fit.sparing import put_sparingly
 from atoll.fit.stepwise import put_in_turn
 from atoll.model import quantity
@@ -202,13 +206,50 @@ def _find(
             for domain in _preferred_first(nodes, gang, fitting, room) if turns else fitting:
                 placement = _try(nodes, gang, room, want, full, _members(nodes, int(domain)), int(domain))
                 if placement is not None:
-                    return placement
+                    return _widened(nodes, gang, room, levels, placement, _around(nodes, int(domain))[1:])
             if len(gang.tasks) > 1 and not turns and not gang.grouped:
                 for domain in fitting[:_SPARED]:
                     placement = _try_sparingly(nodes, gang, room, want, int(domain))
                     if placement is not None:
-                        return placement
+                        return _widened(nodes, gang, room, levels, placement, _around(nodes, int(domain)))
     return None
+
+
+def _widened(
+    nodes: Nodes, gang: Gang, room: Sequence[Ints], levels: Sequence[Ints], placement: Placement, around: Sequence[int]
+) -> Placement:
+    """A placement with as many more pods of the gang as there is room for in these domains, nearest first, so far as it
+    may span them. Groups are placed anew: what keeps them apart is decided for all of them.
+    """
+    full, allowed = gang.full(), {int(each) for domains in levels for each in domains}
+    for domain in around:
+        if placement.counts == full:
+            break
+        if domain not in allowed:
+            continue
+        inside = _members(nodes, domain)
+        if gang.grouped:
+            anew = _try(nodes, gang, room, placement.counts, full, inside, domain)
+            if anew is not None and sum(anew.counts) > sum(placement.counts):
+                placement = anew
+            continue
+        free = nodes.copy()
+        free.put(gang.tasks, placement)
+        missing = [most - have for most, have in zip(full, placement.counts, strict=True)]
+        left = room
+        if not free.in_turn(gang):
+            tasks = zip(gang.tasks, room, strict=True)
+            left = [np.where(each > 0, free.room_left(task), 0) for task, each in tasks]
+        more = _try(free, gang, left, [0] * len(full), missing, inside, domain)
+        if more is not None and more.pods:
+            placement = joined(placement, more)
+            placement.domain, placement.tier = covering(nodes, placement.arrays()[1])
+    return placement
+
+
+def _around(nodes: Nodes, domain: int) -> list[int]:
+    """A domain and those around it, nearest first; at last all nodes."""
+    return [*nodes.tree.ancestors(domain), ALL] if domain != ALL else [ALL]
 
 
 def _find_liked(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Placement | None:
@@ -276,6 +317,37 @@ def find(nodes: Nodes, gang: Gang, where: Placement | None = None) -> Placement 
         if np.minimum(each, floor).sum() < floor:
             return None
     return place(nodes, gang, room=room, explain=False)
+
+
+def grow(nodes: Nodes, gang: Gang, *, within: int | None = None) -> Placement | Miss:
+    """Where more pods of a gang go whose minimum runs: as many as there is room for, whichever; at least one set.
+
+    Args:
+        nodes: not changed.
+        gang: the pods that are to come; its minimums mean nothing here.
+        within: as of `place`.
+
+    Returns:
+        A placement, or what the first of them misses.
+    """
+    full, miss = gang.full(), None
+    tried: set[bytes] = set()
+    for alike in gang.sets():
+        least = [0] * len(full)
+        for index, size in alike:
+            least[index] = min(size, full[index])
+        shape = msgspec.json.encode([msgspec.structs.replace(gang.tasks[i], name="", replicas=n) for i, n in alike])
+        if not any(least) or shape in tried:
+            continue
+        tried.add(shape)
+        if miss is not None and not all(nodes.room_for(gang.tasks[index]).any() for index, _ in alike if least[index]):
+            continue
+        found = place(nodes, addition(gang, least, full), within=within)
+        if isinstance(found, Placement):
+            return found
+        miss = miss or found
+    assert miss is not None, "there are pods to come"
+    return miss
 
 
 def fill(nodes: Nodes, gang: Gang) -> Placement:
@@ -366,45 +438,80 @@ def _try(
         return found
     if nodes.in_turn(gang):
         return _try_in_turn(nodes, gang, room, want, full, inside, domain)
-    free = nodes
-    placement = Placement(counts=[0] * len(gang.tasks))
-    order = _greediest_first(nodes, gang.tasks, want)
-    scoring = nodes.scoring_of(gang)
-    single = len(order) == 1
-    if not single:
-        free = nodes.copy()
-    for target in (want, full) if want is not full else (want,):
-        for index in order:
-            missing = target[index] - placement.counts[index]
-            if missing <= 0:
-                continue
-            if single and target is want:
-                here = np.where(inside, room[index], 0)
-            else:
-                if free is nodes:
-                    free = nodes.copy()
-                    free.put(gang.tasks, placement)
-                here = np.where(inside & (room[index] > 0), free.room_left(gang.tasks[index]), 0)
-            held = int(here.sum())
-            if held < missing and target is want:
-                return None
-            taken = min(missing, held)
-            stocked = _stocked(nodes, gang.tasks[index])
-            placement.counts[index] += taken
-            parts = balanced.parts(nodes, gang.balanced, here, taken) if gang.balanced is not None else ()
-            for part, pods in parts or ((here, taken),):
-                if scoring is None:
-                    chosen, counts = _fill(nodes, part, pods, domain, stocked)
-                else:
-                    chosen, counts = fill_by_score(free, gang.tasks[index], part, pods, scoring, stocked)
-                placement.pods += zip(repeat(index), chosen.tolist(), counts.tolist())
-                if free is not nodes:
-                    free.free[:, chosen] -= np.outer(free.column(gang.tasks[index].requests), counts)
-                    if free.exact or free.company is not None:
-                        for node, count in zip(chosen.tolist(), counts.tolist(), strict=True):
-                            free.count_pieces(gang.tasks[index], node, count)
+    put = _Putting(nodes, gang, room, inside, domain, want)
+    if not put.all([(index, count) for index, count in enumerate(want) if count]):
+        return None
+    if want is not full:
+        most = full
+        if len(full) == 1 and gang.tasks[0].set_size == 1:
+            most = [min(full[0], want[0] + int(put.room(0).sum()))]
+        fill_up(gang, want, most, put.all)
+    placement = put.placement
     placement.domain, placement.tier = covering(nodes, placement.arrays()[1])
     return placement
+
+
+class _Putting:
+    """Puts pods of a gang on nodes of a domain, task by task, the greediest first."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        gang: Gang,
+        room: Sequence[Ints],
+        inside: NDArray[np.bool_],
+        domain: int,
+        want: Sequence[int],
+    ) -> None:
+        self._nodes, self._gang, self._room, self._inside, self._domain = nodes, gang, room, inside, domain
+        self._turns = {index: turn for turn, index in enumerate(_greediest_first(nodes, gang.tasks, want))}
+        self._scoring = nodes.scoring_of(gang)
+        #: what the placement leaves; None until that is asked for
+        self._free: Nodes | None = None
+        self.placement = Placement(counts=[0] * len(gang.tasks))
+
+    def all(self, pods: Several) -> bool:
+        """Put so many of each task; False, and nothing is done, where some have no room."""
+        before, free = self.placement, self._free
+        if len(pods) > 1:
+            if any(int(self.room(index).sum()) < count for index, count in pods):
+                return False
+            self._free = free.copy() if free is not None else None
+            self.placement = Placement(list(before.pods), list(before.counts))
+        for index, count in sorted(pods, key=lambda each: self._turns[each[0]]):
+            here = self.room(index)
+            if int(here.sum()) < count:
+                self.placement, self._free = before, free
+                return False
+            self._put(index, here, count)
+        return True
+
+    def room(self, index: int) -> Ints:
+        """int64[N]: how many more pods of a task each node of the domain holds."""
+        if not self.placement.pods:
+            return np.where(self._inside, self._room[index], 0)
+        if self._free is None:
+            self._free = self._nodes.copy()
+            self._free.put(self._gang.tasks, self.placement)
+        return np.where(self._inside & (self._room[index] > 0), self._free.room_left(self._gang.tasks[index]), 0)
+
+    def _put(self, index: int, here: Ints, count: int) -> None:
+        gang, task, free = self._gang, self._gang.tasks[index], self._free
+        stocked = _stocked(self._nodes, task)
+        self.placement.counts[index] += count
+        parts = balanced.parts(self._nodes, gang.balanced, here, count) if gang.balanced is not None else ()
+        for part, pods in parts or ((here, count),):
+            if self._scoring is None:
+                chosen, counts = _fill(self._nodes, part, pods, self._domain, stocked)
+            else:
+                left = free if free is not None else self._nodes
+                chosen, counts = fill_by_score(left, task, part, pods, self._scoring, stocked)
+            self.placement.pods += zip(repeat(index), chosen.tolist(), counts.tolist())
+            if free is not None:
+                free.free[:, chosen] -= np.outer(free.column(task.requests), counts)
+                if free.exact or free.company is not None:
+                    for node, number in zip(chosen.tolist(), counts.tolist(), strict=True):
+                        free.count_pieces(task, node, number)
 
 
 def _try_sparingly(

@@ -1,24 +1,29 @@
 """The sizes that a workload may have while it runs, and which workloads want another one.
 
 A gang starts with its minimum, gets more while no other workload can use what is free, and gives that up again before
-any whole gang is evicted. Between the minimum and all replicas it moves in steps of whole sets: the smallest bundles of
-what lies between that keep the tasks' proportions. What is divided over members keeps the size that it was dispatched
-with.
+any whole gang is evicted. Between its minimum and all of its pods it may have any size of whole sets (`Gang.sets`),
+which are single pods but for kinds whose controllers make several at once. Sizes are counted, never listed: there may
+be a hundred thousand pods, of which few ever run. A gang divided over members keeps the size of its dispatch.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from math import gcd
 
 import msgspec
+import numpy as np
 
 from atoll.fit.pods import Counts, Pods
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector, add
+
+_FINE = 8
+"""A step of shrinking is at most this part of what has gone before: a hundred steps for any number of pods."""
+
+Several = Sequence[tuple[int, int]]
+"""(task index, pods) of some tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,8 @@ class Spare:
     """What its queue gets back."""
     pods: Mapping[str, Sequence[tuple[int, Vector, int]]]
     """Member -> (node index, requests of one pod, pods that go)."""
+    stays: Counts = ()
+    """Pods per task after it."""
 
 
 def full(gang: Gang) -> Counts:
@@ -36,39 +43,86 @@ def full(gang: Gang) -> Counts:
     return tuple(task.replicas for task in gang.tasks)
 
 
-def sizes(gang: Gang) -> list[Counts]:
-    """What a gang may run with, the minimum first and all of its pods last."""
-    floor, most = gang.floor(), full(gang)
-    steps = reduce(gcd, (many - least for least, many in zip(floor, most, strict=True)), 0)
-    return [
-        tuple(least + (many - least) * step // (steps or 1) for least, many in zip(floor, most, strict=True))
-        for step in range(steps + 1)
-    ]
-
-
-def larger(gang: Gang, counts: Counts) -> list[Counts]:
-    """The sizes above one, the nearest first."""
-    return [size for size in sizes(gang) if size != counts and _within(counts, size)]
-
-
-def smaller(gang: Gang, counts: Counts) -> list[Counts]:
-    """The sizes below one, the nearest first."""
-    return [size for size in reversed(sizes(gang)) if size != counts and _within(size, counts)]
-
-
 def can_grow(gang: Gang, counts: Counts) -> bool:
-    """Whether there are sizes above one, of which there may be a million."""
+    """Whether some task has fewer pods than it asks for, and none has more."""
     return counts != full(gang) and _within(counts, full(gang))
 
 
 def can_shrink(gang: Gang, counts: Counts) -> bool:
-    """Whether there are sizes below one."""
+    """Whether some task has more pods than its minimum, and none has fewer."""
     floor = tuple(gang.floor())
     return counts != floor and _within(floor, counts)
 
 
 def _within(counts: Counts, others: Counts) -> bool:
     return all(count <= other for count, other in zip(counts, others, strict=True))
+
+
+def fill(gang: Gang, now: Sequence[int], most: Sequence[int], take: Callable[[Several], bool]) -> Counts:
+    """Add as many sets as are taken: in proportion to what is missing while that goes, then of each task what goes.
+
+    Args:
+        gang: its sets.
+        now: pods per task.
+        most: pods per task, as many or more.
+        take: takes so many more pods and returns True, or takes none. It is called a few times for each task, and as
+            often as the logarithm of what is missing.
+
+    Returns:
+        Pods per task, with those that were taken.
+    """
+    counts, sets = list(now), gang.sets()
+
+    def missing(number: int) -> int:
+        return max(-(-(most[index] - counts[index]) // size) for index, size in sets[number])
+
+    def add_sets(numbers: Mapping[int, int]) -> bool:
+        pods = [
+            (index, min(size * many, most[index] - counts[index]))
+            for number, many in numbers.items()
+            if many
+            for index, size in sets[number]
+        ]
+        pods = [each for each in pods if each[1] > 0]
+        if not pods or not take(pods):
+            return False
+        for index, many in pods:
+            counts[index] += many
+        return True
+
+    left = {number: missing(number) for number in range(len(sets))}
+    halvings = max(left.values(), default=0).bit_length() if len(sets) > 1 else 0
+    for halved in range(halvings):
+        if add_sets({number: many >> halved for number, many in left.items()}) and not halved:
+            return tuple(counts)
+    for number in range(len(sets)):
+        if (many := missing(number)) and not add_sets({number: many}) and add_sets({number: 1}):
+            for bit in reversed(range(many.bit_length())):
+                if 1 << bit <= missing(number):
+                    add_sets({number: 1 << bit})
+    return tuple(counts)
+
+
+def smaller(gang: Gang, counts: Counts) -> Iterator[Counts]:
+    """Sizes below one down to the minimum, the nearest first: one set less at a time, once much has gone several. What
+    is left keeps the tasks' proportions; of equal ones the last task shrinks first.
+    """
+    floor = gang.floor()
+    if not _within(tuple(floor), counts):
+        return
+    sets = gang.sets()
+    spare = [max(-(-(counts[index] - floor[index]) // size) for index, size in alike) for alike in sets]
+    whose = np.repeat(np.arange(len(sets)), spare)
+    left = np.concatenate([(np.arange(many) + 1) / many for many in spare if many] or [np.zeros(0)])
+    order = whose[np.lexsort((-whose, -left))]
+    size, gone = list(counts), 0
+    while gone < len(order):
+        step = max(1, gone // _FINE)
+        for number, many in Counter(order[gone : gone + step].tolist()).items():
+            for index, pods in sets[number]:
+                size[index] = max(size[index] - pods * many, floor[index])
+        gone += step
+        yield tuple(size)
 
 
 def spares(gang: Gang, counts: Counts, member: str, pods: Pods) -> list[Spare]:
@@ -88,15 +142,16 @@ def spares(gang: Gang, counts: Counts, member: str, pods: Pods) -> list[Spare]:
         amount: Vector = {}
         gone: Counter[tuple[int, int]] = Counter()
         for task, (now, then) in enumerate(zip(counts, size, strict=True)):
-            add(amount, gang.tasks[task].requests, now - then)
-            gone.update((node, task) for node in where[task][then:now])
+            if now > then:
+                add(amount, gang.tasks[task].requests, now - then)
+                gone.update((node, task) for node in where[task][then:now])
         there = [(node, gang.tasks[task].requests, count) for (node, task), count in sorted(gone.items())]
-        steps.append(Spare(amount, {member: there} if there else {}))
+        steps.append(Spare(amount, {member: there} if there else {}, size))
         counts = size
     return steps
 
 
-def addition(gang: Gang, least: Counts, most: Counts) -> Gang:
+def addition(gang: Gang, least: Sequence[int], most: Sequence[int]) -> Gang:
     """A gang of the pods that are added: at least so many, at most so many."""
     tasks = [
         msgspec.structs.replace(task, replicas=many, min_available=few)

@@ -286,15 +286,16 @@ class _Emptying(Generic[B]):
                 break
         else:
             return None
+        bound, kept = {bundle.after for bundle in chosen}, []
         for bundle in sorted(chosen, key=lambda each: -each.position):
-            if any(other.after is bundle for other in chosen):
-                continue
-            self._add(free, bundle, spot, -1)
-            if site.room_of(task, free):
-                chosen.remove(bundle)
-            else:
+            if bundle not in bound:
+                self._add(free, bundle, spot, -1)
+                if site.room_of(task, free):
+                    bound.discard(bundle.after)
+                    continue
                 self._add(free, bundle, spot, 1)
-        return len(chosen), tuple(sorted((bundle.position for bundle in chosen), reverse=True))
+            kept.append(bundle.position)
+        return len(kept), tuple(kept)
 
     def _add(self, free: list[int], bundle: B, spot: Spot, times: int) -> None:
         member, node = spot

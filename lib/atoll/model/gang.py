@@ -108,6 +108,10 @@ class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """What the devices of each container must be in together (`atoll.model.numa.Together`); empty for anything."""
     later: bool = False
     """Its pods are made once other tasks have started."""
+    set_size: int = 1
+    """Pods that its controller makes and removes together, above 0."""
+    set_name: str = ""
+    """Tasks that say the same make sets together, such as a leader and its workers; empty for a task by itself."""
     grace: int = 30
     """Seconds that a pod may take to end."""
     partition: Partition | None = None
@@ -203,6 +207,17 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
         """Whether some of its pods are in groups with a wish of their own, or its tasks are groups to be apart."""
         return self.apart is not None or any([task.partition is not None for task in self.tasks])
 
+    def sets(self) -> list[list[tuple[int, int]]]:
+        """(task index, pods) of each smallest set by which it grows and shrinks: a pod, a group, or all that its
+        controller makes together.
+        """
+        found: dict[object, list[tuple[int, int]]] = {}
+        for index, task in enumerate(self.tasks):
+            part = task.partition
+            name, size = (task.set_name, task.set_size) if part is None else (part.name, part.size)
+            found.setdefault(name or index, []).append((index, max(size, 1)))
+        return [*found.values()]
+
     def total(self) -> Vector:
         """What all replicas request together: what a queue is charged."""
         return vector.total(vector.scaled(task.requests, task.replicas) for task in self.tasks)
@@ -216,10 +231,11 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
         return [task.replicas for task in self.tasks]
 
     def floor(self) -> list[int]:
-        """Pods per task in the smallest set that may start.
+        """Pods per task in the smallest gang that may start.
 
         Task minimums bind when the gang's minimum covers their sum; what is then missing to the gang's minimum, or
-        all of it where the gang asks for less than that sum, is filled in task order. Of groups whole ones count.
+        all of it where the gang asks for less than that sum, is filled in task order. Of sets and groups whole ones
+        count.
         """
         if len(self.tasks) == 1:
             replicas = self.tasks[0].replicas
@@ -227,21 +243,12 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
         else:
             minimum = max(self.min_available, min(self.replicas, 1))
             floor = filled([task.min_available for task in self.tasks], self.full(), minimum)
-        return self._in_groups(floor) if self.grouped else floor
-
-    def _in_groups(self, counts: Sequence[int]) -> list[int]:
-        """So many pods per task, rounded up to whole groups."""
-        groups: dict[object, int] = {}
-        for index, (task, count) in enumerate(zip(self.tasks, counts, strict=True)):
-            if task.partition is not None:
-                name = task.partition.name or index
-                groups[name] = max(groups.get(name, 0), -(-count // max(task.partition.size, 1)))
-        return [
-            count
-            if task.partition is None
-            else min(groups[task.partition.name or index] * max(task.partition.size, 1), task.replicas)
-            for index, (task, count) in enumerate(zip(self.tasks, counts, strict=True))
-        ]
+        if any([task.partition is not None or task.set_size > 1 or task.set_name for task in self.tasks]):
+            for alike in self.sets():
+                number = max(-(-floor[index] // size) for index, size in alike)
+                for index, size in alike:
+                    floor[index] = min(number * size, self.tasks[index].replicas)
+        return floor
 
     def at_first(self) -> int:
         """Pods of its minimum that come at once; the others when tasks that they depend on have started."""

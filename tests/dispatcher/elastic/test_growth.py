@@ -12,7 +12,7 @@ from atoll.dispatcher.core import CapacitySet, Ceiling, Dispatch, Event, Namespa
 from atoll.dispatcher.core.commands import Resize
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.fit.pods import last_pods
-from atoll.fit.sizes import can_grow, can_shrink, larger, smaller
+from atoll.fit.sizes import can_grow, can_shrink
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.gang import TopologyWish
 from atoll.model.timestamps import rfc3339, to_seconds
@@ -125,7 +125,7 @@ def test_it_grows_as_far_as_a_head_is_not_delayed_and_then_says_so() -> None:
     assert resized(s.run()) == {"a": 6}
 
 
-def test_several_tasks_grow_by_no_set_of_which_only_a_part_has_room() -> None:
+def test_each_of_several_tasks_grows_as_far_as_it_has_room() -> None:
     classes = make_capacity("m", [8]).capacity.classes
     room = dataclasses.replace(
         make_capacity("m", [8]).capacity,
@@ -134,7 +134,7 @@ def test_several_tasks_grow_by_no_set_of_which_only_a_part_has_room() -> None:
     s = scene(room=(make_cluster("m"), CapacitySet(room)))
     s.submit(make_binding("a").tasks(3, minimum=1).tasks(3, minimum=1, requests={"cpu": 1}))
     s.run()
-    assert s.view("a").parts == (("m", (2, 2)),)
+    assert s.view("a").parts == (("m", (3, 2)),)
 
 
 def test_quota_that_a_shrunk_workload_gives_back_is_for_who_waits_for_it() -> None:
@@ -168,20 +168,22 @@ def test_the_last_pods_are_those_of_the_last_tasks(pods: int, last: tuple[int, i
 
 
 @pytest.mark.parametrize(
-    ("counts", "above", "below"),
+    ("counts", "grows", "shrinks"),
     [
-        pytest.param((2, 6), [(3, 8)], [(1, 4)], id="one of them"),
-        pytest.param((2, 7), [(3, 8)], [(2, 6), (1, 4)], id="between two of them"),
-        pytest.param((1, 7), [(3, 8)], [(1, 4)], id="with more of one task alone"),
+        pytest.param((2, 7), True, True, id="between its minimum and all"),
+        pytest.param((3, 8), False, True, id="all"),
+        pytest.param((1, 4), True, False, id="its minimum"),
+        pytest.param((1, 7), True, True, id="with more of one task alone"),
+        pytest.param((0, 8), True, False, id="below its minimum in one task"),
+        pytest.param((2, 9), False, True, id="with more of one task than it asks for"),
     ],
 )
-def test_the_sizes_above_and_below_hold_no_fewer_and_no_more_of_any_task(
-    counts: tuple[int, int], above: list[tuple[int, int]], below: list[tuple[int, int]]
+def test_it_grows_up_to_all_and_shrinks_down_to_its_minimum(
+    counts: tuple[int, int], grows: bool, shrinks: bool
 ) -> None:
     wish = make_binding("a").tasks(3, minimum=1).tasks(8, minimum=4).build().gang
     assert wish is not None
-    assert (larger(wish, counts), smaller(wish, counts)) == (above, below)
-    assert (can_grow(wish, counts), can_shrink(wish, counts)) == (bool(above), bool(below))
+    assert (can_grow(wish, counts), can_shrink(wish, counts)) == (grows, shrinks)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 
 import pytest
 
 from atoll.dispatcher.core import Dispatcher, NamespaceSet, NamespaceView
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.fit.pods import as_before
-from atoll.fit.sizes import larger, sizes, smaller, spares
+from atoll.fit.sizes import fill, smaller, spares
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
 from atoll.model.verdict import Reason
@@ -49,25 +51,73 @@ def gang(builder: BindingBuilder) -> Gang:
 @pytest.mark.parametrize(
     ("builder", "expected"),
     [
-        pytest.param(make_binding("a").tasks(4), [(4,)], id="all or nothing"),
-        pytest.param(elastic("a", 2, 5), [(2,), (3,), (4,), (5,)], id="one task pod by pod"),
+        pytest.param(make_binding("a").tasks(4), [], id="all or nothing"),
+        pytest.param(elastic("a", 2, 5), [(4,), (3,), (2,)], id="one task pod by pod"),
         pytest.param(
-            make_binding("a").tasks(1).tasks(4, minimum=2), [(1, 2), (1, 3), (1, 4)], id="a task that is needed whole"
+            make_binding("a").tasks(1).tasks(4, minimum=2), [(1, 3), (1, 2)], id="a task that is needed whole"
         ),
         pytest.param(
-            make_binding("a").tasks(3, minimum=1).tasks(8, minimum=4),
-            [(1, 4), (2, 6), (3, 8)],
-            id="several tasks by sets",
+            make_binding("a").tasks(3, minimum=1).tasks(6, minimum=2),
+            [(3, 5), (2, 5), (2, 4), (2, 3), (1, 3), (1, 2)],
+            id="several tasks in proportion, pod by pod",
         ),
-        pytest.param(make_binding("a").tasks(2).tasks(3).minimum(2), [(2, 0), (2, 1), (2, 2), (2, 3)],
-                     id="a minimum that is filled in task order"),
+        pytest.param(
+            make_binding("a").tasks(2).tasks(3).minimum(2), [(2, 2), (2, 1), (2, 0)],
+            id="a minimum that is filled in task order",
+        ),
+        pytest.param(
+            make_binding("a").tasks(8, minimum=4, set_size=4), [(4,)], id="pods that are made four at a time"
+        ),
+        pytest.param(
+            make_binding("a").tasks(3, minimum=1, set_name="s").tasks(6, minimum=2, set_name="s", set_size=2),
+            [(2, 4), (1, 2)],
+            id="leaders with their workers",
+        ),
     ],
 )  # fmt: skip
-def test_sizes(builder: BindingBuilder, expected: list[tuple[int, ...]]) -> None:
+def test_sizes_below_all_of_it(builder: BindingBuilder, expected: list[tuple[int, ...]]) -> None:
     wish = gang(builder)
-    assert sizes(wish) == expected
-    assert larger(wish, expected[0]) == expected[1:]
-    assert smaller(wish, expected[-1]) == expected[-2::-1]
+    assert [*smaller(wish, tuple(wish.full()))] == expected
+
+
+def test_of_many_pods_several_go_at_a_time_but_few_more_than_must() -> None:
+    wish = gang(make_binding("a").tasks(1_000_000, minimum=1))
+    left = [1_000_000, *(size for (size,) in smaller(wish, (1_000_000,)))]
+    assert (len(left) < 150, left[-1]) == (True, 1)
+    assert all(before - after <= 1 + (1_000_000 - before) / 8 for before, after in itertools.pairwise(left))
+
+
+@pytest.mark.parametrize(
+    ("builder", "room", "expected", "asked"),
+    [
+        pytest.param(make_binding("a").tasks(100_000, minimum=1), {"t0": 70_001}, (70_001,), 40, id="one task"),
+        pytest.param(
+            make_binding("a").tasks(40, minimum=0).tasks(80, minimum=0), {"": 60}, (20, 40), 20, id="in proportion"
+        ),
+        pytest.param(
+            make_binding("a").tasks(40, minimum=0).tasks(80, minimum=0), {"t1": 7}, (40, 7), 20, id="what goes"
+        ),
+        pytest.param(
+            make_binding("a").tasks(40, minimum=0, set_size=8).tasks(3, minimum=0), {"t0": 31}, (24, 3), 20, id="sets"
+        ),
+    ],
+)  # fmt: skip
+def test_a_gang_is_filled_with_few_questions(
+    builder: BindingBuilder, room: dict[str, int], expected: tuple[int, ...], asked: int
+) -> None:
+    wish, taken, questions = gang(builder), [0, 0], 0
+
+    def take(pods: Sequence[tuple[int, int]]) -> bool:
+        nonlocal questions
+        questions += 1
+        then = [has + dict(pods).get(index, 0) for index, has in enumerate(taken)]
+        if sum(then) > room.get("", sum(then)) or any(then[i] > room.get(f"t{i}", then[i]) for i in range(2)):
+            return False
+        taken[:] = then
+        return True
+
+    assert fill(wish, [0] * len(wish.tasks), wish.full(), take) == expected == tuple(taken)[: len(expected)]
+    assert questions <= asked
 
 
 def test_the_pods_of_the_highest_indices_go_first() -> None:
@@ -116,10 +166,9 @@ def test_the_minimum_of_all_goes_before_more_of_one() -> None:
     assert (started(commands, "a"), started(commands, "b")) == (5, 3)
 
 
-def test_several_tasks_start_with_whole_sets() -> None:
+def test_several_tasks_start_in_proportion() -> None:
     s = scene()
     s.submit(make_binding("a").tasks(3, minimum=1).tasks(9, minimum=3))
-    # 1 and 3, then 2 and 6; the third set would need 12.
     s.run()
     [(_, counts)] = s.view("a").parts
     assert counts == (2, 6)

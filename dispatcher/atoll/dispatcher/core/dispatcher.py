@@ -134,7 +134,7 @@ class Dispatcher:
         return earliest(
             self.progress.next, self.explanations.next, self.nominations.next, self.policy.next, self.triggers.next,
             self.dry_runs.next, self.retries.next, self.lost.next, self.failing.next,
-            self.state.fair.next,
+            self.state.fair.next, self.resizing.next,
         )  # fmt: skip
 
     def _pass(self, now: float) -> list[Command]:

@@ -206,6 +206,15 @@ class PreemptionSettings(Section, frozen=True):
     ] = 16
 
 
+class GrowthSettings(Section, frozen=True):
+    """More pods for elastic workloads that run."""
+
+    looks: Annotated[
+        int, number("Tasks of such workloads for which a pass looks whether more of their pods may run, all told.")
+    ] = 500
+    pause: Annotated[float, seconds("Until the next of them are looked at.", above=0)] = 0.2
+
+
 class FairSettings(Section, frozen=True):
     """The order inside queues by fair share."""
 
@@ -270,5 +279,6 @@ class CoreSettings(Section, frozen=True):
     backfill: BackfillSettings = BackfillSettings()
     preemption: PreemptionSettings = PreemptionSettings()
     strategies: StrategySettings = StrategySettings()
+    growth: GrowthSettings = GrowthSettings()
     fair: FairSettings = FairSettings()
     reasons: ReasonSettings = ReasonSettings()

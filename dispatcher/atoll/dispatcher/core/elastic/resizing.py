@@ -7,8 +7,8 @@ are free once the member says so.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,15 +22,18 @@ from atoll.dispatcher.core.commands import Command, Dispatch
 from atoll.dispatcher.core.decisions import Decisions, as_written
 from atoll.dispatcher.core.elastic.growth import size_kept
 from atoll.dispatcher.core.placement.choice import Choice, spots
-from atoll.dispatcher.core.quota.namespaces import by_scopes
+from atoll.dispatcher.core.quota.namespaces import Charges
 from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, path
 from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.dispatcher.core.state import State
-from atoll.fit import Miss, Nodes, Placement, place
+from atoll.fit import Miss, Nodes, Placement, grow, place
 from atoll.fit.pods import Counts, Pods, cut, difference, first_pods, joined
-from atoll.fit.sizes import addition, full, larger, smaller
+from atoll.fit.sizes import Several, addition, fill, full, smaller
+from atoll.model import vector
 from atoll.model.decision import Phase, Spots
 from atoll.model.gang import Gang, divide
+from atoll.model.quotas import Scopes
+from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
 
 
@@ -42,8 +45,10 @@ class Stop(NamedTuple):
     """What may change that."""
 
 
-Missed = dict[tuple[str, bytes, str, Counts, int | None], Stop]
-"""(member, shape, size, domain to stay in) -> why nothing of that kind grows."""
+Missed = dict[tuple[str, bytes, str, Counts, tuple[bool, ...], int | None], Stop]
+"""(member, shape, size, whether more of each task is admitted, domain to stay in) -> why nothing of that kind grows."""
+_SHAPES = 8
+"""Shapes of pods of which one is tried where all that have room would delay others."""
 
 
 class Resizing:
@@ -55,6 +60,14 @@ class Resizing:
         self.namespaces, self.reservations = state.namespaces, state.reservations
         #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
         self._missed: Missed = {}
+        #: UIDs of hungry workloads whose turn is still to come, the last first; and when
+        self._turns: list[str] = []
+        self._due = 0.0
+
+    @property
+    def next(self) -> float | None:
+        """When the next of those are looked at that want more pods, where a pass left some."""
+        return self._due if self._turns else None
 
     # -- growing -----------------------------------------------------------------------------------------------------
 
@@ -68,14 +81,22 @@ class Resizing:
         Returns:
             The queues of what grew.
         """
-        hungry = self._state.sizes.hungry
-        if not hungry.awake:
+        hungry, bounds = self._state.sizes.hungry, self._state.settings.growth
+        if not self._turns:
+            awake = sorted((self.bindings[uid] for uid in hungry.awake), key=self.turn, reverse=True)
+            self._turns = [binding.view.uid for binding in awake]
+        elif self._state.now < self._due:
             return []
         self._missed.clear()
         grew: dict[Queue, None] = {}
         begun = {command.uid: index for index, command in enumerate(commands) if isinstance(command, Dispatch)}
-        for binding in sorted((self.bindings[uid] for uid in hungry.awake), key=self.turn):
-            uid = binding.view.uid
+        looks, self._due = bounds.looks, self._state.now + bounds.pause
+        while self._turns and looks > 0:
+            uid = self._turns.pop()
+            if uid not in hungry.awake:
+                continue
+            binding = self.bindings[uid]
+            looks -= len(binding.gang.tasks)
             if not self.may_resize(binding, begun=uid in begun):
                 # It is filed again when something is seen of it.
                 hungry.remove(uid)
@@ -131,27 +152,30 @@ class Resizing:
         """
         [(name, part)] = binding.parts.items()
         whole, now = as_it_runs(binding.view, name, binding.gang), full(part)
-        charged = now if begins is None else (0,) * len(now)
-        ladder = larger(whole, now)
-        additions = [whole.sized(difference(size, charged)) for size in ladder]
-        stop = self.stop(binding, name, additions[0])
-        if stop is not None:
-            return stop
-        # What is admitted with more pods is admitted with fewer.
-        able = bisect_left(additions, True, key=lambda more: self.stop(binding, name, more) is not None)
-        member = self.members.by_name[name]
-        more = addition(whole, difference(ladder[0], now), difference(ladder[able - 1], now))
+        # What runs below its minimum gets all of that, or nothing.
+        least = tuple(max(floor - has, 0) for floor, has in zip(whole.floor(), now, strict=True))
+        admitted = _Admitted(self, binding, name, whole)
+        before = Counter(dict(enumerate(now)) if begins is not None else {})
+        first = before + Counter(dict(enumerate(least)))
+        size = now
+        if admitted.take([*first.items()]):
+            size = tuple(has + more for has, more in zip(now, least, strict=True))
+            size = fill(whole, size, whole.full(), admitted.take)
+        if size == now:
+            return admitted.stop()
+        more = addition(whole, least, difference(size, now))
         around = nodes.domain_around(whole.network_topology, pods)
-        alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, around)
+        wanted = tuple(task.replicas > 0 for task in more.tasks)
+        alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, wanted, around)
+        if alike not in missed:
+            found = place(nodes, more, within=around) if any(least) else grow(nodes, more, within=around)
+            if isinstance(found, Miss):
+                missed[alike] = no_room(name, found)
         if alike in missed:
-            return missed[alike]
-        placement = place(nodes, more, within=around)
-        if isinstance(placement, Miss):
-            missed[alike] = no_room(name, placement)
-            return missed[alike]
-        fitting = [size for size in ladder[:able] if _holds(placement, difference(size, now))]
-        for size in dict.fromkeys((fitting[-1], fitting[0])):
-            landing = cut(placement, difference(size, now))
+            return admitted.stop(missed[alike])
+        member = self.members.by_name[name]
+        for counts in _fewer(more, found):
+            landing = cut(found, counts)
             gang, taken = more.sized(landing.counts), landing
             if begins is not None:
                 taken = joined(begins, landing)
@@ -159,12 +183,12 @@ class Resizing:
             choice = Choice((member,), (gang,), (taken,))
             amount, end = whole.sized(taken.counts).total(), self._state.now + estimate(binding)
             if not self.reservations.delayed(binding.view.uid, binding.leaf, amount, choice, end):
-                return size, landing
-        return Stop(Verdict(Reason.WOULD_DELAY))
+                return tuple(has + each for has, each in zip(now, counts, strict=True)), landing
+        return admitted.stop(Stop(Verdict(Reason.WOULD_DELAY)))
 
-    def stop(self, binding: Binding, name: str, more: Gang) -> Stop | None:
-        """What does not admit these pods, nodes apart."""
-        leaf, namespace, amount = binding.leaf, binding.view.namespace, more.total()
+    def stop(self, binding: Binding, name: str, amount: Vector, charges: Charges) -> Stop | None:
+        """What does not admit this much more in a member, nodes apart; `charges` is the same by scopes of quotas."""
+        leaf, namespace = binding.leaf, binding.view.namespace
         if self.tree.standing(leaf) is not Standing.OPEN:
             return Stop(Verdict(Reason.QUEUE_CLOSED, Blocker("Queue", leaf.name)))
         if (outside := self._state.outside(leaf, namespace)) is not None:
@@ -174,7 +198,7 @@ class Resizing:
             return over_limit(short)
         if (there := self.tree.shortage_in(leaf, name, amount)) is not None:
             return Stop(there.verdict())
-        if (missing := self.namespaces.shortage(namespace, by_scopes([more], amount))) is not None:
+        if (missing := self.namespaces.shortage(namespace, charges)) is not None:
             return Stop(missing)
         if not self.members.member(name).ready:
             return Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
@@ -267,12 +291,13 @@ class Resizing:
             limits = [(name, queue.left(name)) for queue in path(binding.leaf) for name in binding.amount]
             lacks = [(name, -left) for name, left in limits if left is not None and left < 0]
             now = full(*binding.parts.values())
-            steps = smaller(binding.gang, now) if lacks else []
-            for size in steps:
-                back = binding.gang.sized(difference(now, size)).total()
-                if size == steps[-1] or all(back.get(name, 0) >= lack for name, lack in lacks):
-                    yield self.shrink(binding, size, "others were given what it was to give up")
+            chosen = None
+            for chosen in smaller(binding.gang, now) if lacks else ():
+                back = binding.gang.sized(difference(now, chosen)).total()
+                if all(back.get(name, 0) >= lack for name, lack in lacks):
                     break
+            if chosen is not None:
+                yield self.shrink(binding, chosen, "others were given what it was to give up")
 
     # -- both --------------------------------------------------------------------------------------------------------
 
@@ -300,5 +325,51 @@ def over_limit(short: Shortage) -> Stop:
     return Stop(short.verdict(), (Trigger(Cause.FELL, short.queue),))
 
 
-def _holds(placement: Placement, counts: Counts) -> bool:
-    return all(held >= count for held, count in zip(placement.counts, counts, strict=True))
+def _fewer(more: Gang, placement: Placement) -> Iterator[Counts]:
+    """How much of what has room is tried where that would delay others: all of it, then one set of each shape."""
+    least, counts = tuple(task.min_available for task in more.tasks), tuple(placement.counts)
+    yield counts
+    if any(least):
+        yield least
+        return
+    tried: list[Sequence[Vector]] = []
+    for alike in more.sets():
+        one = [0] * len(counts)
+        for index, size in alike:
+            one[index] = min(size, counts[index])
+        requests = [more.tasks[index].requests for index, _ in alike]
+        if any(one) and tuple(one) != counts and requests not in tried and len(tried) < _SHAPES:
+            tried.append(requests)
+            yield tuple(one)
+
+
+class _Admitted:
+    """What a workload may have beyond what it is charged: it grows while nothing stops it."""
+
+    def __init__(self, resizing: Resizing, binding: Binding, name: str, gang: Gang) -> None:
+        self._resizing, self._binding, self._name, self._gang = resizing, binding, name, gang
+        self._amount: Vector = {}
+        self._charges: dict[Scopes, Vector] = {}
+        #: how many more pods were asked for -> what stopped them first
+        self._stops: dict[int, Stop] = {}
+
+    def take(self, pods: Several) -> bool:
+        """Admit so many more pods of some tasks; False, and none is, where something stops it."""
+        amount, charges = dict(self._amount), {scopes: dict(each) for scopes, each in self._charges.items()}
+        for index, count in pods:
+            task = self._gang.tasks[index]
+            vector.add(amount, task.requests, count)
+            vector.add(charges.setdefault(tuple(task.scopes), {}), task.requests, count)
+        stop = self._resizing.stop(self._binding, self._name, amount, charges)
+        if stop is not None:
+            self._stops.setdefault(sum(count for _, count in pods), stop)
+            return False
+        self._amount, self._charges = amount, charges
+        return True
+
+    def stop(self, last: Stop | None = None) -> Stop:
+        """Why it does not grow: what stopped the rest at last, or else the fewest pods. Whatever stopped some of it may
+        change that.
+        """
+        stops = [*([last] if last is not None else []), *(self._stops[pods] for pods in sorted(self._stops))]
+        return Stop(stops[0].verdict, tuple(dict.fromkeys(trigger for each in stops for trigger in each.until)))

@@ -155,7 +155,8 @@ class Steady:
             if not any(extra):
                 continue
             gang, member = addition(part, extra, extra), self.members.by_name[name]
-            if (stop := self._resizing.stop(binding, name, gang)) is not None:
+            amount = gang.total()
+            if (stop := self._resizing.stop(binding, name, amount, by_scopes([gang], amount))) is not None:
                 return stop
             around = member.nodes.domain_around(gang.network_topology, where[name])
             placement = place(member.nodes, gang, within=around)

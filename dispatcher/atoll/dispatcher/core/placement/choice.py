@@ -7,6 +7,7 @@ from msgspec import Struct
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.fit import Placement
+from atoll.fit.place import covering
 from atoll.fit.pods import cut
 from atoll.model import vector
 from atoll.model.decision import Spots
@@ -45,7 +46,9 @@ def alone(shape: Shape, gang: Gang, member: Member, placement: Placement) -> Cho
     """One member for a gang of the shape, of which as much goes there as is placed."""
     if shape.elastic:
         # It begins with its minimum; what it gets beyond that is decided when no other workload can use it.
-        return Choice((member,), (gang.sized(shape.floor),), (cut(placement, shape.floor),))
+        least = cut(placement, shape.floor)
+        least.domain, least.tier = covering(member.nodes, least.arrays()[1])
+        return Choice((member,), (gang.sized(shape.floor),), (least,))
     return Choice((member,), (gang,), (placement,))
 
 

@@ -34,7 +34,6 @@ from atoll.dispatcher.core.preemption.trial import Claimant, Trial
 from atoll.dispatcher.core.preemption.triggers import Triggers, victim_of
 from atoll.dispatcher.core.state import State
 from atoll.fit import Placement, place
-from atoll.fit.sizes import full, smaller
 from atoll.model.decision import Phase, Question
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker
 
@@ -173,8 +172,9 @@ class DryRuns:
         for loss in outcome.losses:
             victim, stays = self.bindings[loss.uid], None
             if loss.surplus is not None:
-                [part] = victim.parts.values()
-                stays = smaller(victim.gang, full(part))[len(loss.surplus) - 1]
+                known = self._triggers.victim(loss.uid)
+                assert known is not None, f"{loss.uid} was planned to shrink"
+                stays = known.surplus[len(loss.surplus) - 1].stays
             losses[loss.uid] = Loss(victim.epoch, stays, loss.reason)
         self._keep_for(binding, outcome.choice, losses, outcome.awaited)
         self.reservations.claims[uid].until = self._state.now + self._state.settings.backfill.dry_run
@@ -309,12 +309,10 @@ class DryRuns:
             if victim is None:
                 return None
             if loss.stays is not None:
-                binding = self.bindings[uid]
-                [part] = binding.parts.values()
-                ladder = smaller(binding.gang, full(part))
-                if loss.stays not in ladder[: len(victim.surplus)]:
+                sizes = [step.stays for step in victim.surplus]
+                if loss.stays not in sizes:
                     return None
-                steps = victim.surplus[: ladder.index(loss.stays) + 1]
+                steps = victim.surplus[: sizes.index(loss.stays) + 1]
                 victim = dataclasses.replace(victim, surplus=steps).spare_only()
             found.append(victim)
         return found
