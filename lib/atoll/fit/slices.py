@@ -58,9 +58,13 @@ def place_slices(
         beside_leader: int64[N], how many pods each node holds beside the leader, -1 where that has no room; None where
             there is no leader.
         highest: the highest level of which one domain must hold all; None for any number of domains.
+
+    Levels above that of everything, as where there are no nodes and so no tiers, have no domains.
     """
     tree = _Levels(nodes)
-    top = tree.everything if highest is None else highest
+    if wish.level > tree.everything:
+        return None
+    top = tree.everything if highest is None else min(highest, tree.everything)
     for level in range(top + 1):
         counted = _Counted(tree, wish, room, beside_leader, level)
         for domain in counted.fitting():
@@ -184,6 +188,8 @@ def _fill(tree: _Levels, room: Ints, wish: Slices, top: int, leader: int | None)
     """
     level = wish.level
     share = np.zeros(tree.sizes[level], np.int64)
+    if not wish.count:
+        return np.zeros(len(room), np.int64)
     if top < level:
         share[tree.of[level][np.flatnonzero(room)[0]]] = wish.count
     else:

@@ -32,7 +32,7 @@ from atoll.agent.scheduler.core.nominations import Nominations
 from atoll.agent.scheduler.core.queues import Queues
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.sub_groups import SubGroup
-from atoll.fit import Miss, Nodes, Placement, place
+from atoll.fit import Miss, Nodes, Placement, grow, place
 from atoll.fit.constraints import Attachments, Numa
 from atoll.model import gang as gangs
 from atoll.model import keys, scoring, selectors, vector
@@ -221,9 +221,11 @@ def _decide(
             return Plan(view, spread(pods, nodes, outcome))
     # Most that come many at a time are single pods that are alike.
     quick = room.singles.place(gang)
-    outcome = quick if quick is not None else place(nodes, gang, within=within)
+    # Of one that has its minimum, any pods that have room go; each task may be short of room by itself.
+    put = place if view.missing or any(task.min_available for task in gang.tasks) else grow
+    outcome = quick if quick is not None else put(nodes, gang, within=within)
     if isinstance(outcome, Miss) and (anyhow := _anyhow(gang)) is not None:
-        outcome = place(nodes, anyhow, within=within)
+        outcome = put(nodes, anyhow, within=within)
     if isinstance(outcome, Miss):
         parked.misses[shape()] = outcome.sentence()
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()), shape=shape())
