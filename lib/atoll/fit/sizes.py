@@ -65,8 +65,8 @@ def fill(gang: Gang, now: Sequence[int], most: Sequence[int], take: Callable[[Se
         gang: its sets.
         now: pods per task.
         most: pods per task, as many or more.
-        take: takes so many more pods and returns True, or takes none. It is called a few times for each task, and as
-            often as the logarithm of what is missing.
+        take: takes so many more pods and returns True, or takes none. It is called a few times for each task, and for
+            each halving of what is missing.
 
     Returns:
         Pods per task, with those that were taken.
@@ -90,11 +90,11 @@ def fill(gang: Gang, now: Sequence[int], most: Sequence[int], take: Callable[[Se
             counts[index] += many
         return True
 
-    left = {number: missing(number) for number in range(len(sets))}
-    halvings = max(left.values(), default=0).bit_length() if len(sets) > 1 else 0
-    for halved in range(halvings):
-        if add_sets({number: many >> halved for number, many in left.items()}) and not halved:
-            return tuple(counts)
+    grew = len(sets) > 1
+    while grew:
+        left = {number: missing(number) for number in range(len(sets))}
+        halvings = range(max(left.values()).bit_length())
+        grew = any([add_sets({number: many >> halved for number, many in left.items()}) for halved in halvings])
     for number in range(len(sets)):
         if (many := missing(number)) and not add_sets({number: many}) and add_sets({number: 1}):
             for bit in reversed(range(many.bit_length())):

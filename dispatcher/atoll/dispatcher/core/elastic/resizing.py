@@ -7,7 +7,6 @@ are free once the member says so.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -33,6 +32,7 @@ from atoll.model import vector
 from atoll.model.decision import Phase, Spots
 from atoll.model.gang import Gang, divide
 from atoll.model.quotas import Scopes
+from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -45,8 +45,8 @@ class Stop(NamedTuple):
     """What may change that."""
 
 
-Missed = dict[tuple[str, bytes, str, Counts, tuple[bool, ...], int | None], Stop]
-"""(member, shape, size, whether more of each task is admitted, domain to stay in) -> why nothing of that kind grows."""
+Missed = dict[tuple[str, bytes, str, Counts, int | None], Stop]
+"""(member, shape, size, domain to stay in) -> why nothing of that kind grows."""
 _SHAPES = 8
 """Shapes of pods of which one is tried where all that have room would delay others."""
 
@@ -154,25 +154,24 @@ class Resizing:
         whole, now = as_it_runs(binding.view, name, binding.gang), full(part)
         # What runs below its minimum gets all of that, or nothing.
         least = tuple(max(floor - has, 0) for floor, has in zip(whole.floor(), now, strict=True))
-        admitted = _Admitted(self, binding, name, whole)
-        before = Counter(dict(enumerate(now)) if begins is not None else {})
-        first = before + Counter(dict(enumerate(least)))
-        size = now
-        if admitted.take([*first.items()]):
-            size = tuple(has + more for has, more in zip(now, least, strict=True))
-            size = fill(whole, size, whole.full(), admitted.take)
+        base = tuple(has + more for has, more in zip(now, least, strict=True))
+        around = nodes.domain_around(whole.network_topology, pods)
+        alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, around)
+        roomy = base if alike in missed else _roomy(whole, base, nodes, around)
+        admitted, size = _Admitted(self, binding, name, whole), now
+        if admitted.take([*enumerate(base if begins is not None else least)]):
+            # No quota is spent on pods without room. Where none has any, quota is what is told of first.
+            size = fill(whole, base, roomy if roomy != base else whole.full(), admitted.take)
         if size == now:
             return admitted.stop()
-        more = addition(whole, least, difference(size, now))
-        around = nodes.domain_around(whole.network_topology, pods)
-        wanted = tuple(task.replicas > 0 for task in more.tasks)
-        alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, wanted, around)
-        if alike not in missed:
-            found = place(nodes, more, within=around) if any(least) else grow(nodes, more, within=around)
-            if isinstance(found, Miss):
-                missed[alike] = no_room(name, found)
         if alike in missed:
             return admitted.stop(missed[alike])
+        more = addition(whole, least, difference(size, now))
+        found = place(nodes, more, within=around) if any(least) else grow(nodes, more, within=around)
+        if isinstance(found, Miss):
+            if roomy == base:
+                missed[alike] = no_room(name, found)
+            return admitted.stop(no_room(name, found))
         member = self.members.by_name[name]
         for counts in _fewer(more, found):
             landing = cut(found, counts)
@@ -323,6 +322,21 @@ def no_room(name: str, miss: Miss) -> Stop:
 def over_limit(short: Shortage) -> Stop:
     """A queue's limit does not allow it."""
     return Stop(short.verdict(), (Trigger(Cause.FELL, short.queue),))
+
+
+def _roomy(gang: Gang, base: Counts, nodes: Nodes, around: int | None) -> Counts:
+    """Pods per task with as many more whole sets as nodes have room for, each task by itself."""
+    inside = nodes.seen_by(gang.network_topology).inside(NO_DOMAIN if around is None else around)
+    found = list(base)
+    for alike in gang.sets():
+        sets = []
+        for index, size in alike:
+            task, missing = gang.tasks[index], gang.tasks[index].replicas - base[index]
+            held = int(nodes.room_for(task)[inside].sum()) if missing else 0
+            sets.append(held // size if held < missing else -(-missing // size))
+        for index, size in alike:
+            found[index] = min(base[index] + min(sets) * size, gang.tasks[index].replicas)
+    return tuple(found)
 
 
 def _fewer(more: Gang, placement: Placement) -> Iterator[Counts]:
