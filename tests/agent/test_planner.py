@@ -88,6 +88,27 @@ def test_what_is_left_of_a_running_gang_takes_what_room_there_is() -> None:
     assert assert_planned(outcome, 2) == {"r0n1": 2}
 
 
+def test_of_a_running_gang_a_task_without_room_holds_up_no_other() -> None:
+    room = make_room(make_node("n"))
+    running = members("g", 1, gpu=1, node="n")
+    for pod in running:
+        room.pod_changed(None, pod)
+    large, small = (make_pod(f"g-{task}", group="g", task=task, gpu=gpu) for task, gpu in (("large", 8), ("small", 2)))
+    [outcome] = plan(room, [gang(room, make_group("g", 1), [*running, large, small])])
+    assert assert_planned(outcome, 1) == {"n": 1}
+    assert isinstance(outcome, Plan)
+    assert [pod for pod, _ in outcome.nodes] == [small]
+
+
+def test_a_gang_takes_what_its_topology_allows_once_its_minimum_has_its_place() -> None:
+    room = racks(2, 2)
+    topology = {"mode": "hard", "highestTierAllowed": 2}
+    pods = [make_pod("other", gpu=4, node="r1n1"), *members("g", 9, gpu=4)]
+    room.pod_changed(None, pods[0])
+    [outcome] = plan(room, [gang(room, make_group("g", 1, topology=topology), pods[1:])])
+    assert_planned(outcome, 7)
+
+
 def test_a_hard_gang_does_not_leave_its_tier() -> None:
     room = racks()
     topology = {"mode": "hard", "highestTierAllowed": 1}

@@ -320,7 +320,7 @@ def find(nodes: Nodes, gang: Gang, where: Placement | None = None) -> Placement 
 
 
 def grow(nodes: Nodes, gang: Gang, *, within: int | None = None) -> Placement | Miss:
-    """Where more pods of a gang go whose minimum runs: as many as there is room for, whichever; at least one set.
+    """Where more pods of a gang go whose minimum runs: as many as there is room for, whichever; at least one unit.
 
     Args:
         nodes: not changed.
@@ -332,7 +332,7 @@ def grow(nodes: Nodes, gang: Gang, *, within: int | None = None) -> Placement | 
     """
     full, miss = gang.full(), None
     tried: set[bytes] = set()
-    for alike in gang.sets():
+    for alike in gang.units():
         least = [0] * len(full)
         for index, size in alike:
             least[index] = min(size, full[index])
@@ -443,7 +443,7 @@ def _try(
         return None
     if want is not full:
         most = full
-        if len(full) == 1 and gang.tasks[0].set_size == 1:
+        if len(full) == 1 and gang.tasks[0].unit == 1:
             most = [min(full[0], want[0] + int(put.room(0).sum()))]
         fill_up(gang, want, most, put.all)
     placement = put.placement

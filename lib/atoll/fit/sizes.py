@@ -1,7 +1,7 @@
 """The sizes that a workload may have while it runs, and which workloads want another one.
 
 A gang starts with its minimum, gets more while no other workload can use what is free, and gives that up again before
-any whole gang is evicted. Between its minimum and all of its pods it may have any size of whole sets (`Gang.sets`),
+any whole gang is evicted. Between its minimum and all of its pods it may have any size of whole units (`Gang.units`),
 which are single pods but for kinds whose controllers make several at once. Sizes are counted, never listed: there may
 be a hundred thousand pods, of which few ever run. A gang divided over members keeps the size of its dispatch.
 """
@@ -59,10 +59,10 @@ def _within(counts: Counts, others: Counts) -> bool:
 
 
 def fill(gang: Gang, now: Sequence[int], most: Sequence[int], take: Callable[[Several], bool]) -> Counts:
-    """Add as many sets as are taken: in proportion to what is missing while that goes, then of each task what goes.
+    """Add as many units as are taken: in proportion to what is missing while that goes, then of each task what goes.
 
     Args:
-        gang: its sets.
+        gang: its units.
         now: pods per task.
         most: pods per task, as many or more.
         take: takes so many more pods and returns True, or takes none. It is called a few times for each task, and for
@@ -71,17 +71,17 @@ def fill(gang: Gang, now: Sequence[int], most: Sequence[int], take: Callable[[Se
     Returns:
         Pods per task, with those that were taken.
     """
-    counts, sets = list(now), gang.sets()
+    counts, units = list(now), gang.units()
 
     def missing(number: int) -> int:
-        return max(-(-(most[index] - counts[index]) // size) for index, size in sets[number])
+        return max(-(-(most[index] - counts[index]) // size) for index, size in units[number])
 
-    def add_sets(numbers: Mapping[int, int]) -> bool:
+    def add_units(numbers: Mapping[int, int]) -> bool:
         pods = [
             (index, min(size * many, most[index] - counts[index]))
             for number, many in numbers.items()
             if many
-            for index, size in sets[number]
+            for index, size in units[number]
         ]
         pods = [each for each in pods if each[1] > 0]
         if not pods or not take(pods):
@@ -90,36 +90,36 @@ def fill(gang: Gang, now: Sequence[int], most: Sequence[int], take: Callable[[Se
             counts[index] += many
         return True
 
-    grew = len(sets) > 1
+    grew = len(units) > 1
     while grew:
-        left = {number: missing(number) for number in range(len(sets))}
+        left = {number: missing(number) for number in range(len(units))}
         halvings = range(max(left.values()).bit_length())
-        grew = any([add_sets({number: many >> halved for number, many in left.items()}) for halved in halvings])
-    for number in range(len(sets)):
-        if (many := missing(number)) and not add_sets({number: many}) and add_sets({number: 1}):
+        grew = any([add_units({number: many >> halved for number, many in left.items()}) for halved in halvings])
+    for number in range(len(units)):
+        if (many := missing(number)) and not add_units({number: many}) and add_units({number: 1}):
             for bit in reversed(range(many.bit_length())):
                 if 1 << bit <= missing(number):
-                    add_sets({number: 1 << bit})
+                    add_units({number: 1 << bit})
     return tuple(counts)
 
 
 def smaller(gang: Gang, counts: Counts) -> Iterator[Counts]:
-    """Sizes below one down to the minimum, the nearest first: one set less at a time, once much has gone several. What
+    """Sizes below one down to the minimum, the nearest first: one unit less at a time, once much has gone several. What
     is left keeps the tasks' proportions; of equal ones the last task shrinks first.
     """
     floor = gang.floor()
     if not _within(tuple(floor), counts):
         return
-    sets = gang.sets()
-    spare = [max(-(-(counts[index] - floor[index]) // size) for index, size in alike) for alike in sets]
-    whose = np.repeat(np.arange(len(sets)), spare)
+    units = gang.units()
+    spare = [max(-(-(counts[index] - floor[index]) // size) for index, size in alike) for alike in units]
+    whose = np.repeat(np.arange(len(units)), spare)
     left = np.concatenate([(np.arange(many) + 1) / many for many in spare if many] or [np.zeros(0)])
     order = whose[np.lexsort((-whose, -left))]
     size, gone = list(counts), 0
     while gone < len(order):
         step = max(1, gone // _FINE)
         for number, many in Counter(order[gone : gone + step].tolist()).items():
-            for index, pods in sets[number]:
+            for index, pods in units[number]:
                 size[index] = max(size[index] - pods * many, floor[index])
         gone += step
         yield tuple(size)

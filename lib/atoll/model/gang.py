@@ -108,10 +108,10 @@ class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """What the devices of each container must be in together (`atoll.model.numa.Together`); empty for anything."""
     later: bool = False
     """Its pods are made once other tasks have started."""
-    set_size: int = 1
+    unit: int = 1
     """Pods that its controller makes and removes together, above 0."""
-    set_name: str = ""
-    """Tasks that say the same make sets together, such as a leader and its workers; empty for a task by itself."""
+    unit_name: str = ""
+    """Tasks that say the same make units together, such as a leader and its workers; empty for a task by itself."""
     grace: int = 30
     """Seconds that a pod may take to end."""
     partition: Partition | None = None
@@ -207,14 +207,14 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
         """Whether some of its pods are in groups with a wish of their own, or its tasks are groups to be apart."""
         return self.apart is not None or any([task.partition is not None for task in self.tasks])
 
-    def sets(self) -> list[list[tuple[int, int]]]:
-        """(task index, pods) of each smallest set by which it grows and shrinks: a pod, a group, or all that its
+    def units(self) -> list[list[tuple[int, int]]]:
+        """(task index, pods) of each unit by which it grows and shrinks: a pod, a group, or all that its
         controller makes together.
         """
         found: dict[object, list[tuple[int, int]]] = {}
         for index, task in enumerate(self.tasks):
             part = task.partition
-            name, size = (task.set_name, task.set_size) if part is None else (part.name, part.size)
+            name, size = (task.unit_name, task.unit) if part is None else (part.name, part.size)
             found.setdefault(name or index, []).append((index, max(size, 1)))
         return [*found.values()]
 
@@ -234,7 +234,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
         """Pods per task in the smallest gang that may start.
 
         Task minimums bind when the gang's minimum covers their sum; what is then missing to the gang's minimum, or
-        all of it where the gang asks for less than that sum, is filled in task order. Of sets and groups whole ones
+        all of it where the gang asks for less than that sum, is filled in task order. Of units and groups whole ones
         count.
         """
         if len(self.tasks) == 1:
@@ -243,8 +243,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
         else:
             minimum = max(self.min_available, min(self.replicas, 1))
             floor = filled([task.min_available for task in self.tasks], self.full(), minimum)
-        if any([task.partition is not None or task.set_size > 1 or task.set_name for task in self.tasks]):
-            for alike in self.sets():
+        if any([task.partition is not None or task.unit > 1 or task.unit_name for task in self.tasks]):
+            for alike in self.units():
                 number = max(-(-floor[index] // size) for index, size in alike)
                 for index, size in alike:
                     floor[index] = min(number * size, self.tasks[index].replicas)

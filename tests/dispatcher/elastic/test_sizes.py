@@ -66,10 +66,10 @@ def gang(builder: BindingBuilder) -> Gang:
             id="a minimum that is filled in task order",
         ),
         pytest.param(
-            make_binding("a").tasks(8, minimum=4, set_size=4), [(4,)], id="pods that are made four at a time"
+            make_binding("a").tasks(8, minimum=4, unit=4), [(4,)], id="pods that are made four at a time"
         ),
         pytest.param(
-            make_binding("a").tasks(3, minimum=1, set_name="s").tasks(6, minimum=2, set_name="s", set_size=2),
+            make_binding("a").tasks(3, minimum=1, unit_name="s").tasks(6, minimum=2, unit_name="s", unit=2),
             [(2, 4), (1, 2)],
             id="leaders with their workers",
         ),
@@ -98,7 +98,7 @@ def test_of_many_pods_several_go_at_a_time_but_few_more_than_must() -> None:
             make_binding("a").tasks(40, minimum=0).tasks(80, minimum=0), {"t1": 7}, (40, 7), 20, id="what goes"
         ),
         pytest.param(
-            make_binding("a").tasks(40, minimum=0, set_size=8).tasks(3, minimum=0), {"t0": 31}, (24, 3), 20, id="sets"
+            make_binding("a").tasks(40, minimum=0, unit=8).tasks(3, minimum=0), {"t0": 31}, (24, 3), 20, id="sets"
         ),
     ],
 )  # fmt: skip

@@ -290,7 +290,7 @@ class Templated:
             )
             for each, pod in zip(components, pods, strict=True)
         ]
-        tasks = [_made_in_sets(task, each, components) for task, each in zip(tasks, components, strict=True)]
+        tasks = [_in_units(task, each, components) for task, each in zip(tasks, components, strict=True)]
         said = [self._template(obj, each) for each in components]
         tasks, wish = self._near(obj, components, tasks, said)
         replicas = sum(task.replicas for task in tasks)
@@ -781,13 +781,13 @@ def _list(value: Any) -> list[Json]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _made_in_sets(task: Task, component: Component, components: Sequence[Component]) -> Task:
+def _in_units(task: Task, component: Component, components: Sequence[Component]) -> Task:
     """The task with the pods that one more in its count makes, beside those of other components of the same count."""
     shared = sum(each.count == component.count for each in components) > 1
     if not component.count or not (shared or component.unit > 1):
         return task
     name = dotted(component.count) if shared else ""
-    return msgspec.structs.replace(task, set_size=max(component.unit, 1), set_name=name)
+    return msgspec.structs.replace(task, unit=max(component.unit, 1), unit_name=name)
 
 
 def _counts(components: Sequence[Component], part: Part) -> dict[Path, int]:

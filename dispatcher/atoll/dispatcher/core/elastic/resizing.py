@@ -325,29 +325,29 @@ def over_limit(short: Shortage) -> Stop:
 
 
 def _roomy(gang: Gang, base: Counts, nodes: Nodes, around: int | None) -> Counts:
-    """Pods per task with as many more whole sets as nodes have room for, each task by itself."""
+    """Pods per task with as many more whole units as nodes have room for, each task by itself."""
     inside = nodes.seen_by(gang.network_topology).inside(NO_DOMAIN if around is None else around)
     found = list(base)
-    for alike in gang.sets():
-        sets = []
+    for alike in gang.units():
+        units = []
         for index, size in alike:
             task, missing = gang.tasks[index], gang.tasks[index].replicas - base[index]
             held = int(nodes.room_for(task)[inside].sum()) if missing else 0
-            sets.append(held // size if held < missing else -(-missing // size))
+            units.append(held // size if held < missing else -(-missing // size))
         for index, size in alike:
-            found[index] = min(base[index] + min(sets) * size, gang.tasks[index].replicas)
+            found[index] = min(base[index] + min(units) * size, gang.tasks[index].replicas)
     return tuple(found)
 
 
 def _fewer(more: Gang, placement: Placement) -> Iterator[Counts]:
-    """How much of what has room is tried where that would delay others: all of it, then one set of each shape."""
+    """How much of what has room is tried where that would delay others: all of it, then one unit of each shape."""
     least, counts = tuple(task.min_available for task in more.tasks), tuple(placement.counts)
     yield counts
     if any(least):
         yield least
         return
     tried: list[Sequence[Vector]] = []
-    for alike in more.sets():
+    for alike in more.units():
         one = [0] * len(counts)
         for index, size in alike:
             one[index] = min(size, counts[index])
