@@ -1,4 +1,4 @@
-"""A file that is applied again changes nothing: what tools that compare objects with files see of admission and control.
+"""A file that is applied again changes nothing, though admission and control have written on its object.
 
 Custom resources are compared by JSON merge patch, in which a list counts as a whole; that is stricter than the merge by
 keys that `kubectl apply` and Argo CD use for kinds of Kubernetes itself.
@@ -26,8 +26,8 @@ PAGE = Path(__file__).parents[2] / "docs/gitops.md"
 
 
 def three_way(last: Json, wanted: Json, live: Json) -> Json:
-    """The merge patch of `kubectl apply` and Argo CD: what the file says otherwise than the object, and what it said
-    when it was applied last and says no more.
+    """The merge patch of `kubectl apply` and Argo CD: differences of the file from the object, and removals since it
+    was applied last.
     """
     patch: Json = {name: None for name in last if name not in wanted and name in live}
     for name, value in wanted.items():
@@ -41,7 +41,7 @@ def three_way(last: Json, wanted: Json, live: Json) -> Json:
 
 
 def without(obj: Json, *pointers: str) -> Json:
-    """The object without what `ignoreDifferences` of an Application names by `jsonPointers`."""
+    """The object without the fields that `ignoreDifferences` of an Application names by `jsonPointers`."""
     obj = copy.deepcopy(obj)
     for pointer in pointers:
         *above, last = (step.replace("~1", "/").replace("~0", "~") for step in pointer.removeprefix("/").split("/"))

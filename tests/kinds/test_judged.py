@@ -1,4 +1,4 @@
-"""What `kubectl`, Argo CD and Flux see in the status on the host, state by state."""
+"""The status on the host as `kubectl`, Argo CD and Flux see it, state by state."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def services(pods: int, *, ready: int | None = None, updated: int | None = None)
 
 
 def rolled_out(pods: int, **counts: int) -> Json:
-    """What the controller of a Deployment says at the end."""
+    """Status of a Deployment at the end of its rollout."""
     said = [condition("Available"), condition("Progressing", reason="NewReplicaSetAvailable")]
     return {**services(pods, **counts), "conditions": said}
 
 
 def report(said: Json, *, delivered: int = 4, own: int = 1, observed: int = 1, member: str = "east") -> Report:
-    """What a member says of the object that it got of generation `delivered` of the host's, 4 by now."""
+    """Report of a member that got generation `delivered` of the host's object, which is 4 by now."""
     of = {"generation": delivered, "own": own}
     return Report(member, {**said, "observedGeneration": observed, "delivered": of})
 
@@ -110,7 +110,7 @@ def test_a_condition_is_of_the_generation_that_its_member_got() -> None:
 
 
 @pytest.mark.parametrize("title", [title for title in BY_TITLE if title != "SparkApplication"])
-def test_what_waits_is_not_done(title: str) -> None:
+def test_a_waiting_workload_is_not_done(title: str) -> None:
     obj = judged(title, [], waiting=("QuotaExceeded", "queue team-a is full"))
     assert kstatus(obj) == "InProgress"
     assert argo(obj) in ("", "Progressing")
@@ -120,7 +120,7 @@ def test_what_waits_is_not_done(title: str) -> None:
 
 
 @pytest.mark.parametrize("title", [title for title, kind in BY_TITLE.items() if kind.switch])
-def test_what_its_user_holds_is_not_waited_for(title: str) -> None:
+def test_a_held_workload_is_not_waited_for(title: str) -> None:
     obj = judged(title, [], waiting=("Held", "its user holds it"))
     assert "Reconciling" not in [each["type"] for each in obj["status"].get("conditions", ())]
 
@@ -248,7 +248,7 @@ def test_a_batch_job_that_needs_no_pods_is_complete_and_one_that_runs_none_waits
     assert argo(seen(parallelism=0, completions=3)) == "Suspended"
 
 
-def test_a_batch_job_shows_what_succeeded_though_another_part_failed() -> None:
+def test_a_batch_job_counts_succeeded_pods_of_all_parts_though_one_failed() -> None:
     head = {"name": "j", "namespace": "n", "generation": 1}
     job: Json = {
         "apiVersion": "batch/v1",
@@ -267,7 +267,7 @@ def test_a_batch_job_shows_what_succeeded_though_another_part_failed() -> None:
 
 
 @pytest.mark.parametrize("title", [title for title, kind in BY_TITLE.items() if kind.switch])
-def test_nothing_good_is_known_of_what_its_member_suspends(title: str) -> None:
+def test_a_workload_that_its_member_suspends_is_not_healthy(title: str) -> None:
     known: dict[str, Json] = {
         "RayJob": {"jobDeploymentStatus": "Suspended"},
         "RayCluster": {"state": "suspended"},
@@ -277,7 +277,7 @@ def test_nothing_good_is_known_of_what_its_member_suspends(title: str) -> None:
     assert BY_TITLE[title].healthy(known.get(title, {"conditions": [condition("Suspended")]})) is None
 
 
-def test_nothing_good_is_known_of_a_volcano_job_in_a_phase_that_nobody_knows() -> None:
+def test_a_volcano_job_in_an_unknown_phase_is_not_healthy() -> None:
     [kind] = [each for each in KINDS if each.words.title == "Volcano Job"]
     assert kind.healthy({"state": {"phase": "Sleeping"}}) is None
     assert kind.healthy({"state": {"phase": "Running"}}) is True

@@ -1,6 +1,6 @@
 """batch.volcano.sh/v1alpha1: the Volcano Job.
 
-The schema holds what is true of any Job; defaults of the Job as a whole (minAvailable, queue, schedulerName) are the
+The schema holds the rules of any Job; defaults of the Job as a whole (minAvailable, queue, schedulerName) are the
 admission webhook's. No default is inside a list: tools that compare objects with files take lists as a whole.
 """
 

@@ -62,7 +62,7 @@ def _may_be_unavailable(obj: Mapping[str, Any], pods: int) -> int:
 
 
 def _share(said: Any, pods: int) -> float:
-    """A number of pods, or percents of them; 0 for what is neither."""
+    """A number of pods, or percents of them; 0 for anything else."""
     if isinstance(said, str):
         digits = said.removesuffix("%")
         return int(digits) * pods / 100 if digits.isdecimal() and len(digits) < len(said) <= 5 else 0

@@ -63,7 +63,7 @@ ADDED = ("placement", "reservation", "refused", "suspended", "delivered", "relea
 """What Atoll adds to a status."""
 _KEPT = "none before its end: its status does not count them by component, or its controller makes them again"
 _OF_ITS_SERVER: Final = "collisionCount"
-"""A counter that API servers let nobody lower: each cluster keeps its own."""
+"""A counter that API servers refuse to lower: each cluster keeps its own."""
 _ABNORMAL: Final = re.compile("Fail|Stalled|Degraded|Unhealthy|Suspended|Reconciling")
 """In types of conditions that hold for the whole as soon as they hold for one part."""
 _SHARE_OF: Final = {"availableReplicas": "readyReplicas"}
@@ -731,7 +731,7 @@ def _on_host(reported: Mapping[str, Any]) -> Json:
 
 
 def _conditions_of(parts: Mapping[str, Json]) -> list[Json]:
-    """Conditions of a whole: what is abnormal holds if it does in one part, all else if it does in each.
+    """Conditions of a whole: an abnormal one holds if it does in one part, any other if it does in each.
 
     Args:
         parts: member -> its status.

@@ -141,7 +141,7 @@ class VolcanoJob:
         default_queue: str = keys.DEFAULT_QUEUE,
         carried: Mapping[str, int] = NOTHING,
     ) -> Gang:
-        """Its tasks with their defaults; the webhook has filled in those of the Job as a whole."""
+        """Its tasks with their defaults; the webhook has filled in the defaults of the Job as a whole."""
         spec = obj["spec"]
         named = str(spec.get("priorityClassName") or default_class)
         tasks = [_task(number, task, named, obj["metadata"]) for number, task in enumerate(tasks_of(spec))]

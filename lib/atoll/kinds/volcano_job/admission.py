@@ -93,7 +93,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = Non
 
 
 def _filled(job: Json) -> Json:
-    """The Job with its defaults, also those that stay out of the object."""
+    """The Job with all of its defaults; some of them stay out of the object."""
     job = jsonpatch.applied(job, default_job(job))
     spec = job.get("spec")
     return {**job, "spec": {**spec, "tasks": tasks_of(spec)}} if isinstance(spec, dict) and spec.get("tasks") else job

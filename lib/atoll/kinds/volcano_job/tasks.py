@@ -1,8 +1,8 @@
 """The one reader of a Volcano Job's tasks, with the defaults that hold everywhere.
 
 The Job on the host keeps its tasks as its user wrote them: tools that compare objects with files (`kubectl apply`, Argo
-CD) take a list as a whole, so that a default inside one is a change that nobody wrote. Whoever reads tasks fills them
-in (`tasks_of`); members get them so.
+CD) take a list as a whole, so that a default inside one is a difference for ever. Readers of tasks fill them in
+(`tasks_of`); members get them filled in.
 
 It survives what no schema has seen: a value of the wrong type counts as 0.
 """
@@ -18,7 +18,7 @@ MAX_RETRY: Final = 3
 
 
 def tasks_of(spec: Mapping[str, Any]) -> list[Any]:
-    """The tasks of a Job with what they leave out: names, sizes, retries, what a plugin's order asks for, and the DNS
+    """The tasks of a Job with their defaults: names, sizes, retries, the order that a plugin needs, and the DNS
     policy without which pods on the network of their node can't resolve the names of others.
     """
     tasks = spec.get("tasks")
