@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import orjson
 import pytest
@@ -13,15 +14,20 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
     BINDINGS,
+    CLUSTERS,
+    DEPLOYMENTS,
     EVENTS,
     JOBS,
     LIMIT_RANGES,
     NAMESPACES,
+    PODS,
     POLICIES,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
+    SERVICES,
     ApiResource,
 )
+from atoll.model.conditions import condition
 from tests.integration.federation import Json, Site, accepting, batch_job, job, until
 from tests.integration.member_policies import policy_on_jobs
 
@@ -227,3 +233,90 @@ async def test_the_members_own_words_reach_the_workload_on_the_host(
 
         await until(event, what="an Event says so")
         await site.host.delete(JOBS, "limited", site.namespace)
+
+
+async def test_a_name_that_is_taken_in_every_member_is_refused_at_once_and_blames_none(site: Site) -> None:
+    """1. Both members have Jobs of these names. 2. Three workloads are refused. 3. The names are free again: they run."""
+    await only(site, "alpha", "beta")
+    names = ["cf1", "cf2", "cf3"]
+    for member in ("alpha", "beta"):
+        with contextlib.suppress(errors.AlreadyExists):
+            await site.members[member].create(NAMESPACES, accepting(site.namespace))
+        for name in names:
+            own = batch_job(name, seconds=None)
+            own["metadata"]["namespace"] = site.namespace
+            own["spec"]["suspend"] = True
+            await site.members[member].create(BATCH_JOBS, own)
+    for name in names:
+        await site.submit(batch_job(name, seconds=None))
+
+    async def refused_by_both(name: str) -> list[str]:
+        decision = await decided(site, name, "RefusedByMember")
+        lines = [line["text"] for line in decision["story"] if line["reason"] == "RefusedByMember"]
+        return lines if len(lines) > 1 else []
+
+    for name in names:
+        first, second, *_ = await until(partial(refused_by_both, name), what=f"{name} is refused by both")
+        assert f"Job {site.namespace}/{name} exists there and is not Atoll's" in first
+        assert {"alpha" in first, "alpha" in second} == {True, False}
+        decision = await decided(site, name, "RefusedByMember")
+        assert "DeadlineExceeded" not in orjson.dumps(decision).decode()
+    for member in ("alpha", "beta"):
+        assert condition(await site.host.get(CLUSTERS, member), "TakesWork").get("status") != "False"
+        for name in names:
+            await site.members[member].delete(BATCH_JOBS, name, site.namespace)
+    for name in names:
+        # The pause of the second refusal ends at most a quarter of a minute later.
+        await until(partial(site.where, name), deadline=60, what=f"{name} runs")
+        await site.host.delete(BATCH_JOBS, name, site.namespace)
+
+
+async def test_a_pod_and_a_service_of_another_owner_are_named(site: Site) -> None:
+    await only(site, "topo")
+    api = site.members["topo"]
+    with contextlib.suppress(errors.AlreadyExists):
+        await api.create(NAMESPACES, accepting(site.namespace))
+    container = {"name": "c", "image": "busybox:1.36"}
+    about = {"name": "pc-w-0", "namespace": site.namespace}
+    await api.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": {"containers": [container]}})
+    service = {"name": "sc", "namespace": site.namespace}
+    spec = {"clusterIP": "None", "selector": {"app": "x"}}
+    await api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": service, "spec": spec})
+    taken = job("pc", replicas=2, seconds=None)
+    taken["spec"]["tasks"][0]["name"] = "w"
+    await site.submit(taken)
+    await site.submit(job("sc", seconds=None, plugins={"svc": []}))
+    for name, which in (("pc", "Pod {}/pc-w-0"), ("sc", "Service {}/sc")):
+        decision = await decided(site, name, "RefusedByMember")
+        [line, *_] = [line["text"] for line in decision["story"] if line["reason"] == "RefusedByMember"]
+        assert f"{which.format(site.namespace)} exists and is not of this Job" in line
+        assert "DeadlineExceeded" not in orjson.dumps(decision).decode()
+        await site.host.delete(JOBS, name, site.namespace)
+
+
+async def test_pods_of_a_deployment_that_a_quota_of_the_member_refuses_are_told(site: Site) -> None:
+    """Its ReplicaSet is refused them, and hears of it by an Event."""
+    spec = {
+        "resourceSelectors": [{"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind}],
+        "placement": {"clusterAffinity": {"clusterNames": ["topo"]}},
+    }
+    about = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind}
+    await site.host.create(POLICIES, {**about, "metadata": {"name": "apps", "namespace": site.namespace}, "spec": spec})
+    await quota(site, "topo", pods="1")
+    container = {"name": "c", "image": "busybox:1.36", "resources": {"requests": {"cpu": "100m"}}}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    web = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }
+    await site.submit(web)
+
+    async def refused() -> bool:
+        found = await site.find(BINDINGS, "web-deployment")
+        text = ((found or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION) or ""
+        return "RefusedByMember" in text and "exceeded quota: small" in text
+
+    await until(refused, what="the quota's words are on the binding")
+    await site.host.delete(DEPLOYMENTS, "web", site.namespace)

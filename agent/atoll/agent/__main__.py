@@ -112,6 +112,7 @@ async def setup(running: Process, settings: AgentSettings) -> None:
             placing=agent.made_for,
             pods=agent.pods,
             end_pods=agent.end_pods,
+            ownership=agent.cache.owners,
             fenced=lambda: fence is not None and fence.closed,
             settings=settings.delivery,
         )

@@ -71,6 +71,23 @@ class Owners:
         """Whether it names a binding, and may be of it by an owner that was not heard of yet."""
         return obj.stranger and bool(uid := self._topmost(obj.metadata)) and uid not in self._there
 
+    def top(self, uid: str) -> str:
+        """UID of the highest known controller above an object that is no pod; its own where none is known."""
+        for _ in range(_DEEPEST):
+            if uid in self._bindings or uid not in self._above:
+                break
+            uid = self._above[uid][1].uid
+        return uid
+
+    def beneath(self, uid: str) -> set[str]:
+        """UIDs of all objects that this one controls, and that those control, but pods and PodGroups."""
+        found, rest = set[str](), [uid]
+        while rest:
+            below = self._below.get(rest.pop(), set()) - found
+            found |= below
+            rest += below
+        return found
+
     def _topmost(self, metadata: Meta) -> str:
         """UID of the highest controller above an object that is known by name at least; empty where there is none."""
         uid, step = "", _controller(metadata)
@@ -125,15 +142,10 @@ class Owners:
 
     def _judge_below(self, uid: str) -> None:
         """Look again at all that this object owns, and what that owns."""
-        rest, seen = [uid], {uid}
-        while rest:
-            owner = rest.pop()
+        for owner in (uid, *sorted(self.beneath(uid) - {uid})):
             # The gang before its pods: what they wait for is its.
             self._judge_again(self._groups, owner)
             self._judge_again(self._pods, owner)
-            found = self._below.get(owner, set()) - seen
-            seen |= found
-            rest += sorted(found)
 
     def _judge_again(self, reflector: Reflector[_Owned], owner: str) -> None:
         for obj in reflector.by_index("owner", owner):

@@ -58,6 +58,8 @@ Quantities = dict[str, str | int | float]
 
 MAX_CAPACITY = 512 * 1024
 """Bytes of one ClusterCapacity; agents publish at most 200 kB, and field management adds to it."""
+#: of a workload whose pods its controller did not make
+_UNMADE = "fewer of its pods exist than must start together: is the controller of its kind at work there?"
 _LONGEST_QUANTITY = 64
 _MOST_AMOUNT = 2**63
 """Of a resource, for a queue: any number of 63 bits, as people write them where they mean no limit, is less."""
@@ -90,9 +92,16 @@ class BindingPlacement(Part, frozen=True, rename="camel"):
     spread_constraints: list[dict[str, Any]] = []
 
 
-class Reference(Part, frozen=True):
+class Reference(Part, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
     name: str = ""
     uid: str = ""
+
+    @property
+    def whole_kind(self) -> str:
+        """Kind and group, as `Job.batch.volcano.sh`."""
+        return f"{self.kind}.{self.api_version.partition('/')[0]}" if "/" in self.api_version else self.kind
 
 
 class SchedulePriority(Part, frozen=True, rename="camel"):
@@ -143,13 +152,15 @@ class MemberStatus(Part, frozen=True, rename="camel"):
     placement: Placed | None = None
     reservation: Hold | None = None
     refused: Refusal | None = None
+    unmade: bool = False
     suspended: str = ""
     released: dict[str, int] = {}
 
     @property
     def waiting(self) -> str:
         """Why pods have no node; empty where all have."""
-        return (self.placement.waiting if self.placement is not None else "") or self.suspended
+        said = (self.placement.waiting if self.placement is not None else "") or self.suspended
+        return said or (_UNMADE if self.unmade else "")
 
 
 class Aggregated(Part, frozen=True, rename="camel"):
@@ -481,6 +492,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         gang=read,
         decision=told,
         created=obj.metadata.creation_timestamp,
+        kind=obj.spec.resource.whole_kind,
         suspended=obj.spec.suspension is not None and obj.spec.suspension.scheduling,
         parts=tuple((target.name, _counts(read, target)) for target in obj.spec.clusters),
         affinities=_affinities(
@@ -531,6 +543,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         }
         or NOTHING,
         ended={cluster: status.released for cluster, status in said.items() if status.released} or NOTHING,
+        unmade=tuple(cluster for cluster, status in said.items() if status.unmade),
         refused={
             cluster: refusal.message or "it does not say why"
             for cluster, status in said.items()

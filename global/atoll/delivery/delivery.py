@@ -20,7 +20,7 @@ import structlog
 from atoll.delivery.delivered import change, encode, recorded, with_record
 from atoll.delivery.dependencies import CARRIED, Dependencies
 from atoll.delivery.namespaces import Namespaces, NotAccepted
-from atoll.delivery.refusals import PodRefusals
+from atoll.delivery.refusals import Ownership, PodRefusals
 from atoll.delivery.reservations import Asked, Reservations
 from atoll.delivery.settings import DeliverySettings
 from atoll.delivery.work import WorkObject, decode_work, gang_of, identifier, stranger, work_name
@@ -35,7 +35,7 @@ from atoll.model import keys, numbers, versions
 from atoll.model.apiresource import CLAIMS, NAMESPACES, PRIORITY_CLASSES, WORKS, ApiResource
 from atoll.model.conditions import with_condition
 from atoll.model.gang import beyond
-from atoll.model.objects import MALFORMED, Full
+from atoll.model.objects import MALFORMED, Full, made_by
 from atoll.model.placer import MadeFor, Unplaceable, made_for
 from atoll.model.queues import EVICT_TIMEOUT
 
@@ -69,6 +69,7 @@ class Delivery:
         placing: Callable[[], MadeFor] = MadeFor,
         pods: Callable[[str], int] = lambda _: 0,
         end_pods: EndPods | None = None,
+        ownership: Ownership | None = None,
         fenced: Callable[[], bool] = lambda: False,
         settings: DeliverySettings = DeliverySettings(),
     ) -> None:
@@ -84,6 +85,7 @@ class Delivery:
             placing: how workloads are made for the member at this moment.
             pods: how many pods of a binding (UID) the member has.
             end_pods: has the pods of a binding that goes end in time; None leaves that to whoever made them.
+            ownership: which objects of the member were made for which; None: only those that own pods are known.
             fenced: whether nothing that is exclusive may start, as the host has not been heard for too long.
             settings: its times and bounds.
         """
@@ -93,18 +95,18 @@ class Delivery:
         self._placement = placement
         self._reservations, self._pods, self._placing = reservations, pods, placing
         self._end_pods, self._fenced = end_pods, fenced
-        self._refusals = PodRefusals(member)
+        self._refusals = PodRefusals(member, ownership)
         self._refusals.on_change(self._pods_refused)
         self._namespaces = Namespaces(member, cluster)
         self._namespaces.on_change(self._namespace_changed)
         self._dependencies = Dependencies(member, cluster, self._carried)
         if reservations is not None:
             reservations.on_change(self.touch)
-        self._works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
+        self.works = Reflector(host, WORKS, decode_work, namespace=keys.execution_namespace(cluster))
         self._queue: WorkQueue[str] = WorkQueue("delivery", self._about)
-        self._works.add_index("binding", lambda work: [work.binding_uid])
-        self._works.add_index("need", lambda work: ["/".join(_identity(each)) for each in self._needs(work)])
-        self._works.on_change(self._work_changed)
+        self.works.add_index("binding", lambda work: [work.binding_uid])
+        self.works.add_index("need", lambda work: ["/".join(_identity(each)) for each in self._needs(work)])
+        self.works.on_change(self._work_changed)
         for resource, reflector in objects.items():
             reflector.add_index("work", partial(self._work_of, resource))
             reflector.add_index("uid", lambda obj: [obj.metadata.uid])
@@ -135,15 +137,15 @@ class Delivery:
 
     @property
     def synced(self) -> bool:
-        return self._works.synced.is_set()
+        return self.works.synced.is_set()
 
     async def run(self) -> None:
         """Watch and reconcile until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._works.run())
+            group.create_task(self.works.run())
             group.create_task(self._refusals.run())
             group.create_task(self._namespaces.run())
-            await self._works.synced.wait()
+            await self.works.synced.wait()
             if self._reservations is not None:
                 self._reservations.recall(self._asked())
             await self._namespaces.wait()
@@ -153,17 +155,17 @@ class Delivery:
 
     def touch(self, binding_uid: str) -> None:
         """The placement of this binding changed."""
-        for work in self._works.by_index("binding", binding_uid):
+        for work in self.works.by_index("binding", binding_uid):
             self._queue.add(work.metadata.key)
 
     def look_again(self) -> None:
         """Workloads are made for the member in another way from now on; those that are there stay as they are."""
-        for work in self._works:
+        for work in self.works:
             self._queue.add(work.metadata.key)
 
     def _asked(self) -> Iterator[Asked]:
         """The parts of all Works but questions."""
-        for work in self._works:
+        for work in self.works:
             notes = work.metadata.annotations
             if stranger(work) or keys.GANG not in notes or keys.QUESTION in notes:
                 continue
@@ -233,7 +235,7 @@ class Delivery:
 
     def _namespace_changed(self, name: str) -> None:
         self._dependencies.forget(name)
-        for work in self._works.by_index("need", "/".join((NAMESPACES.kind, "", name))):
+        for work in self.works.by_index("need", "/".join((NAMESPACES.kind, "", name))):
             self._pauses.forget(work.metadata.key)
             self._queue.add(work.metadata.key)
 
@@ -246,7 +248,7 @@ class Delivery:
         return [f"{keys.execution_namespace(self._cluster)}/{name}"]
 
     def _about(self, key: str) -> dict[str, str]:
-        work = self._works.get(key)
+        work = self.works.get(key)
         if work is None or not work.spec.workload.manifests:
             return {"cluster": self._cluster, "work": key}
         metadata = work.manifest.get("metadata") or {}
@@ -256,7 +258,7 @@ class Delivery:
     # -- one Work ----------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> None:
-        work = self._works.get(key)
+        work = self.works.get(key)
         if work is None:
             await self._sweep(key)
             return
@@ -307,12 +309,11 @@ class Delivery:
                 # Its end is no event of this Work.
                 self._queue.add(key, after=self._settings.look_again)
                 return
-            message = (
-                f"{kind.resource.kind} {found.metadata.key} exists in {self._cluster} and is not Atoll's: "
-                "rename the workload or delete the one in the member"
-            )
-            await self._write_status(work, kind, message)
-            return
+            taken = f"{kind.resource.kind} {found.metadata.key} exists there and is not Atoll's{made_by(found.body)}: "
+            taken += "rename the workload or delete that one"
+            await self._write_status(work, kind, f"refused by {self._cluster}: {taken}", refused=taken)
+            # The end of that object is no event of this Work.
+            raise Retry(self._pauses.failed(work.metadata.key))
         if (theirs[keys.BINDING_UID], theirs.get(keys.EPOCH)) != (work.binding_uid, str(work.epoch)):
             await self._remove(kind, found)
             return
@@ -379,7 +380,7 @@ class Delivery:
 
     def _carried(self, identity: tuple[str, str, str]) -> list[Json]:
         """The manifests of an object that Works carry, but those whose workload is gone from the member."""
-        users = self._works.by_index("need", "/".join(identity))
+        users = self.works.by_index("need", "/".join(identity))
         return [
             each
             for work in users
@@ -540,7 +541,7 @@ class Delivery:
                 await self._dependencies.keep(identity)
                 continue
             # Of Works that leave at once, the last one to come here removes it.
-            users = self._works.by_index("need", "/".join(identity))
+            users = self.works.by_index("need", "/".join(identity))
             if resource is None or any(each.metadata.uid not in self._tidied for each in users):
                 continue
             _, namespace, name = identity
@@ -719,6 +720,8 @@ class Delivery:
             reported["reservation"] = hold
         if words := self._refused(work, kind, found):
             reported["refused"] = {"epoch": work.epoch, "message": words}
+        elif kind.finished(reported) is None and self._pods(work.binding_uid) < gang_of(work, kind).min_available:
+            reported["unmade"] = True
         if words := kind.suspended(reported):
             reported["suspended"] = words
         if generation := numbers.whole(found.metadata.annotations.get(keys.GENERATION)):
@@ -788,7 +791,7 @@ class Delivery:
             self._written_at.pop(key, None)
             self._written.pop(key, None)
             return
-        seen, version = self._works.get(key), answer["metadata"]["resourceVersion"]
+        seen, version = self.works.get(key), answer["metadata"]["resourceVersion"]
         if seen is not None and versions.older(seen.metadata.resource_version, version):
             self._written[key] = (version, status)
             # The watch may never show it, where the store was put back to an earlier state.

@@ -1,12 +1,15 @@
 """What the member's controllers were refused when they made the pods of a workload, by their Events.
 
-Every controller that makes pods of a Job tells of a refused one by an Event FailedCreate about it, with the API
-server's own words: a full quota, a LimitRange, Pod Security, a missing PriorityClass, a webhook that says no.
+Kubernetes' controllers, Atoll's and the training operator report a refused pod by an Event about the object that the
+pod is made for, with the API server's own words: a full quota, a LimitRange, Pod Security, a missing PriorityClass, a
+webhook that says no. That object is the workload, or one that was made for it: a ReplicaSet, a Job of a JobSet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import msgspec
 
@@ -19,6 +22,22 @@ from atoll.model.reports import readable
 
 _PREFIX = "Error creating: "
 """Of Kubernetes' own controllers; not the server's words."""
+
+
+_REASONS = ("FailedCreate", "FailedCreatePod")
+"""Of the training operator: the second."""
+
+
+class Ownership(Protocol):
+    """Which objects of the member were made for which."""
+
+    def top(self, uid: str) -> str:
+        """UID of the highest known controller above an object; its own where none is known."""
+        ...
+
+    def beneath(self, uid: str) -> Iterable[str]:
+        """UIDs of all objects below a workload, but pods."""
+        ...
 
 
 class Regarding(msgspec.Struct, frozen=True, gc=False):
@@ -37,30 +56,37 @@ class EventObject(Slim, frozen=True, rename="camel"):
 class PodRefusals:
     """The last words about pods that could not be made, by the workload's UID."""
 
-    def __init__(self, member: ApiServer) -> None:
-        """No I/O happens here; `run` does it."""
+    def __init__(self, member: ApiServer, ownership: Ownership | None = None) -> None:
+        """No I/O happens here; `run` does it. Without ownership only Events about workloads themselves count."""
         decode = msgspec.json.Decoder(EventObject).decode
-        self._events: Reflector[EventObject] = Reflector(
-            member, EVENTS, decode, field_selector="reason=FailedCreate,regarding.kind=Job"
-        )
-        self._events.add_index("about", lambda event: [event.regarding.uid] if event.regarding.uid else [])
+        self._ownership = ownership
+        self.events: list[Reflector[EventObject]] = [
+            Reflector(member, EVENTS, decode, field_selector=f"reason={reason}") for reason in _REASONS
+        ]
+        for events in self.events:
+            events.add_index("about", lambda event: [event.regarding.uid] if event.regarding.uid else [])
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        await self._events.run()
+        async with asyncio.TaskGroup() as group:
+            for events in self.events:
+                group.create_task(events.run())
 
     def on_change(self, callback: Callable[[str], None]) -> None:
         """Call `callback(UID of the workload)` when there is something new about one."""
 
         def changed(old: EventObject | None, new: EventObject | None) -> None:
             if new is not None:
-                callback(new.regarding.uid)
+                uid = new.regarding.uid
+                callback(uid if self._ownership is None else self._ownership.top(uid))
 
-        self._events.on_change(changed)
+        for events in self.events:
+            events.on_change(changed)
 
     def of(self, uid: str) -> str:
         """Why a pod of the workload could not be made when that was tried last; empty where nothing was refused."""
-        found = self._events.by_index("about", uid)
+        makers = [uid] if self._ownership is None else [uid, *self._ownership.beneath(uid)]
+        found = [event for maker in makers for events in self.events for event in events.by_index("about", maker)]
         if not found:
             return ""
         newest = max(found, key=lambda event: (versions.number(event.metadata.resource_version), event.metadata.name))

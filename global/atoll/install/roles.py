@@ -469,7 +469,7 @@ AGENT_IN_MEMBER: Final = (
                 CONFIGMAPS, "patch", "delete", rare="only for workloads whose pods refer to ConfigMaps, and plugin svc"
             ),
             _on(SECRETS, "create", rare="only for Volcano Jobs with plugin ssh or mpi, and pods that refer to Secrets"),
-            _on(SECRETS, "patch", "delete", rare="only for pods that refer to Secrets"),
+            _on(SECRETS, "patch", "delete", rare="only for pods that refer to Secrets, and plugins ssh and mpi"),
             _on(REPLICA_SETS, "get", rare="only for pods of a Deployment that are to get a PodGroup"),
             # Volcano and Kueue are known by their images, in Deployments, and webhooks, whatever they are called.
             _on(MUTATING_WEBHOOKS, "list", "watch"),

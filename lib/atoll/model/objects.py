@@ -5,6 +5,7 @@ Decoding 10,000 pods into such structs takes 70 ms and keeps a tenth of the memo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -75,6 +76,16 @@ class Full:
         return isinstance(other, Full) and self.body == other.body
 
     __hash__ = None  # type: ignore[assignment]  # compared by content, which is mutable
+
+
+def made_by(obj: Mapping[str, Any]) -> str:
+    """Who made an object, to be added to a sentence on it: its controller, or the client that wrote it first."""
+    metadata = obj["metadata"]
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return f" (of {owner['kind']} {owner['name']})"
+    managers = [each["manager"] for each in metadata.get("managedFields") or () if each.get("manager")]
+    return f" (made by {managers[0]})" if managers else ""
 
 
 _slim = msgspec.json.Decoder(Slim)

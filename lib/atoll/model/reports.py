@@ -64,6 +64,13 @@ def number(most: int = _LARGEST) -> Check[int]:
     return check
 
 
+def flag(value: Any, field: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise BadReport(f"{field}: {readable(repr(value), 40)} is neither true nor false")
+    return value
+
+
 def moment(value: Any, field: str) -> str:
     """A time in RFC 3339."""
     if not _TIME.fullmatch(_typed(value, str, field)) or not timestamps.is_time(value):
@@ -252,4 +259,4 @@ def part_of(given: Mapping[str, Any], pods: int, own: Mapping[str, Check[Any]], 
     """The status of a workload of `pods` pods: the kind's own fields, and what Atoll's agent adds to any kind."""
     added = {"placement": placement(pods), "reservation": reservation(pods), "refused": refusal()}
     added["delivered"] = delivered()
-    return record(**own, **added, suspended=text(MAX_MESSAGE))(given, field)
+    return record(**own, **added, unmade=flag, suspended=text(MAX_MESSAGE))(given, field)

@@ -197,8 +197,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.RESERVING: "its parts are being reserved",
     Reason.PART_REFUSED: "a member could not reserve its part",
     Reason.AVOIDED: "the members that match failed it lately and are avoided for a while, or until their room changes",
-    Reason.MEMBER_FAILING: "the members that match do not bind what is sent to them, or confirm no removals; one"
-    " workload at a time is tried there",
+    Reason.MEMBER_FAILING: "the members that match do not bind what is sent to them, make no pods of its kind, or"
+    " confirm no removals; one workload at a time is tried there",
     Reason.HELD: "it is held by its user",
     Reason.NO_PODS: "it asks for no pods",
     Reason.POLICY_SUSPENDED: "its propagation policy suspends dispatching (spec.suspension)",

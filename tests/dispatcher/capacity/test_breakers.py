@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -155,3 +157,57 @@ def test_a_workload_that_waits_for_such_a_member_says_so() -> None:
     assert verdict.reason is Reason.MEMBER_FAILING
     assert verdict.blocker is not None
     assert verdict.blocker.name == "liar"
+
+
+class Own(Doubtful):
+    """Its member `only` fails workloads of tenant x in one way of their own."""
+
+    fault = ""
+
+    def bind_pods(self, name: str) -> None:
+        site = self.sites[name]
+        kept = {uid: part for uid, part in site.waiting.items() if self.views[uid].namespace == "x"}
+        for uid in kept:
+            del site.waiting[uid]
+            told: Any = {"unmade": (name,)} if self.fault == "operator" else {"refused": {name: self.fault}}
+            self.see(dataclasses.replace(self.views[uid], **told))
+        Town.bind_pods(self, name)
+
+    def _gone(self, uid: str, epoch: int, names: Sequence[str]) -> None:
+        super()._gone(uid, epoch, names)
+        self.see(dataclasses.replace(self.views[uid], refused={}, unmade=()))
+
+
+TAKEN = "Job x/a exists there and is not Atoll's (made by kubectl): rename the workload or delete that one"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [TAKEN, 'pods "a-0" is forbidden: no PriorityClass with name gold', "exceeded quota: q, requested: pods=1"],
+    ids=["name taken", "admission", "quota"],
+)
+def test_what_a_member_refuses_in_its_own_words_opens_no_breaker(fault: str) -> None:
+    town = Own(make_queue("q"), only=gpus(8, 8))
+    town.fault = fault
+    for number in range(3):
+        town.submit(make_binding(f"x{number}").having(namespace="x").tasks(1, gpu=1 + number))
+    town.run(200)
+    assert town.core.breakers.circuit("only") is None
+    assert town.core.breakers.barred("x", "") == set()
+
+
+def test_a_kind_without_its_controller_keeps_other_kinds_out_of_no_member() -> None:
+    """1. No controller makes pods of a kind: three workloads fail. 2. The kind is barred. 3. A Job of the namespace runs."""
+    town = Own(make_queue("q"), only=gpus(8, 8))
+    town.fault = "operator"
+    for number in range(3):
+        builder = make_binding(f"x{number}").having(namespace="x", kind="TFJob.kubeflow.org")
+        town.submit(builder.tasks(1, gpu=1 + number))
+    town.run(100)
+    assert town.core.breakers.circuit("only") is None
+    assert town.core.breakers.barred("x", "TFJob.kubeflow.org") == {"only"}
+    assert town.core.breakers.barred("x", "Job.batch") == set()
+    # Another namespace may try the kind, and any other kind of the same shape starts at once.
+    town.submit(make_binding("y").having(namespace="y", kind="Job.batch").tasks(1, gpu=1))
+    town.run(2)
+    assert town.started("y") is not None

@@ -18,7 +18,7 @@ import structlog
 from atoll.agent.cache import MemberCache
 from atoll.agent.jobs import pods as made
 from atoll.agent.jobs import policies, rejections, stages, state
-from atoll.agent.jobs.plugin_objects import PluginObjects
+from atoll.agent.jobs.plugin_objects import NameTaken, PluginObjects, check_owner
 from atoll.agent.jobs.probes import Probes
 from atoll.agent.objects import Pod
 from atoll.agent.settings import JobSettings
@@ -28,7 +28,7 @@ from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import versions
+from atoll.model import keys, versions
 from atoll.model.apiresource import CLAIMS, JOBS, POD_GROUPS, PODS, ApiResource
 from atoll.model.gang import MOST_PODS
 from atoll.model.objects import Full
@@ -311,7 +311,11 @@ class JobController:
             await self._create(job, POD_GROUPS, made.pod_group(job, opened))
             await asyncio.gather(*(self._create(job, CLAIMS, claim) for claim in made.claims(job)))
         # Before the pods, which mount what plugins make.
-        await self._plugged.keep(job)
+        try:
+            await self._plugged.keep(job)
+        except (NameTaken, errors.ApiError) as error:
+            self._tell(job, error)
+            raise
         self._grouped.add(uid)
         # A watch that was silent tells of Jobs that are long gone: the first write of their status says so.
         await asyncio.shield(told)
@@ -325,15 +329,32 @@ class JobController:
             try:
                 await self._api.create(resource, obj)
             except errors.AlreadyExists:
-                return
+                if resource == CLAIMS:
+                    self._check_claim(job, obj["metadata"])
             except errors.ApiError as error:
                 self._tell(job, error)
                 raise
 
-    def _tell(self, job: dict[str, Any], error: errors.ApiError) -> None:
+    def _tell(self, job: dict[str, Any], error: NameTaken | errors.ApiError) -> None:
         """What the API server refused only the Job's author, or that of a rule of the namespace, can mend."""
-        if isinstance(error, errors.Invalid | errors.Forbidden) and not isinstance(error, errors.Unauthorized):
-            self._recorder.record(_reference(job), "FailedCreate", error.said, warning=True)
+        refused = isinstance(error, errors.Invalid | errors.Forbidden) and not isinstance(error, errors.Unauthorized)
+        if refused or isinstance(error, NameTaken):
+            said = str(error) if isinstance(error, NameTaken) else error.said
+            self._recorder.record(_reference(job), "FailedCreate", said, warning=True)
+
+    def _check_claim(self, job: dict[str, Any], wanted: dict[str, Any]) -> None:
+        """Make sure that a claim which is there already is of the Job, or of its workload: it outlives their Jobs."""
+        found = self._cache.claims.get(f"{wanted['namespace']}/{wanted['name']}")
+        which = f"{CLAIMS.kind} {wanted['namespace']}/{wanted['name']}"
+        if found is None or found.metadata.deletion_timestamp is not None:
+            raise errors.Retry(0.5, f"{which} goes, or was not heard of yet")
+        owners = {each["uid"] for each in wanted.get("ownerReferences") or ()}
+        binding = (wanted.get("labels") or {}).get(keys.BINDING_UID)
+        same = binding is not None and found.metadata.labels.get(keys.BINDING_UID) == binding
+        if not same and owners.isdisjoint(each.uid for each in found.metadata.owner_references):
+            error = NameTaken(which)
+            self._tell(job, error)
+            raise error
 
     async def _create_pod(self, job: dict[str, Any], name: str, position: int, index: int) -> None:
         uid, namespace = job["metadata"]["uid"], job["metadata"]["namespace"]
@@ -342,11 +363,11 @@ class JobController:
             self._unseen[uid][name] = asyncio.get_running_loop().time()
             try:
                 await self._api.create(PODS, made.pod(job, position, index))
-            except errors.AlreadyExists as error:
+            except errors.AlreadyExists:
                 self._unseen[uid].pop(name, None)
                 known = self._cache.pods.get(f"{namespace}/{name}")
                 if known is None or known.metadata.controller_uid != uid:
-                    raise errors.Retry(0.5, f"pod {namespace}/{name} of another owner is in the way") from error
+                    await self._check_pod(job, name)
             except BaseException as error:
                 self._unseen[uid].pop(name, None)
                 if isinstance(error, errors.ApiError):
@@ -364,6 +385,17 @@ class JobController:
         for name in [name for name, at in made_at.items() if at <= until]:
             del made_at[name]
         return set(made_at)
+
+    async def _check_pod(self, job: dict[str, Any], name: str) -> None:
+        """Make sure that a pod which is there already is of the Job."""
+        namespace = job["metadata"]["namespace"]
+        try:
+            check_owner(await self._api.get(PODS, name, namespace), PODS, job["metadata"]["uid"])
+        except errors.NotFound as error:
+            raise errors.Retry(0.5, f"pod {namespace}/{name} was in the way") from error
+        except NameTaken as error:
+            self._tell(job, error)
+            raise
 
     async def _remove(self, job: dict[str, Any], pods: Iterable[Pod]) -> None:
         async def remove(pod: Pod) -> None:

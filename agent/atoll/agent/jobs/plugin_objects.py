@@ -12,10 +12,13 @@ from atoll.agent.jobs import pods as made
 from atoll.kinds.volcano_job import plugins
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import CONFIGMAPS, NETWORK_POLICIES, SECRETS, SERVICE_EXPORTS, SERVICES
+from atoll.model.apiresource import CONFIGMAPS, NETWORK_POLICIES, SECRETS, SERVICE_EXPORTS, SERVICES, ApiResource
+from atoll.model.objects import made_by
 
 _MADE = (SERVICES, SERVICE_EXPORTS, CONFIGMAPS, SECRETS, NETWORK_POLICIES)
 _RESOURCES = {resource.kind: resource for resource in _MADE}
+_LOOK_AGAIN, _GOES = 2.0, 0.5
+"""Seconds until a name is tried again that another object has, and one that goes."""
 
 
 class PluginObjects:
@@ -35,7 +38,8 @@ class PluginObjects:
         """Make what is missing.
 
         Raises:
-            Retry: an object of that name belongs to another owner, or the member has no such kind.
+            NameTaken: an object of that name belongs to another owner.
+            Retry: one of another owner goes, or the member has no such kind.
         """
         wanted, uid = job["spec"].get("plugins"), job["metadata"]["uid"]
         if not wanted:
@@ -50,7 +54,7 @@ class PluginObjects:
         self._made[uid] = view
 
     async def _ensure(self, obj: dict[str, Any]) -> None:
-        resource, metadata = _RESOURCES[obj["kind"]], obj["metadata"]
+        resource = _RESOURCES[obj["kind"]]
         try:
             await self._api.create(resource, obj)
         except errors.NotFound as error:
@@ -58,17 +62,49 @@ class PluginObjects:
                 raise
             raise errors.Retry(30.0, f"this member has no CRD {resource.plural}.{resource.group}") from error
         except errors.AlreadyExists:
-            if resource == SECRETS:
-                # The key that was made first stays.
-                return
-            name, namespace = metadata["name"], metadata["namespace"]
-            found = await self._api.get(resource, name, namespace)
-            owners = {owner["uid"] for owner in found["metadata"].get("ownerReferences") or ()}
-            if owners.isdisjoint(owner["uid"] for owner in metadata["ownerReferences"]):
-                raise errors.Retry(2.0, f"{obj['kind']} {namespace}/{name} of another owner is in the way") from None
-            if resource == CONFIGMAPS and found.get("data") != obj["data"]:
-                gone = dict.fromkeys(found.get("data") or ())
-                await self._api.merge_patch(resource, name, {"data": {**gone, **obj["data"]}}, namespace)
+            await self._take_up(resource, obj)
+
+    async def _take_up(self, resource: ApiResource, obj: dict[str, Any]) -> None:
+        """Go on with what is there already, if it is of the same Job; the key that was made first stays."""
+        metadata = obj["metadata"]
+        name, namespace, uid = metadata["name"], metadata["namespace"], metadata["ownerReferences"][0]["uid"]
+        if resource == SECRETS:
+            # The agent may not read Secrets: a test reads nothing.
+            operations = [{"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": uid}]
+            try:
+                await self._api.json_patch(resource, name, operations, namespace)
+            except errors.Invalid:
+                raise NameTaken(f"{resource.kind} {namespace}/{name}") from None
+            return
+        found = await self._api.get(resource, name, namespace)
+        check_owner(found, resource, uid)
+        if resource == CONFIGMAPS and found.get("data") != obj["data"]:
+            gone = dict.fromkeys(found.get("data") or ())
+            await self._api.merge_patch(resource, name, {"data": {**gone, **obj["data"]}}, namespace)
+
+
+class NameTaken(errors.Retry):
+    """An object of another owner has the name of one that a Job needs."""
+
+    def __init__(self, which: str, by: str = "") -> None:
+        """Tell of that object; `by`: see `made_by`."""
+        super().__init__(_LOOK_AGAIN, f"{which} exists and is not of this Job{by}: rename the Job or delete that one")
+
+
+def check_owner(found: dict[str, Any], resource: ApiResource, uid: str) -> None:
+    """Make sure that an object is of the Job with this UID.
+
+    Raises:
+        NameTaken: it is of another owner.
+        Retry: one of another owner goes.
+    """
+    metadata = found["metadata"]
+    if any(owner["uid"] == uid for owner in metadata.get("ownerReferences") or ()):
+        return
+    which = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
+    if metadata.get("deletionTimestamp"):
+        raise errors.Retry(_GOES, f"{which} of another owner goes")
+    raise NameTaken(which, made_by(found))
 
 
 def new_key_pair() -> plugins.KeyPair:

@@ -296,7 +296,7 @@ class Admission:
         self._state.charges.start(binding)
         for member, part, placement in placed:
             self.members.assume(member, view.uid, part, placement)
-            self.breakers.sent(member.name, view.uid)
+            self.breakers.sent(member.name, view.kind, view.uid)
         pods: dict[str, tuple[Gang, Pods]] = {member.name: (part, placement.pods) for member, part, placement in placed}
         now, ends = self._state.now, self._state.now + estimate(binding)
         self.reservations.timeline.enter(

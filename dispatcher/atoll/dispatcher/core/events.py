@@ -218,6 +218,8 @@ class BindingView:
     decision: Decision
     created: str
     """RFC 3339 with seconds; the order of arrival."""
+    kind: str = ""
+    """Of its workload, with the group: `Job.batch.volcano.sh`."""
     suspended: bool = True
     """spec.suspension.scheduling."""
     variants: tuple[Variant, ...] = ()
@@ -265,6 +267,8 @@ class BindingView:
     """Member -> task -> what a pod of it requests there, of the resources of which that is more than was asked for."""
     ended: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: NOTHING)
     """Member -> task -> pods that have ended there and are never made again."""
+    unmade: tuple[str, ...] = ()
+    """Members that have the workload, and fewer pods of it than its minimum."""
     refused: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Member -> why its API server or admission refused something of this epoch, in its words."""
     unhealthy_at: str = ""

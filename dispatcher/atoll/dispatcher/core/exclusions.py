@@ -74,7 +74,7 @@ class Exclusions:
 
     def refusing(self, binding: Binding) -> set[str]:
         """The members of these that are not to be tried yet for any shape of its."""
-        found = self.breakers.barred(binding.view.namespace)
+        found = self.breakers.barred(binding.view.namespace, binding.view.kind)
         found.update(self.refusals.avoided(binding.view))
         return found
 
@@ -92,7 +92,7 @@ class Exclusions:
                 return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
         words = next(((name, said) for name, said in self.refusals.avoided(binding.view).items() if said), None)
         if words is None:
-            barred = self.breakers.barred(binding.view.namespace)
+            barred = self.breakers.barred(binding.view.namespace, binding.view.kind)
             ready = self._named(shape, self.members.table.ready) if barred else []
             failing = ", ".join(name for name in ready if name in barred)
             return Verdict(Reason.MEMBER_FAILING, Blocker("Cluster", failing)) if failing else verdict

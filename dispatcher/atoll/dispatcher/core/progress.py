@@ -67,9 +67,11 @@ class Progress:
 
     def _blame(self, binding: Binding, names: Iterable[str], *, pods: bool = False) -> None:
         """These members did not bind it in time; `pods`: though its pods were there."""
+        view = binding.view
         for name in names:
             self._state.failed(binding, name, pods=pods)
-            self.breakers.failed(name, binding.view.namespace, binding.view.uid, self._state.now, Failure.NOT_BOUND)
+            kind = view.kind if name in view.unmade else ""
+            self.breakers.failed(name, view.namespace, view.uid, self._state.now, Failure.NOT_BOUND, kind=kind)
 
     def not_running(self) -> Iterator[Command]:
         """Take back what was bound and does not run in time; it waits longer after each round, and keeps no member from

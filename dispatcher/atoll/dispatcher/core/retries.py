@@ -32,8 +32,8 @@ class Retries:
         """Look again at what waits where other members may be tried than before."""
         if self.breakers.moved:
             self.breakers.moved = False
-            for namespace in self.breakers.to_mark():
-                self._state.file_again(namespace, partial(self.breakers.mark, namespace))
+            for scope in self.breakers.to_mark():
+                self._state.file_again(scope, partial(self.breakers.mark, scope))
             self.wakes.fire(MEMBERS)
             self.wakes.fire(KEPT)
 

@@ -127,7 +127,7 @@ class Sightings:
         for name in binding.parts:
             member = self.members.member(name)
             member.heard_at, member.heard_of = self._state.now, max(member.heard_of, stay.start)
-            self.breakers.bound(name, self._state.now)
+            self.breakers.bound(name, binding.view.kind, self._state.now)
             if self.refusals.accepted(binding.view.namespace, name):
                 self._state.wake_namespace(binding.view.namespace)
 

@@ -275,11 +275,11 @@ class State:
             return {}
         return {name: words for name, words in binding.view.refused.items() if name in binding.parts}
 
-    def file_again(self, namespace: str, change: Callable[[], None] = lambda: None) -> None:
-        """File what waits in this namespace anew after a change of what its shapes depend on."""
+    def file_again(self, scope: str, change: Callable[[], None] = lambda: None) -> None:
+        """File what waits in this namespace, or of this kind, anew after a change of what its shapes depend on."""
         waiting = [self.bindings[key[2]] for group in self.waiting.all() for key in group.members]
         waiting += [self.bindings[uid] for uid in self.outsiders]
-        moved = [binding for binding in waiting if binding.view.namespace == namespace]
+        moved = [binding for binding in waiting if scope in (binding.view.namespace, binding.view.kind)]
         for binding in moved:
             self.leave(binding)
         change()
@@ -379,6 +379,8 @@ class State:
             or self.failures.is_marked(namespace)
             or self.breakers.is_marked(namespace)
         )
+        if self.breakers.is_marked(binding.view.kind):
+            alone = binding.view.kind
         ordered = binding.leaf.said.order is Order.FAIR_NAMESPACES
         if not self.namespaces.is_limited(namespace) and not marked and not ordered:
             namespace = ""
@@ -387,7 +389,7 @@ class State:
             alone = binding.view.uid
         elif binding.gang.together is not None:
             # Whether one of its gang group starts is no matter of its shape alone.
-            namespace, alone = binding.view.namespace, binding.gang.together.group
+            namespace, alone = binding.view.namespace, f"{alone} {binding.gang.together.group}".strip()
         if near := f"{binding.gang.follows} {binding.gang.avoids}".strip():
             namespace, alone = binding.view.namespace, f"{alone} {near}"
         # Ceilings of queues name the members that serve them; those of members are for all queues alike.

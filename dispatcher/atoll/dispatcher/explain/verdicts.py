@@ -280,7 +280,7 @@ class _Look:
         allowed = np.any(members.table.allowed(shape), axis=0) if members.table.order else np.zeros(0, np.bool_)
         serving, kept_out = core.state.exclusions.serves(self._leaf), core.state.exclusions.kept_out(self.binding)
         avoided, refusing = core.state.exclusions.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
-        barred = core.breakers.barred(self.binding.view.namespace)
+        barred = core.breakers.barred(self.binding.view.namespace, self.binding.view.kind)
         floor = np.array(shape.floor)
         held = np.minimum(members.table.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
         wanted = sum(shape.floor)
@@ -311,7 +311,8 @@ class _Look:
                 text = f"it refused it and is avoided for a while{said}"
                 rooms.append(_room(member, wanted, fits, reason_of_refusal(said), text))
             elif member.name in barred:
-                text = "it does not bind what is sent to it, or confirms no removals; one workload at a time is tried"
+                text = "it does not bind what is sent to it, makes no pods of its kind, or confirms no removals; one"
+                text += " workload at a time is tried"
                 rooms.append(_room(member, wanted, fits, Reason.MEMBER_FAILING, text))
             elif member.name in avoided:
                 text = "it failed such a workload lately and is avoided for a while"

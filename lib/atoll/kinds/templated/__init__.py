@@ -59,7 +59,7 @@ RECONCILING: Final = "Reconciling"
 """The condition by which tools that wait for an object (kstatus) see that it is not done yet."""
 OF_HOST: Final = frozenset({DISPATCHED, RECONCILING})
 """Conditions that members do not report."""
-ADDED = ("placement", "reservation", "refused", "suspended", "delivered", "released")
+ADDED = ("placement", "reservation", "refused", "unmade", "suspended", "delivered", "released")
 """What Atoll adds to a status."""
 _KEPT = "none before its end: its status does not count them by component, or its controller makes them again"
 _OF_ITS_SERVER: Final = "collisionCount"

@@ -7,11 +7,16 @@ pause, then one workload (half-open). If that is bound the breaker closes, else 
 Failures may be the workloads' own fault, so they count against the namespaces that they are of: while the breaker is
 open, a workload of another namespace may be tried at once, one at a time. So no tenant can keep others out of a member
 that works for them, and a member that does not costs each namespace one workload.
+
+A workload whose pods were not even made counts for its kind alone, by a breaker of that kind in that member: whatever
+makes pods of the kind is missing there, or is refused them, and other kinds work. What a member refused in its own
+words counts for no breaker (`refusals.py`). Breakers of kinds live in memory: a new leader learns them anew.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.events import Circuit, Failure
@@ -38,14 +43,16 @@ class _Breaker:
 
 
 class Breakers:
-    """One for each member that failed; see the module."""
+    """One for each member that failed, and each kind that failed in a member; see the module."""
 
     def __init__(self, settings: BreakerSettings = BreakerSettings()) -> None:
         self._settings = settings
-        self._of: dict[str, _Breaker] = {}
+        #: (member, kind; empty for all kinds) -> its breaker
+        self._of: dict[tuple[str, str], _Breaker] = {}
         #: members of which the state as their Clusters say it was taken over, or was there to be
         self._heard: set[str] = set()
-        #: namespaces of failures in members whose breakers are open: their workloads are classes of their own
+        #: namespaces of failures in members whose breakers are open, and kinds of open breakers: their workloads are
+        #: classes of their own
         self._marked: set[str] = set()
         #: something may be tried that was not before, or the other way round
         self.moved = False
@@ -54,13 +61,13 @@ class Breakers:
 
     # -- for decisions -----------------------------------------------------------------------------------------------
 
-    def barred(self, namespace: str) -> set[str]:
-        """Members to which nothing of this namespace is to be sent now."""
-        return {name for name, each in self._of.items() if each.open and _bars(each, namespace)} if self._of else set()
+    def barred(self, namespace: str, kind: str) -> set[str]:
+        """Members to which nothing of this kind and namespace is to be sent now."""
+        return {name for name, each in self._about(kind) if each.open and _bars(each, namespace)} if self._of else set()
 
-    def is_marked(self, namespace: str) -> bool:
-        """Whether workloads of this namespace may be barred where others are not."""
-        return namespace in self._marked
+    def is_marked(self, scope: str) -> bool:
+        """Whether workloads of this namespace, or of this kind, may be barred where others are not."""
+        return scope in self._marked
 
     @property
     def next(self) -> float | None:
@@ -69,7 +76,7 @@ class Breakers:
 
     def circuit(self, member: str) -> Circuit | None:
         """The state of a member's breaker; None where nothing is known against it."""
-        each = self._of.get(member)
+        each = self._of.get((member, ""))
         if each is None or not each.opened:
             return None
         return Circuit(each.open, each.opened, each.until, each.failure, each.pausing)
@@ -86,15 +93,16 @@ class Breakers:
         if member in self._heard:
             return
         self._heard.add(member)
-        if circuit is not None and member not in self._of:
-            self._of[member] = _Breaker(
+        if circuit is not None and (member, "") not in self._of:
+            self._of[member, ""] = _Breaker(
                 circuit.opened, circuit.open, circuit.open, circuit.until, failure=circuit.failure, inherited=True
             )
             self._told(member)
 
     def forget(self, member: str) -> None:
         """An administrator says that it is in order again, or it is no member any more."""
-        if self._of.pop(member, None) is not None:
+        for key in [key for key in self._of if key[0] == member]:
+            del self._of[key]
             self._told(member)
 
     def leave(self, member: str) -> None:
@@ -102,28 +110,32 @@ class Breakers:
         self.forget(member)
         self._heard.discard(member)
 
-    def sent(self, member: str, uid: str) -> None:
+    def sent(self, member: str, kind: str, uid: str) -> None:
         """A workload was dispatched there."""
-        each = self._of.get(member)
-        if each is not None and each.open:
-            each.trial, self.moved = uid, True
+        for name, each in self._about(kind):
+            if name == member and each.open:
+                each.trial, self.moved = uid, True
 
-    def bound(self, member: str, now: float) -> None:
+    def bound(self, member: str, kind: str, now: float) -> None:
         """It bound what was sent to it."""
-        each = self._of.get(member)
-        if each is None:
-            return
-        each.failures[Failure.NOT_BOUND].clear()
-        if each.open:
-            each.open = each.pausing = each.inherited = False
-            each.trial, each.until = "", now + self._settings.forgotten
-            self._told(member)
-        elif not each.opened and not any(each.failures.values()):
-            del self._of[member]
+        for key in ((member, ""), (member, kind)):
+            each = self._of.get(key)
+            if each is None:
+                continue
+            each.failures[Failure.NOT_BOUND].clear()
+            if each.open:
+                each.open = each.pausing = each.inherited = False
+                each.trial, each.until = "", now + self._settings.forgotten
+                self._told(member)
+            elif not each.opened and not any(each.failures.values()):
+                del self._of[key]
 
-    def failed(self, member: str, namespace: str, uid: str, now: float, failure: Failure) -> None:
-        """It did not bind in time what was sent to it, or did not answer; or did not confirm a removal in time."""
-        each = self._of.setdefault(member, _Breaker())
+    def failed(self, member: str, namespace: str, uid: str, now: float, failure: Failure, *, kind: str = "") -> None:
+        """It did not bind in time what was sent to it, or did not answer; or did not confirm a removal in time.
+
+        `kind`: of a workload whose pods were not made; empty counts against the member for all kinds.
+        """
+        each = self._of.setdefault((member, kind), _Breaker())
         counts = each.failures[failure]
         counts[namespace] += 1
         tried = each.trial == uid
@@ -133,7 +145,8 @@ class Breakers:
         if (counts.total() >= self._settings.threshold and not each.open) or (tried and not each.pausing):
             each.opened += 1
             each.open = each.pausing = True
-            each.until = now + pause_after(each.opened, self._settings) * spread(f"{member}/{each.opened}")
+            who = f"{member}/{kind}/{each.opened}" if kind else f"{member}/{each.opened}"
+            each.until = now + pause_after(each.opened, self._settings) * spread(who)
             each.failure = failure
             self._told(member)
         elif each.open:
@@ -141,7 +154,7 @@ class Breakers:
 
     def removed(self, member: str) -> None:
         """It confirmed a removal."""
-        each = self._of.get(member)
+        each = self._of.get((member, ""))
         if each is not None:
             each.failures[Failure.NOT_REMOVED].clear()
 
@@ -153,7 +166,7 @@ class Breakers:
 
     def pass_begins(self, now: float) -> None:
         """End the pauses whose time has come."""
-        for member, each in list(self._of.items()):
+        for (member, kind), each in list(self._of.items()):
             if each.pausing and each.until <= now:
                 each.pausing = each.inherited = False
                 self._told(member)
@@ -161,18 +174,24 @@ class Breakers:
                 each.opened = 0
                 self._changed[member] = None
                 if not any(each.failures.values()):
-                    del self._of[member]
+                    del self._of[member, kind]
 
     def to_mark(self) -> list[str]:
-        """Namespaces that are to be marked, or not any more; `mark` does it."""
-        open_ones = [counts for each in self._of.values() if each.open for counts in each.failures.values()]
-        return sorted(self._marked ^ {namespace for counts in open_ones for namespace in counts})
+        """Namespaces and kinds that are to be marked, or not any more; `mark` does it."""
+        open_ones = [(kind, each.failures.values()) for (_, kind), each in self._of.items() if each.open]
+        scopes = {kind for kind, _ in open_ones if kind}
+        scopes.update(namespace for _, failures in open_ones for counts in failures for namespace in counts)
+        return sorted(self._marked ^ scopes)
 
-    def mark(self, namespace: str) -> None:
-        """Mark the namespace, or take its mark away: the other one than before."""
-        self._marked ^= {namespace}
+    def mark(self, scope: str) -> None:
+        """Mark the namespace or kind, or take its mark away: the other one than before."""
+        self._marked ^= {scope}
 
     # ----------------------------------------------------------------------------------------------------------------
+
+    def _about(self, kind: str) -> Iterator[tuple[str, _Breaker]]:
+        """(Member, breaker) of those that matter to a kind."""
+        return ((name, each) for (name, of), each in self._of.items() if of in ("", kind))
 
     def _told(self, member: str) -> None:
         self._changed[member] = None
