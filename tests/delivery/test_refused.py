@@ -20,7 +20,7 @@ from atoll.model.gang import Gang, Task
 from atoll.model.objects import Full, Meta, OwnerReference, Slim, decode_full
 from tests.kube.servers import client, serving
 
-ONE = Gang("q", 0, 1, (Task("w", 1, 1, {"cpu": 1000}),))
+ONE = Gang("q", [Task("w", 1, 1, {"cpu": 1000})], 1)
 
 
 def a_work(resource: ApiResource) -> dict[str, Any]:

@@ -350,6 +350,29 @@ REFUSED = {
     ),
     "an unknown plugin": (make_job(plugins={"horovod": []}), "spec.plugins.horovod"),
     "mpi without its master": (make_job(plugins={"mpi": []}), "spec.plugins.mpi"),
+    "a name with dots and svc": (
+        make_job(metadata={"name": "llama.v2"}, plugins={"svc": []}),
+        "spec.plugins.svc",
+    ),
+    "a name with dots and what brings svc": (
+        make_job(metadata={"name": "llama.v2"}, plugins={"svc": [], "ssh": []}),
+        "spec.plugins.svc",
+    ),
+    "a name with a digit first and svc": (
+        make_job(metadata={"name": "3d-unet"}, plugins={"svc": []}),
+        "spec.plugins.svc",
+    ),
+    "a name that is too long for Ray's Service": (
+        make_job(
+            make_task("head", replicas=1, minAvailable=1), metadata={"name": "a" * 55}, plugins={"ray": [], "svc": []}
+        ),
+        "spec.plugins.ray",
+    ),
+    "more pods than a ConfigMap names": (
+        make_job(make_task(replicas=40_000), plugins={"svc": []}),
+        "spec.plugins.svc",
+    ),
+    "a port that is none": (make_job(plugins={"ssh": ["--ssh-port=70000"], "svc": []}), "spec.plugins.ssh"),
     "mpi with a master that is not there": (
         make_job(plugins={"mpi": ["--master=boss"]}),
         "spec.plugins.mpi",
@@ -462,6 +485,7 @@ ADMITTED = {
     ),
     "a tier name": make_job(networkTopology={"mode": "hard", "highestTierName": "rack"}),
     "tier 0": make_job(networkTopology={"mode": "soft", "highestTierAllowed": 0}),
+    "a name with dots, or a digit first, without svc": make_job(metadata={"name": "3d.unet"}, plugins={"env": []}),
     "mpi with a named master": make_job(make_task("boss"), plugins={"mpi": ["--master=boss"]}),
     "a diamond of dependencies": depending(a=[], b=["a"], c=["a"], d=["b", "c"]),
     "a topology policy with whole CPUs": pinned("restricted", requests={"cpu": "2000m"}),

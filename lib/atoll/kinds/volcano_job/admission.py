@@ -141,6 +141,8 @@ def validate_job(job: Json) -> list[Problem]:
     for index, task in enumerate(tasks):
         problems += _task_problems(task, f"spec.tasks[{index}]", str(job_name), names)
     problems += _dependency_problems(tasks)
+    if job_name and not problems:
+        problems += _made_problems(str(job_name), spec, tasks)
     return problems
 
 
@@ -373,6 +375,18 @@ def _plugin_problems(given: object, tasks: Sequence[Json]) -> Iterator[Problem]:
     arguments = plugin_arguments(given)
     replicas = {str(task.get("name")): task_replicas(task) for task in tasks}
     for name, text in plugins.problems(arguments, replicas):
+        yield Problem(f"spec.plugins.{name}", text)
+
+
+def _made_problems(job_name: str, spec: Json, tasks: Sequence[Json]) -> Iterator[Problem]:
+    """What members would refuse of what plugins make."""
+    seen = []
+    for task in tasks:
+        pod = mapping(mapping(task.get("template")).get("spec"))
+        said = str(pod.get("hostname") or ""), str(pod.get("subdomain") or "")
+        seen.append(plugins.Task(str(task["name"]), task_replicas(task), 0, task_replicas(task), *said))
+    view = plugins.JobView(job_name, "", tuple(seen))
+    for name, text in plugins.unmakeable(view, _arguments(spec.get("plugins"))):
         yield Problem(f"spec.plugins.{name}", text)
 
 

@@ -6,6 +6,8 @@ module and its place in `PLUGINS`.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from atoll.kinds.volcano_job.plugins import env, hcclrank, mpi, mxnet, pytorch, ray, ssh, svc, tensorflow
@@ -16,6 +18,15 @@ PLUGINS: Mapping[str, Plugin] = {
     module.PLUGIN.name: module.PLUGIN for module in (env, svc, ssh, tensorflow, pytorch, mpi, ray, hcclrank, mxnet)
 }
 """By name, in the order in which they change a pod."""
+
+_OF_DNS = ("Service", "ServiceExport")
+_SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+"""Since Kubernetes 1.34 a digit may come first; older members refuse it."""
+_SERVICE_RULE = (
+    "such a name has at most 63 lower-case letters, digits and '-', beginning with a letter: rename the Job"
+)
+_MOST_BYTES = 2**20
+"""Of the data of a ConfigMap."""
 
 NETWORKED = ("svc", "ssh", "tensorflow", "pytorch", "mpi", "ray", "mxnet")
 """Those whose pods talk to each other: they work where all pods of the Job reach each other."""
@@ -44,8 +55,31 @@ def problems(plugins: Mapping[str, Sequence[str] | None], tasks: Mapping[str, in
         except BadArgument as error:
             yield name, str(error)
         else:
+            for option, value in values.items():
+                if "port" in option.lower() and isinstance(value, int) and not 0 < value < 2**16:
+                    yield name, f"--{option}={value} is no port; use 1 to 65535"
             for text in plugin.problems(tasks, values):
                 yield name, text
+
+
+def unmakeable(job: JobView, plugins: Mapping[str, Sequence[str] | None]) -> Iterator[tuple[str, str]]:
+    """(plugin, why a member would refuse what it makes for the Job), by the rules of every supported Kubernetes.
+
+    Args:
+        job: its tasks with all of their replicas.
+        plugins: of the Job.
+    """
+    small = dataclasses.replace(job, tasks=tuple(dataclasses.replace(task, replicas=1) for task in job.tasks))
+    for plugin, values in _chosen(plugins):
+        for each in plugin.objects(small, values, lambda: KeyPair("", "")):
+            kind, name = each["kind"], each["metadata"]["name"]
+            if kind in _OF_DNS and not _SERVICE.fullmatch(name):
+                yield plugin.name, f"makes {kind} {name!r}; {_SERVICE_RULE}"
+            elif kind == "ConfigMap" and (size := svc.size_of_hosts(job)) > _MOST_BYTES:
+                yield (
+                    plugin.name,
+                    f"makes a ConfigMap of {size} bytes with the names of all pods; at most {_MOST_BYTES}",
+                )
 
 
 def objects(
@@ -74,5 +108,5 @@ def _chosen(plugins: Mapping[str, Sequence[str] | None]) -> Iterator[tuple[Plugi
 
 __all__ = [
     "NETWORKED", "PLUGINS", "JobView", "KeyPair", "Plugin", "Task", "decorate", "objects", "problems", "required",
-    "waits",
+    "unmakeable", "waits",
 ]  # fmt: skip

@@ -71,6 +71,15 @@ def _config_map(job: JobView) -> str:
     return f"{job.name}-svc"
 
 
+def size_of_hosts(job: JobView) -> int:
+    """Bytes of the data that names all pods of a Job that is in one member, at most."""
+    size = 0
+    for task in job.tasks:
+        name = task.hostname or f"{job.name}-{task.name}-{max(task.replicas - 1, 0)}"
+        size += 2 * task.replicas * len(f"{name}.{task.subdomain or job.name},") + 3 * len(f"VC_{task.name}_HOSTS")
+    return size
+
+
 def _data(job: JobView) -> dict[str, str]:
     data: dict[str, str] = {}
     for task in job.tasks:
