@@ -163,23 +163,38 @@ async def test_typical_manifests_are_taken_and_warned_of_what_has_no_effect(
     assert all(text in told for text in warned)
 
 
-async def test_the_deployment_is_dispatched_and_the_pod_is_told_that_it_is_not_served(there: Site) -> None:
-    """Priority classes, then the Deployment and the Pod of the same text."""
+async def test_the_deployment_and_the_pod_of_no_owner_run_in_members(there: Site) -> None:
+    """Priority classes, then the Deployment and the Pod of the same text; what is deleted on the host ends."""
     apply(there, "003-priority.yaml")
     apply(there, "003-deployment.yaml")
     apply(there, "003-stress.yaml")
 
-    async def told() -> bool:
-        events = await there.host.list(EVENTS, there.namespace)
-        return {event["regarding"]["kind"] for event in events if event["reason"] == "NotServed"} == {"Pod"}
+    async def runs() -> bool:
+        found = await there.find(PODS, "stress-pod-on-te3") or {}
+        return (found.get("status") or {}).get("phase") == "Running"
+
+    async def in_members() -> list[str]:
+        """Nodes of the Pod's copies."""
+        found = [await api.list(PODS, there.namespace) for api in there.members.values()]
+        return [
+            pod["spec"].get("nodeName", "") for pods in found for pod in pods if "stress" in pod["metadata"]["name"]
+        ]
+
+    async def gone() -> bool:
+        return not await in_members()
 
     async def ready() -> bool:
         found = await there.host.list(DEPLOYMENTS, there.namespace)
         return [(each.get("status") or {}).get("readyReplicas") for each in found] == [3]
 
     try:
-        await until(told, what="the Pod alone has an Event NotServed")
+        await until(runs, what="the Pod runs in a member")
+        assert await in_members() == ["te3"]
+        events = await there.host.list(EVENTS, there.namespace)
+        assert not [event for event in events if event["reason"] == "NotServed"]
+        there.kubectl("delete", "-n", there.namespace, "--wait=false", "-f", str(HERE / "003-stress.yaml"))
+        await until(gone, what="the Pod has ended in its member")
         await until(ready, what="the three pods of the Deployment run in a member")
     finally:
-        for file in ("003-stress.yaml", "003-deployment.yaml", "003-priority.yaml"):
+        for file in ("003-deployment.yaml", "003-priority.yaml"):
             there.kubectl("delete", "-n", there.namespace, "--wait=false", "-f", str(HERE / file))

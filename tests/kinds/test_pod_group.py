@@ -114,7 +114,7 @@ def test_a_pod_of_no_group_is_no_workload() -> None:
     assert not KIND.takes(alone)
     why = KIND.left_alone(alone)
     assert why is not None
-    assert GROUP in why.help
+    assert "create it anew" in why.help
 
 
 @pytest.mark.parametrize("total", ["0", "many", "-1"])
@@ -124,10 +124,48 @@ def test_a_group_that_does_not_say_how_many_pods_it_has_waits(total: str) -> Non
     assert KIND.standing(made).state == "GroupInvalid"
 
 
-def test_pods_that_ask_for_different_things_wait_with_that_reason() -> None:
-    made = group(pod("a", cpu="1"), pod("b", cpu="2"))
+def test_pods_that_ask_for_different_things_are_tasks_of_one_gang() -> None:
+    """A leader and workers of two shapes; each keeps its template, and the names of tasks don't change with the pods."""
+    pods = [pod("leader", total=4, cpu="1"), *(pod(f"w{at}", total=4, age=1 + at, cpu="3") for at in range(2))]
+    made = group(*pods, pod("big", total=4, age=4, cpu="5"))
+    assert KIND.takes(made)
+    gang = KIND.gang(made, priority=0)
+    assert sorted((task.requests["cpu"], task.replicas, task.min_available) for task in gang.tasks) == [
+        (1000, 1, 1),
+        (3000, 2, 2),
+        (5000, 1, 1),
+    ]
+    assert (gang.replicas, gang.min_available, gang.whole) == (4, 4, True)
+    sent = KIND.rewrite(made, Part("m", {task.name: task.replicas for task in gang.tasks}, 4))["spec"]["tasks"]
+    cpus = [each["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] for each in sent]
+    assert sorted(cpus) == ["1", "3", "3", "5"]
+    # The leader failed, and another one takes its place.
+    again = group(
+        pod("leader", "Failed", total=4, cpu="1"),
+        *pods[1:],
+        pod("big", total=4, age=4, cpu="5"),
+        pod("l2", total=4, age=9, cpu="1"),
+    )
+    assert KIND.gang(again, priority=0).tasks == gang.tasks
+
+
+def test_pods_of_two_priorities_wait_with_that_reason() -> None:
+    other = pod("b")
+    other["spec"]["priorityClassName"] = "gold"
+    made = group(pod("a"), other)
     assert not KIND.takes(made)
     assert KIND.standing(made).state == "GroupInvalid"
+
+
+def test_a_group_that_is_admitted_with_its_first_pod_is_charged_as_a_whole() -> None:
+    """The others are taken to be like the oldest one; the pods that are there start."""
+    fast = {pod_group.FAST: "true"}
+    made = group(pod("a", total=3, notes=fast))
+    assert KIND.takes(made)
+    gang = KIND.gang(made, priority=0)
+    assert (gang.replicas, gang.min_available, gang.tasks[0].requests["cpu"]) == (3, 1, 1000)
+    more = KIND.gang(group(pod("a", total=3, notes=fast), pod("b", total=3, age=1)), priority=0)
+    assert (more.replicas, more.min_available, more.tasks[0].name) == (3, 2, gang.tasks[0].name)
 
 
 def test_the_oldest_speaks_for_all_and_every_change_is_one_of_the_group() -> None:
@@ -290,8 +328,34 @@ def test_a_new_pod_that_names_a_queue_and_no_group_is_one_of_its_own() -> None:
     assert KIND.takes(group(made))
     of_a_set = {**alone, "metadata": {**alone["metadata"], "ownerReferences": [{"kind": "ReplicaSet"}]}}
     assert GROUP not in jsonpatch.applied(of_a_set, default_pod(of_a_set, {}))["metadata"]["labels"]
-    unnamed = {**alone, "metadata": {**alone["metadata"], "generateName": "a-", "name": None}}
-    assert "the pod has no name yet" in validate_pod(jsonpatch.applied(unnamed, default_pod(unnamed, {})))[0].message
+    unnamed = {**alone, "metadata": {**alone["metadata"], "generateName": "a.", "name": None}}
+    gated = jsonpatch.applied(unnamed, default_pod(unnamed, {}))
+    assert gated["metadata"]["labels"][GROUP].startswith("a-")
+    assert validate_pod(gated) == []
+
+
+@pytest.mark.parametrize("name", ["stress", "a" * 253, "a." * 40 + "b", "1.2"])
+def test_a_new_pod_of_no_queue_and_no_owner_is_a_group_of_its_own_in_its_namespaces_queue(name: str) -> None:
+    bare: Json = {"metadata": {"name": name, "namespace": "ns"}, "spec": {"containers": []}}
+    made = jsonpatch.applied(bare, default_pod(bare, {"scheduling.volcano.sh/queue-name": "team"}))
+    assert validate_pod(made) == []
+    assert made["spec"]["schedulingGates"] == [{"name": GATE}]
+    assert made["metadata"]["labels"][keys.QUEUE_LABEL] == "team"
+    assert made["metadata"]["annotations"] == {TOTAL: "1"}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"metadata": {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d"}]}},
+        {"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}},
+        {"spec": {"nodeName": "n"}},
+    ],
+    ids=["of an owner", "a kubelet's mirror", "on a node already"],
+)
+def test_a_pod_that_is_another_s_business_gets_no_group(about: Json) -> None:
+    bare: Json = {"metadata": {"name": "p", **about.get("metadata", {})}, "spec": {**about.get("spec", {})}}
+    assert GROUP not in str(default_pod(bare, {}))
 
 
 @pytest.mark.parametrize("total", ["0", "many", str(MOST + 1)])

@@ -1,4 +1,6 @@
-"""The Pod group: pods that name the same group and are to start together, as Kueue's users write them.
+"""The Pod group: pods that name the same group and are to start together, as Kueue's users write them; and a pod alone.
+
+A new pod of no group and no owner is a group of one: its webhook gives it a group of its own name.
 
 On the host the pods are gated for ever, and stand for those that run. A member runs the group as a Volcano Job with a
 task for each pod, so that each keeps its template and a pod that takes a failed one's place is one task instead of
@@ -50,6 +52,8 @@ RETRIABLE: Final = "kueue.x-k8s.io/retriable-in-group"
 """Annotation of a pod: `false` says that no pod may take the place of one that failed."""
 GATE: Final = "atoll.sh/group"
 """Scheduling gate of the host's pods, which is never lifted."""
+FAST: Final = "kueue.x-k8s.io/pod-group-fast-admission"
+"""Annotation of the oldest pod: `true` has the group admitted before all of its pods are there."""
 INDEX: Final = "kueue.x-k8s.io/pod-group-pod-index"
 """Label of a pod: its index in the group, from 0."""
 INDEX_LABEL: Final = "kueue.x-k8s.io/pod-group-pod-index-label"
@@ -57,7 +61,7 @@ INDEX_LABEL: Final = "kueue.x-k8s.io/pod-group-pod-index-label"
 MOST: Final = 256
 """Pods of a group: each is a task of the Job that runs in the member."""
 TASK: Final = "main"
-"""Name of the one task of its gang."""
+"""Name of the task of its gang where its pods are alike; else what the names of its tasks begin with."""
 
 _GATES = (GATE, "kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
 _KUEUE = "kueue.x-k8s.io/"
@@ -69,13 +73,16 @@ _TOKEN = "kube-api-access-"
 
 
 class PodGroup(VolcanoJob):
-    """Pods with label `kueue.x-k8s.io/pod-group-name`; what members say of it is what they say of a Volcano Job."""
+    """Pods with label `kueue.x-k8s.io/pod-group-name`, which the webhook gives to a pod of no owner as well.
+
+    What members say of it is what they say of a Volcano Job.
+    """
 
     resource = PODS
     words = Words(
         title="Pod group",
         held=f"scheduling gate `{GATE}`",
-        names=("pod-group", "pod-groups"),
+        names=("pod-group", "pod-groups", "pod", "pods"),
         prefix="pod-group/",
         runs_as="a Volcano Job with a task for each pod",
     )
@@ -116,8 +123,8 @@ class PodGroup(VolcanoJob):
     def left_alone(self, obj: Mapping[str, Any]) -> LeftAlone | None:
         """It is not complete, or can't be run; a pod of no group is no workload."""
         if not _is_whole(obj) and not self.takes(obj):
-            help_ = f"create it anew with label {GROUP} and annotation {TOTAL}, or use a Job"
-            return LeftAlone("NotOfGroup", "Atoll runs pods that name their group, and this one names none", help_)
+            text = "it has an owner or a node, or came before its namespace opted in"
+            return LeftAlone("NotOfGroup", f"Atoll does not run this pod: {text}", "create it anew, or use a Job")
         if not _is_whole(obj) or (waits := _waits(obj)) is None:
             return None
         if waits[0] != "GroupIncomplete":
@@ -154,21 +161,27 @@ class PodGroup(VolcanoJob):
         members = _members(obj)
         pods = [_spec(pod) for pod in members]
         count = sum(task_of(pod) not in carried for pod in members)
-        about = members[0].get("metadata") or {}
-        task = metadata.task_of(
-            TASK,
-            pods[0],
-            replicas=count,
-            min_available=count,
-            default_class=default_class,
-            labels=about.get("labels"),
-            namespace=obj["metadata"].get("namespace", ""),
-        )
+        # Of a group that is admitted before all of its pods are there, the others are taken to be like the oldest one.
+        missing, eldest = (total_of(obj) or 0) - len(members), task_of(members[0])
+        tasks = []
+        for name, sort in _sorts(obj).items():
+            here = sum(task_of(pod) not in carried for pod in sort)
+            task = metadata.task_of(
+                name,
+                _spec(sort[0]),
+                replicas=here + (missing if eldest in map(task_of, sort) else 0),
+                min_available=here,
+                default_class=default_class,
+                labels=(sort[0].get("metadata") or {}).get("labels"),
+                namespace=obj["metadata"].get("namespace", ""),
+            )
+            tasks.append(task)
+        tasks = [task for task in tasks if task.replicas] or tasks[:1]
         if (part := _slices(obj)) is not None and count > 1:
-            task = msgspec.structs.replace(task, partition=part)
+            tasks = [msgspec.structs.replace(task, partition=part) for task in tasks]
         gang = Gang(
             queue=self.queue_of(obj, default=default_queue),
-            tasks=[task],
+            tasks=tasks,
             min_available=count,
             priority=priority,
             submitted=obj["metadata"].get("creationTimestamp") or "",
@@ -202,10 +215,11 @@ class PodGroup(VolcanoJob):
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """A Volcano Job with a task for each pod that has not ended before this dispatch."""
         tasks, slices = [], _slices(obj)
+        sorts = {task_of(pod): sort for sort, pods in _sorts(obj).items() for pod in pods}
         for pod in _members(obj):
             if (name := task_of(pod)) in part.carried:
                 continue
-            template = metadata.template_for_member(_template(pod, part), TASK, part.flavors)
+            template = metadata.template_for_member(_template(pod, part), sorts[name], part.flavors)
             template = metadata.ending_in_time(template, part.grace)
             if slices is None:
                 # Each pod is a task there, and none a group.
@@ -365,14 +379,34 @@ def _waits(group: Mapping[str, Any]) -> tuple[str, str] | None:
     there, total = len(_members(group)), total_of(group)
     if not total:
         return "GroupInvalid", f"annotation {TOTAL} of its oldest pod is no whole number of 1 or more"
-    if there < total:
+    if there < total and not (there and _is_fast(group)):
         # Without their number: each pod that comes would change what all the others say.
         return "GroupIncomplete", f"not all of the {total} pods of group {group['metadata']['name']} are there"
-    tasks = [metadata.task_of(TASK, _spec(pod), replicas=1, min_available=1) for pod in _members(group)]
-    if any(task != tasks[0] for task in tasks):
-        text = "its pods ask for different resources, nodes or priorities; Atoll runs groups of equal pods"
-        return "GroupInvalid", f"{text}: use a Volcano Job with a task for each sort of pod"
+    if len({_spec(pod).get("priorityClassName") or "" for pod in _members(group)}) > 1:
+        return "GroupInvalid", "its pods name different priority classes, and a group has one priority"
+    if len(_sorts(group)) > 1 and _slices(group) is not None:
+        return "GroupInvalid", "its pods ask for different resources or nodes, and slices are of equal pods"
     return None
+
+
+def _is_fast(group: Mapping[str, Any]) -> bool:
+    """Whether it is to be admitted with its first pod; the others come later."""
+    return (group["metadata"].get("annotations") or {}).get(FAST) == "true"
+
+
+def _sorts(group: Mapping[str, Any]) -> dict[str, list[Json]]:
+    """Task of its gang -> the pods that ask for the same, in order of age.
+
+    A task is named for what its pods ask for, so it keeps its name while pods come and go.
+    """
+    found: dict[str, list[Json]] = {}
+    for pod in _members(group):
+        task = metadata.task_of(TASK, _spec(pod), replicas=1, min_available=1)
+        digest = hashlib.sha256(msgspec.json.encode(task, order="deterministic")).hexdigest()[:8]
+        found.setdefault(f"{TASK}-{digest}", []).append(pod)
+    if len(found) == 1 and not _is_fast(group):
+        return {TASK: next(iter(found.values()))}
+    return dict(sorted(found.items()))
 
 
 def _members(group: Mapping[str, Any]) -> list[Json]:

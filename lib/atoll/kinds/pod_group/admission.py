@@ -1,7 +1,9 @@
-"""Pods of groups: held from running on the host when they are created, and kept so."""
+"""Pods of groups and of no owner: held from running on the host when they are created, and kept so."""
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from typing import Final
 
 from atoll.admission import jsonpatch, pods, trust
@@ -12,30 +14,39 @@ from atoll.kinds.metadata import default_queue
 from atoll.kinds.pod_group import GATE, GROUP, INDEX, KIND, MOST, TOTAL, index_of, total_of
 from atoll.model import keys
 
-_QUEUED: Final = (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL)
-"""Labels by which a new pod that nobody made asks to be queued."""
-_OF_A_GROUP: Final = {
-    "name": "a-pod-of-a-group-or-of-a-queue",
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of a pod that a kubelet runs from a file."""
+_TAKEN: Final = {
+    "name": "a-pod-of-a-group-or-of-no-owner",
     "expression": (
         "[object, oldObject].exists(each, each != null && has(each.metadata.labels)"
         f' && "{GROUP}" in each.metadata.labels)'
-        ' || (request.operation == "CREATE" && has(object.metadata.labels) && !has(object.metadata.ownerReferences)'
-        f" && {list(_QUEUED)}.exists(each, each in object.metadata.labels))"
+        ' || (request.operation == "CREATE"'
+        " && (!has(object.metadata.ownerReferences) || object.metadata.ownerReferences.size() == 0)"
+        f' && !(has(object.metadata.annotations) && "{MIRROR}" in object.metadata.annotations)'
+        ' && (!has(object.spec.nodeName) || object.spec.nodeName == ""))'
     ),
 }
+"""Others are their owners' business, or are on a node of the host already."""
 _PATH: Final = "pod"
 """What stands before the fields of the pod, which is checked as a template is."""
+_LABEL: Final = 63
+"""Characters of the value of a label."""
 
 
 def default_pod(pod: Json, namespace: dict[str, str]) -> list[jsonpatch.Operation]:
-    """The patch that gates a new pod and stamps its queue; one of no group that names a queue is a group of its own."""
+    """The patch that gates a new pod and stamps its queue; one of no group is a group of its own."""
     spec, metadata = pod.get("spec"), mapping(pod.get("metadata"))
     if not isinstance(spec, dict):
         return []
     gates = sequence(spec.get("schedulingGates"))
     patch = []
     if _alone(pod):
-        patch.append(jsonpatch.add(str(metadata["name"]).replace(".", "-"), "metadata", "labels", GROUP))
+        name = _group_name(metadata)
+        if metadata.get("labels") is None:
+            patch.append(jsonpatch.add({GROUP: name}, "metadata", "labels"))
+        else:
+            patch.append(jsonpatch.add(name, "metadata", "labels", GROUP))
         if metadata.get("annotations") is None:
             patch.append(jsonpatch.add({TOTAL: "1"}, "metadata", "annotations"))
         else:
@@ -63,21 +74,29 @@ def _slices(pod: Json) -> list[Problem]:
 
 
 def _alone(pod: Json) -> bool:
-    """Whether a new pod names a queue, and no group."""
+    """Whether a new pod is of no group and no owner, and a scheduler is to place it."""
     metadata = mapping(pod.get("metadata"))
-    labels = mapping(metadata.get("labels"))
-    queued = any(labels.get(each) for each in _QUEUED)
-    return bool(queued and GROUP not in labels and not metadata.get("ownerReferences") and metadata.get("name"))
+    taken = metadata.get("ownerReferences") or mapping(pod.get("spec")).get("nodeName")
+    return not (taken or GROUP in mapping(metadata.get("labels")) or MIRROR in mapping(metadata.get("annotations")))
+
+
+def _group_name(metadata: Json) -> str:
+    """Of a pod's group of one: its own name, or one like it where that is too long or not made yet."""
+    name = str(metadata.get("name") or "").replace(".", "-")
+    if not name:
+        return f"{_stem(metadata.get('generateName'))}-{secrets.token_hex(4)}"
+    return name if len(name) <= _LABEL else f"{_stem(name)}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _stem(name: object) -> str:
+    return str(name or "pod").replace(".", "-")[: _LABEL - 9].strip("-") or "pod"
 
 
 def validate_pod(pod: Json) -> list[Problem]:
     """Everything that is wrong with a pod of a group, except for the state of its queue."""
     problems = []
     name = mapping(mapping(pod.get("metadata")).get("labels")).get(GROUP)
-    if name is None and mapping(pod.get("metadata")).get("generateName"):
-        text = "must be given, as the pod has no name yet: a pod that names a queue is a group by its own name"
-        problems.append(Problem(f"metadata.labels[{GROUP}]", text))
-    elif not is_label(name):
+    if not is_label(name):
         problems.append(Problem(f"metadata.labels[{GROUP}]", f"{name!r} can't name a group; {LABEL_RULE}"))
     total = total_of(pod)
     if not total or total > MOST:
@@ -122,7 +141,7 @@ def _gated(pod: Json) -> bool:
 
 ADMISSION: Final = Rules(
     route="grouped-pods",
-    conditions=(_OF_A_GROUP,),
+    conditions=(_TAKEN,),
     queue_field=f"metadata.labels[{keys.QUEUE_LABEL}]",
     templates=lambda pod: [(_PATH, _template(pod))],
     classes=lambda pod: [("spec.priorityClassName", trust.class_of(pod))],

@@ -22,9 +22,7 @@ PLUGINS: Mapping[str, Plugin] = {
 _OF_DNS = ("Service", "ServiceExport")
 _SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 """Since Kubernetes 1.34 a digit may come first; older members refuse it."""
-_SERVICE_RULE = (
-    "such a name has at most 63 lower-case letters, digits and '-', beginning with a letter: rename the Job"
-)
+_SERVICE_RULE = "such a name has at most 63 lower-case letters, digits and '-', beginning with a letter: rename the Job"
 _MOST_BYTES = 2**20
 """Of the data of a ConfigMap."""
 
