@@ -262,7 +262,8 @@ async def test_what_nobody_serves_is_told_so(with_all: Site) -> None:
             REPLICA_SETS,
             {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, **pod()}},
         ),
-        (PODS, pod()["spec"]),
+        # One that names its node is placed already.
+        (PODS, {**pod()["spec"], "nodeName": "n"}),
     ]
     for resource, spec in made:
         about = {"apiVersion": resource.api_version, "kind": resource.kind}
