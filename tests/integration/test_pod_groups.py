@@ -185,16 +185,13 @@ async def test_a_group_of_which_pods_are_missing_is_explained(site: Site) -> Non
     assert "create 2 more" in await atollctl(site, "explain", "pod-group/g")
 
 
-async def test_pods_that_ask_for_different_things_wait_with_that_reason(site: Site) -> None:
+async def test_a_leader_and_a_worker_that_ask_for_different_things_run_as_one_gang(site: Site) -> None:
     await site.submit(pod("a", total=2))
     await site.submit(pod("b", total=2, cpu="200m"))
-
-    async def told() -> bool:
-        found = [await site.find(PODS, name) for name in ("a", "b")]
-        return all(each and each["status"].get("reason") == "GroupInvalid" for each in found)
-
-    await until(told, what="both say why")
-    assert await site.find(BINDINGS, "g-pod") is None
+    await phases(site, "Succeeded", "Succeeded")
+    binding = await site.find(BINDINGS, "g-pod")
+    assert binding is not None
+    assert len(binding["spec"]["components"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -247,6 +244,10 @@ async def test_a_pod_that_names_a_queue_and_no_group_runs_as_one_of_its_own(site
     made = await site.submit(alone)
     assert (made["metadata"]["labels"][GROUP], made["metadata"]["annotations"][TOTAL]) == ("solo", "1")
     await phases(site, "Succeeded")
-    del alone["metadata"]["name"]
-    with pytest.raises(errors.Forbidden, match="a group by its own name"):
-        await site.submit({**alone, "metadata": {**alone["metadata"], "generateName": "solo-"}})
+    del alone["metadata"]["name"], alone["metadata"]["labels"]
+    made = await site.submit({**alone, "metadata": {**alone["metadata"], "generateName": "any-"}})
+    assert made["metadata"]["labels"][GROUP].startswith("any-")
+    await phases(site, "Succeeded", "Succeeded")
+    # On a node already, it is nobody's workload.
+    there = {**alone, "metadata": {"name": "there"}, "spec": {**alone["spec"], "nodeName": "n"}}
+    assert GROUP not in ((await site.submit(there))["metadata"].get("labels") or {})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from atoll.kinds import KINDS, declare, declared, kind_of, known, own_title
 from atoll.kinds.interface import Outcome, Part, Report
@@ -160,3 +162,17 @@ def test_what_can_not_be_followed_is_left_out() -> None:
     bad = copy.deepcopy(workload_kind())
     bad["spec"]["components"][0]["template"] = "nowhere"
     assert [kind.words.title for kind in declared.followed([bad, workload_kind()])] == ["Training"]
+
+
+def test_the_example_of_the_page_charges_every_role() -> None:
+    """A PaddleJob has Masters and Workers, or Workers alone."""
+    page = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text("utf-8")
+    block = next(
+        each for each in page.split("```yaml\n") if each.startswith("apiVersion: atoll.sh/v1alpha1\nkind: WorkloadKind")
+    )
+    paddle = declared.kind_of(next(yaml.safe_load_all(block.split("```")[0])))
+    roles = {"Master": {"replicas": 1, "template": POD}, "Worker": {"replicas": 3, "template": POD}}
+    about = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}
+    for present, pods in ((["Master", "Worker"], 4), (["Worker"], 3)):
+        job = {**about, "spec": {"paddleReplicaSpecs": {role: roles[role] for role in present}}}
+        assert paddle.gang(job, priority=0).total() == {"cpu": 1000 * pods, "pods": pods}

@@ -187,6 +187,12 @@ def test_each_placer_takes_it_or_says_who_does(title: str) -> None:
             id="a cluster that stays",
         ),
         pytest.param(
+            "RayJob",
+            {"clusterSelector": {"ray.io/cluster": "shared"}, "rayClusterSpec": None},
+            ["spec.clusterSelector"],
+            id="a cluster of others and so no head",
+        ),
+        pytest.param(
             "SparkApplication",
             {"dynamicAllocation": {"enabled": True}},
             ["spec.dynamicAllocation.maxExecutors"],

@@ -67,6 +67,21 @@ def test_other_unknown_fields_are_told_of(pod: Json, field: str, words: str) -> 
     assert words in found[f"spec.tasks[0].template.spec.{field}"]
 
 
+def test_a_group_of_pods_of_kubernetes_own_is_told_to_have_no_effect() -> None:
+    task = make_task()
+    task["template"]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    [(field, words)] = told(make_job(task)).items()
+    assert field == "spec.tasks[0].template.spec.schedulingGroup"
+    assert "has no effect" in words
+
+
+def test_a_wrapped_pod_is_an_object_and_a_template_is_none() -> None:
+    wrapped: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}, "status": {}}
+    assert pod_fields.unknown_fields(wrapped, "p") == []
+    [found] = pod_fields.unknown_fields({"apiVersion": "v1", "spec": {}}, "p")
+    assert found.problem.field == "p.apiVersion"
+
+
 def test_every_known_field_passes() -> None:
     container = make_container(
         resources={"requests": {"cpu": 1, "vendor.example/x": 1}, "limits": {"vendor.example/x": 1}},

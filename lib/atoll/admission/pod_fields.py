@@ -17,6 +17,7 @@ _MOST = 20
 """Unknown fields that are looked at: spelling takes a while."""
 _LONGEST = 63
 _REQUIREMENTS: Final = "ResourceRequirements"
+_OF_A_POD: Final = ("apiVersion", "kind", "status")
 _AMOUNTS: Final = ("requests", "limits")
 _PLAIN_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage", "storage")
 
@@ -60,6 +61,9 @@ def unknown_fields(template: object, path: str, kind: str = "PodTemplateSpec") -
         kind: its type in `TYPES`.
     """
     found: list[Unknown] = []
+    if isinstance(template, dict) and template.get("kind") == "Pod":
+        # An object that wraps a Pod, not a template of one.
+        template = {name: value for name, value in template.items() if name not in _OF_A_POD}
     for each in _walk(template, path, kind):
         found.append(each)
         if len(found) == _MOST:

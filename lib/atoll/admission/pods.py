@@ -117,6 +117,8 @@ def template_warnings(template: object, path: str) -> list[Problem]:
         for each in needs.asked(spec)
         if each.need not in needs.HONOURED
     )
+    if spec.get("schedulingGroup") is not None:
+        found.append(Problem(f"{path}.spec.schedulingGroup", _GROUP))
     notes = mapping(mapping(mapping(template).get("metadata")).get("annotations"))
     if (together := notes.get(keys.DEVICES_IN)) and together not in list(numa.Together):
         text = f"has no effect: {together!r} is none of {', '.join(numa.Together)}"
@@ -128,6 +130,10 @@ def template_warnings(template: object, path: str) -> list[Problem]:
 
 
 _NEED = "Atoll's own placer does not look at it: it runs only where another one places (reason NoPlacerHonours)"
+_GROUP = (
+    "has no effect: what starts together is the whole workload; say a minimum by its own fields or annotation"
+    " scheduling.volcano.sh/group-min-member"
+)
 _CLAIM = (
     "whether the claim is there, and which nodes reach its volume, is looked at in the member only: pods wait there"
 )

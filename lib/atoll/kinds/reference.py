@@ -46,7 +46,8 @@ def page() -> str:
     """The whole page."""
     built_in = ", ".join(f"{each.kind} (`{each.api_version}`)" for each in unserved.BUILT_IN)
     by_crd = ", ".join(f"{each.kind} (`{each.api_version}`)" for each in unserved.BY_CRD)
-    rest = f"{built_in} (a Pod where it names a node itself, or came before its namespace opted in); where their CRDs are, and unless a user declared them, {by_crd}.\n"
+    rest = f"{built_in} (a Pod where it names a node itself, or came before its namespace opted in);"
+    rest += f" where their CRDs are, and unless a user declared them, {by_crd}.\n"
     return _INTRODUCTION + "".join(_rows()) + _SUPPORT + "".join(_support()) + _REST + rest
 
 

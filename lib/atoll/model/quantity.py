@@ -22,8 +22,10 @@ _SUFFIX: dict[str, Fraction] = {
     "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
 _NANO = 10**9
+_DIGITS = 64
+"""More than any quantity has on either side of its point."""
 _LARGEST = Fraction(2**63 - 1)
-_QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d{1,9})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 
 
 class QuantityError(ValueError):
@@ -40,7 +42,11 @@ def exact(text: str | int | float) -> Fraction:
     if match is None:
         raise QuantityError(f"{text!r} is not a quantity: use a number with an optional suffix, such as 500m, 2 or 8Gi")
     number, exponent, suffix = match.groups()
-    return Fraction(Decimal(number)) * (Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIX[suffix or ""])
+    if not exponent:
+        return Fraction(Decimal(number)) * _SUFFIX[suffix or ""]
+    # Beyond these any value but 0 is the largest or the smallest one, and its digits would fill the memory.
+    bound = len(number) + _DIGITS
+    return Fraction(Decimal(number)) * Fraction(10) ** max(-bound, min(int(exponent[1:]), bound))
 
 
 @lru_cache(maxsize=65536)

@@ -14,6 +14,8 @@ from atoll.kinds.metadata import default_queue
 from atoll.kinds.pod_group import GATE, GROUP, INDEX, KIND, MOST, TOTAL, index_of, total_of
 from atoll.model import keys
 
+_QUEUED: Final = (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL)
+"""Labels by which a new pod that nobody made asks to be queued."""
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation of a pod that a kubelet runs from a file."""
 _TAKEN: Final = {
@@ -23,11 +25,12 @@ _TAKEN: Final = {
         f' && "{GROUP}" in each.metadata.labels)'
         ' || (request.operation == "CREATE"'
         " && (!has(object.metadata.ownerReferences) || object.metadata.ownerReferences.size() == 0)"
-        f' && !(has(object.metadata.annotations) && "{MIRROR}" in object.metadata.annotations)'
-        ' && (!has(object.spec.nodeName) || object.spec.nodeName == ""))'
+        f" && (has(object.metadata.labels) && {list(_QUEUED)}.exists(each, each in object.metadata.labels)"
+        f' || !(has(object.metadata.annotations) && "{MIRROR}" in object.metadata.annotations)'
+        ' && (!has(object.spec.nodeName) || object.spec.nodeName == "")))'
     ),
 }
-"""Others are their owners' business, or are on a node of the host already."""
+"""Others are their owners' business, or are on a node of the host already and ask for no queue."""
 _PATH: Final = "pod"
 """What stands before the fields of the pod, which is checked as a template is."""
 _LABEL: Final = 63
@@ -74,10 +77,13 @@ def _slices(pod: Json) -> list[Problem]:
 
 
 def _alone(pod: Json) -> bool:
-    """Whether a new pod is of no group and no owner, and a scheduler is to place it."""
+    """Whether a new pod is of no group and no owner, and is to be queued or placed."""
     metadata = mapping(pod.get("metadata"))
-    taken = metadata.get("ownerReferences") or mapping(pod.get("spec")).get("nodeName")
-    return not (taken or GROUP in mapping(metadata.get("labels")) or MIRROR in mapping(metadata.get("annotations")))
+    labels = mapping(metadata.get("labels"))
+    if GROUP in labels or metadata.get("ownerReferences"):
+        return False
+    running = mapping(pod.get("spec")).get("nodeName") or MIRROR in mapping(metadata.get("annotations"))
+    return not running or any(labels.get(each) for each in _QUEUED)
 
 
 def _group_name(metadata: Json) -> str:

@@ -150,13 +150,19 @@ def _wrong_with(kind: Templated, obj: Json) -> list[Problem]:
         return []
     try:
         entire = kind.entire(obj)
-        components = kind.components(entire)
-        minimum = minimum_of(obj)
+        # What its kind refuses says why, where its pods can't be told without what it lacks.
+        problems = [Problem(field, text) for field, text in kind.problems(entire)]
     except ValueError as error:
         return [Problem("spec", str(error))]
     except MALFORMED as error:
         return [Problem("spec", f"can't be read: {type(error).__name__}: {error}")]
-    problems = [Problem(field, text) for field, text in kind.problems(entire)]
+    try:
+        components = kind.components(entire)
+        minimum = minimum_of(obj)
+    except ValueError as error:
+        return problems or [Problem("spec", str(error))]
+    except MALFORMED as error:
+        return problems or [Problem("spec", f"can't be read: {type(error).__name__}: {error}")]
     count = sum(each.pods for each in components)
     if not components:
         problems.append(Problem("spec", f"a {kind.words.title} without pods would wait for ever; give it some"))
