@@ -386,7 +386,7 @@ def _made_problems(job_name: str, spec: Json, tasks: Sequence[Json]) -> Iterator
         said = str(pod.get("hostname") or ""), str(pod.get("subdomain") or "")
         seen.append(plugins.Task(str(task["name"]), task_replicas(task), 0, task_replicas(task), *said))
     view = plugins.JobView(job_name, "", tuple(seen))
-    for name, text in plugins.unmakeable(view, _arguments(spec.get("plugins"))):
+    for name, text in plugins.unmakeable(view, plugin_arguments(spec.get("plugins"))):
         yield Problem(f"spec.plugins.{name}", text)
 
 
