@@ -319,3 +319,27 @@ def test_an_update_of_a_leader_worker_set_makes_no_more_groups_than_are_charged(
 @pytest.mark.parametrize(("cpu", "fields"), [("1", []), ("2", ["spec.submitterPodTemplate"])])
 def test_the_pod_that_submits_a_ray_job_is_small(cpu: str, fields: list[str]) -> None:
     assert wrong("RayJob", submitterPodTemplate=pod(cpu)) == fields
+
+
+@each_kind
+def test_what_is_dispatched_says_so_before_an_operator_has_written_anything(title: str) -> None:
+    kind, obj = BY_TITLE[title], taken(title)
+    told = ("Dispatched", "in east, where nothing has reported on it yet")
+    status = kind.aggregate(obj, [], waiting=told, now=NOW)
+    [condition] = [each for each in status["conditions"] if each["type"] == "Dispatched"]
+    assert (condition["status"], condition["reason"], condition["message"]) == ("True", *told)
+    rest = {name: value for name, value in status.items() if name != "conditions"}
+    assert not any(words in str(rest) for words in ("Suspended", "Dispatched")), "nothing else is known"
+
+
+@pytest.mark.parametrize(
+    ("waiting", "message"),
+    [
+        pytest.param(("", ""), "", id="nothing is known"),
+        pytest.param(("QuotaExceeded", "no room"), "QuotaExceeded: no room", id="a reason is known"),
+    ],
+)
+def test_an_application_of_spark_has_an_error_message_only_with_words(waiting: tuple[str, str], message: str) -> None:
+    title = "SparkApplication"
+    status = BY_TITLE[title].aggregate(taken(title), [], waiting=waiting, now=NOW)
+    assert status["applicationState"]["errorMessage"] == message

@@ -98,6 +98,31 @@ def test_the_line_of_a_queue_is_by_priority_then_age_then_uid() -> None:
     assert [item.name for item in waiting_line(found, "research")] == ["high-job", "x-job", "y-job", "late-job"]
 
 
+MAKERS = {
+    "a JobFlow": ("flow.volcano.sh/v1alpha1", "JobFlow"),
+    "a HyperJob": ("training.volcano.sh/v1alpha1", "HyperJob"),
+    "a CronJob of Volcano": ("batch.volcano.sh/v1alpha1", "CronJob"),
+    "a CronJob of Kubernetes": ("batch/v1", "CronJob"),
+}
+
+
+@pytest.mark.parametrize(("version", "kind"), MAKERS.values(), ids=MAKERS)
+def test_what_makes_workloads_is_explained_by_these(version: str, kind: str) -> None:
+    maker = {**job("nightly"), "apiVersion": version, "kind": kind}
+    made = [
+        (job("nightly-1", state={"phase": "Completed"}), None),
+        (job("nightly-2"), binding("nightly-2", blocker=QUOTA)),
+    ]
+    data = explanation.explain(explanation.Facts(maker, made=made), NOW)
+    assert [(each["name"], "reason" in each) for each in data["makes"]["workloads"]] == [
+        ("nightly-1", True),
+        ("nightly-2", True),
+    ]
+    text = explanation.text(data)
+    assert "does not run" not in text
+    assert "it would exceed its queue's capability" in text
+
+
 def steps(data: Json) -> dict[str, str]:
     return {step["step"]: step["state"] for step in data["steps"]}
 

@@ -14,6 +14,7 @@ from atoll.cli.workloads import Name
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
+    from atoll.model.apiresource import ApiResource
 
 Json = dict[str, Any]
 
@@ -49,6 +50,7 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
         CommandError: no such kind, no kind and nothing of that name, or a Volcano Job and a batch Job of it.
     """
     from atoll.cli.unseen import Unseen
+    from atoll.kinds.makers import MADE
     from atoll.model import keys
     from atoll.model.apiresource import CLUSTERS, LEASES, NAMESPACES, WORKS
     from atoll.model.verdict import Reason
@@ -60,6 +62,9 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
     found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     unseen = Unseen()
     allowed = unseen.allowed
+    if resource in MADE:
+        made = await allowed("what it made", _made(host, MADE[resource], found)) or []
+        return Facts(found, made=made, unseen=unseen.lines)
     named = await allowed("its binding", bindings_named(host, resource, found)) or []
     binding = next((each for each in named if is_of(each, found)), None)
     predecessor = next((each for each in named if _is_of_another(each, found)), None) if binding is None else None
@@ -111,6 +116,20 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
         hint=hint,
         unseen=unseen.lines,
     )
+
+
+async def _made(host: ApiServer, resource: ApiResource, maker: Json) -> list[tuple[Json, Json | None]]:
+    """The workloads of which this is the controller, oldest first, each with its binding."""
+    from atoll.cli.lookup import binding_of
+
+    meta = maker["metadata"]
+    made = [
+        {"apiVersion": resource.api_version, "kind": resource.kind, **each}
+        for each in await host.list(resource, meta["namespace"])
+        if any(owner["uid"] == meta["uid"] for owner in each["metadata"].get("ownerReferences") or ())
+    ]
+    made.sort(key=lambda each: (each["metadata"].get("creationTimestamp", ""), each["metadata"]["name"]))
+    return [(each, await binding_of(host, resource, each)) for each in made]
 
 
 def _is_of_another(binding: Json, workload: Json) -> bool:

@@ -430,4 +430,7 @@ def _waiting(binding: BindingObject, works: list[WorkObject]) -> tuple[str, str]
         return str(Phase.EVICTING), f"its pods are being removed: {why}" + (f"; {kept}" if kept else "")
     if binding.suspended and decision.story:
         return str(decision.reason), Verdict(decision.reason, decision.blocker).sentence()
+    if not binding.suspended and binding.spec.clusters:
+        names = ", ".join(target.name for target in binding.spec.clusters)
+        return str(Reason.DISPATCHED), f"in {names}, where nothing has reported on it yet"
     return "", ""

@@ -16,7 +16,7 @@ from atoll.model.gang import TopologyWish
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
 from atoll.model.words import counted
-from atoll.view import charges, queue_objects, verdicts
+from atoll.view import charges, jobs, queue_objects, verdicts
 from atoll.view.seen import Seen, seen, waits_since
 
 Json = dict[str, Any]
@@ -47,6 +47,8 @@ class Facts:
     """Why it does not."""
     unseen: tuple[str, ...] = ()
     """What this user may not see, in words."""
+    made: list[tuple[Json, Json | None]] | None = None
+    """Workloads that it has made, each with its binding; None where it makes none."""
     predecessor: Json | None = None
     """The binding of a workload of the same kind and name that was deleted before, and is not gone."""
 
@@ -71,6 +73,9 @@ def explain(facts: Facts, now: float) -> Json:
     }
     if facts.unseen:
         data["unseen"] = list(facts.unseen)
+    if facts.made is not None:
+        data["makes"] = _made(facts.workload, facts.made)
+        return data
     view = seen(facts.binding) if facts.binding else None
     if view is None:
         data["steps"] = _steps(facts, None)
@@ -137,6 +142,22 @@ def _tier(wish: TopologyWish) -> str | int | None:
 
 def _quantities(amounts: vector.Vector) -> dict[str, str]:
     return {name: quantity.format_units(name, amounts[name]) for name in sorted(amounts)}
+
+
+def _made(maker: Json, made: list[tuple[Json, Json | None]]) -> Json:
+    """What came of an object that makes workloads, and what each of these waits for."""
+    entries = []
+    for workload, binding in made:
+        [row] = jobs.rows([workload], jobs.by_workload([binding] if binding else []), 0.0, namespaced=False, wide=True)
+        entry = dict(zip(("name", "queue", "status", "clusters"), row, strict=False)) | {"reason": row[-1]}
+        entries.append({key: value for key, value in entry.items() if value})
+    spec = maker.get("spec") or {}
+    result: Json = {"workloads": entries}
+    if spec.get("suspend"):
+        result["stopped"] = "its spec.suspend is true: it makes no more until that is lifted"
+    elif spec.get("schedule"):
+        result["schedule"] = str(spec["schedule"])
+    return result
 
 
 # -- the way ---------------------------------------------------------------------------------------------------------
@@ -602,6 +623,8 @@ def text(data: Json) -> str:
             lines.append(f"  apart     {apart['mode']}, groups in different domains of tier {apart['tier']}")
         if over := gang.get("balancedOver"):
             lines.append(f"  balanced  over domains of tier {over}")
+    if (makes := data.get("makes")) is not None:
+        return "\n".join([*lines, *_made_text(makes), *_unseen_text(data)])
     lines += ["", "Way"]
     for step in data["steps"]:
         here = "   <- here" if step["state"] == "current" else ""
@@ -614,8 +637,7 @@ def text(data: Json) -> str:
         lines += ["", *_queue_text(queue)]
     for cluster in data.get("clusters") or ():
         lines += ["", *_cluster_text(cluster)]
-    if unseen := data.get("unseen"):
-        lines += ["", *(f"  not shown  {each}" for each in unseen)]
+    lines += _unseen_text(data)
     if away := data.get("away"):
         lines += ["", f"NOTE  {away}"]
     if story := data.get("story"):
@@ -623,6 +645,25 @@ def text(data: Json) -> str:
         for line in story:
             lines.append(f"  {line['at']}  {line['phase']:<10} {line['reason']:<22} {line['text']}".rstrip())
     return "\n".join(lines)
+
+
+def _unseen_text(data: Json) -> list[str]:
+    return ["", *(f"  not shown  {each}" for each in data["unseen"])] if "unseen" in data else []
+
+
+def _made_text(makes: Json) -> list[str]:
+    workloads = makes["workloads"]
+    lines = [f"  schedule  {makes['schedule']}"] if "schedule" in makes else []
+    lines += [f"  STOPPED   {makes['stopped']}"] if "stopped" in makes else []
+    lines += ["", f"Made so far: {counted(len(workloads), 'workload')}"]
+    for each in workloads:
+        where = f" in {each['clusters']}" if "clusters" in each else ""
+        lines.append(f"  {each['name']}: {each.get('status') or 'waits'}{where}")
+        if "reason" in each:
+            lines.append(f"    reason  {each['reason']}")
+    if workloads:
+        lines += ["", "Each of them has an explanation of its own: atollctl explain KIND/NAME"]
+    return lines
 
 
 def _topology(wish: Json) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atoll.model.ages import age
+
+if TYPE_CHECKING:
+    from atoll.kinds import Kind
 
 Json = dict[str, Any]
 
@@ -56,7 +59,7 @@ def rows(
         if namespaced:
             row.insert(0, meta.get("namespace"))
         if wide:
-            row.append(lost(binding, silent) or ("" if counts[1] else reason_of(binding)))
+            row.append(lost(binding, silent) or ("" if counts[1] else reason_of(binding) if binding else unseen(kind, job)))
         result.append(row)
     return result
 
@@ -83,10 +86,14 @@ def lost(binding: Json, silent: Mapping[str, str]) -> str:
     return str(away.get("message") or "") if away.get("status") == "False" else ""
 
 
+def unseen(kind: Kind, job: Json) -> str:
+    """Why a workload has no binding, as far as it says so itself."""
+    why = kind.left_alone(job)
+    return why.message if why is not None else "not seen by atoll-control"
+
+
 def reason_of(binding: Json) -> str:
     """Why the workload of a binding waits, or does not run though it was dispatched; empty when it runs or is over."""
-    if not binding:
-        return "not seen by atoll-control"
     from atoll.model.conditions import condition, is_true
     from atoll.model.decision import Phase
     from atoll.model.verdict import Verdict

@@ -126,7 +126,8 @@ def _problems_of_job(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _told_of_job(status: Json, reason: str, message: str) -> Json:
     """KubeRay's schema of a RayJob has no conditions: that no generation was observed says that it is not done."""
-    return {**status, "observedGeneration": 0, "jobDeploymentStatus": "Suspended", "reason": reason, "message": message}
+    waits = {"jobDeploymentStatus": "Suspended", "reason": reason, "message": message} if reason else {}
+    return {**status, "observedGeneration": 0, **waits}
 
 
 def _one_cluster(made: Json, _: Part) -> None:

@@ -103,6 +103,7 @@ QUEUES: Final = ApiResource("scheduling.volcano.sh", "v1beta1", "queues", "Queue
 POD_GROUPS: Final = ApiResource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 KUEUE_TOPOLOGIES: Final = ApiResource("kueue.x-k8s.io", "v1beta1", "topologies", "Topology", namespaced=False)
 HYPER_NODES: Final = ApiResource("topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", namespaced=False)
+CRON_JOBS: Final = ApiResource("batch", "v1", "cronjobs", "CronJob")
 VOLCANO_CRON_JOBS: Final = ApiResource("batch.volcano.sh", "v1alpha1", "cronjobs", "CronJob")
 JOB_FLOWS: Final = ApiResource("flow.volcano.sh", "v1alpha1", "jobflows", "JobFlow")
 HYPER_JOBS: Final = ApiResource("training.volcano.sh", "v1alpha1", "hyperjobs", "HyperJob")

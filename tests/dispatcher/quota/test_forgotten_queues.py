@@ -173,7 +173,7 @@ def test_what_waits_no_more_is_not_looked_at_again() -> None:
     for number in range(3):
         s.submit(make_binding(f"b{number}").queue(f"nowhere-{number}"))
         s.run()
-        assert len(s.core.state.wakes) == 1
+        assert len(s.core.state.outsiders) == 1
         s.gone(f"b{number}")
         s.run()
-    assert not len(s.core.state.wakes)
+    assert not len(s.core.state.outsiders)

@@ -12,7 +12,7 @@ from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
-from atoll.dispatcher.core.backlog.wake_index import KEPT, capping
+from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger, capping
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Dispatch
@@ -84,8 +84,10 @@ class Admission:
         if would_delay and (command := self._let_pass(group)) is not None:
             return command
         capped = sought and verdict.reason is Reason.QUOTA_EXCEEDED
-        if would_delay or not (sought or short):
-            self.waiting.park_until_told(group, verdict)
+        if would_delay:
+            self.waiting.park_on_delay(group, verdict)
+        elif not (sought or short):
+            self.waiting.park_until_told(group, verdict, Trigger(Cause.NAMESPACE, binding.view.namespace))
         elif short is not None and not shape.others:
             self.waiting.park_on_limit(group, verdict, short)
         else:
@@ -109,6 +111,7 @@ class Admission:
             there = found + sum(map(weight_of, waits))
             message = f"{there} of the {least} that start together wait"
             verdict = Verdict(Reason.GANG_GROUP_INCOMPLETE, Blocker("Workload", first.view.name, message=message))
+            # Another one of the group that comes has all of them looked at again.
             self.waiting.park_until_told(group, verdict)
             return ()
         chosen, obstacles = start = self._suppose_group(waits)
@@ -137,8 +140,11 @@ class Admission:
             capped = obstacle.verdict.reason is Reason.QUOTA_EXCEEDED
             self._state.wakeups.block(group.shape, capping(group.leaf) if capped else None)
             self.waiting.park_on_shape(group, verdict)
+        elif obstacle.sought:
+            self.waiting.park_on_delay(group, verdict)
         else:
-            self.waiting.park_until_told(group, verdict, delays=obstacle.sought)
+            left = () if short is None else (Trigger(Cause.LEFT, short.queue),)
+            self.waiting.park_until_told(group, verdict, Trigger(Cause.NAMESPACE, first.view.namespace), *left)
         return ()
 
     def _suppose_group(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
-from atoll.dispatcher.core.backlog.wake_index import WakeIndex
+from atoll.dispatcher.core.backlog.wake_index import Cause, Trigger, WakeIndex
 from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
@@ -52,7 +53,14 @@ class Charges:
         for used in self.on_used:
             used(binding.leaf, binding.view.namespace, more, 1)
         self.namespaces.charge(binding.view.namespace, binding.charges())
+        self._namespace_eased(binding.view.namespace)
         self.wakes.use_changed(binding.leaf)
+
+    def _namespace_eased(self, name: str) -> None:
+        def enough(group: ShapeClass) -> bool:
+            return group.shape.gang.together is not None or self.namespaces.shortage(name, group.shape.charges) is None
+
+        self.wakes.fire(Trigger(Cause.NAMESPACE, name), enough)
 
     def charge(self, binding: Binding, times: int = 1) -> None:
         """Charge the binding to its queue and namespace, or take that back."""
@@ -65,6 +73,8 @@ class Charges:
         """What follows once its queue was charged for it so often."""
         self.wakes.use_changed(binding.leaf)
         self.namespaces.charge(binding.view.namespace, binding.charges(), times)
+        if times < 0:
+            self._namespace_eased(binding.view.namespace)
         charged = self.of.setdefault(binding.leaf, {})
         if times > 0:
             charged[binding.view.uid] = None

@@ -100,7 +100,7 @@ class State:
         self.unsettled: dict[str, None] = {}
         #: UIDs of waiting bindings that leave their flavor open
         self._open: dict[str, None] = {}
-        #: UIDs of waiting bindings whose queue is not open to their namespace; these are in no class
+        #: UIDs of waiting bindings whose queue does not exist, or is not open to their namespace; these are in no class
         self.outsiders: dict[str, None] = {}
         #: UIDs of held, paused and unreadable bindings that may not yet say so, oldest first
         self.untold: dict[str, None] = {}
@@ -175,7 +175,7 @@ class State:
         if binding.wish is None:
             self.untold[uid] = None
         elif binding.phase is Phase.SUSPENDED and (kept := self.withheld(binding)) is not None:
-            if kept.reason is Reason.QUEUE_NOT_OPEN:
+            if kept.reason in (Reason.QUEUE_NOT_OPEN, Reason.QUEUE_NOT_FOUND):
                 self.outsiders[uid] = None
             if differs(binding.told, kept):
                 self.untold[uid] = None
@@ -253,8 +253,8 @@ class State:
                 self.enter(binding)
 
     def withheld(self, binding: Binding) -> Verdict | None:
-        """Why a workload is not to be tried at all: its user holds it, its queue is not open to its namespace, or
-        members refused it too often.
+        """Why a workload is not to be tried at all: its user holds it, its queue does not exist or is not open to its
+        namespace, or members refused it too often.
         """
         if binding.gang.hold:
             return withheld(binding.gang)
@@ -263,7 +263,9 @@ class State:
         return self.outside(binding.leaf, binding.view.namespace) or self.refusals.deactivated(binding.view)
 
     def outside(self, leaf: Queue, namespace: str) -> Verdict | None:
-        """Why a queue takes nothing from a namespace; None where it is open to it, or there is no such queue."""
+        """Why a queue takes nothing from a namespace; None where it is open to it."""
+        if leaf.view is None and leaf is not self.tree.root:
+            return Verdict(Reason.QUEUE_NOT_FOUND, Blocker("Queue", leaf.name))
         selector = leaf.said.namespaces
         if selector is None or self.namespaces.selected(namespace, selector):
             return None

@@ -73,6 +73,8 @@ class Surroundings:
     def set_namespace(self, view: NamespaceView) -> None:
         """A namespace has these labels and limits."""
         before, limited = self.namespaces.view(view.name), self.namespaces.is_limited(view.name)
+        if before == view:
+            return
         if before.labels != view.labels or limited != bool(view.limits or view.scoped):
             # Whether a namespace has limits is part of the shape of what waits in it; its labels open queues to it.
             self._state.file_again(view.name, lambda: self.namespaces.set(view))
@@ -80,7 +82,7 @@ class Surroundings:
             self.namespaces.set(view)
         if before.weight != view.weight:
             self._state.fair.weighed(view.name)
-        self.wakes.fire(SETTINGS)
+        self.wakes.fire(Trigger(Cause.NAMESPACE, view.name))
 
     def set_cluster(self, view: ClusterView, circuit: Circuit | None) -> None:
         """A Cluster was made or changed."""

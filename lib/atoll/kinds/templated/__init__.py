@@ -570,7 +570,8 @@ class Templated:
         if reports or idle:
             for each in self.concluded(obj, status):
                 _conclude(own, each)
-        own.append({"type": DISPATCHED, "status": "True" if reports else "False", "reason": reason or "Waiting",
+        sent = bool(reports) or reason == DISPATCHED
+        own.append({"type": DISPATCHED, "status": "True" if sent else "False", "reason": reason or "Waiting",
                     "message": message})  # fmt: skip
         if not reports and reason not in WITHHELD:
             own.append({"type": RECONCILING, "status": "True", "reason": reason or "Waiting", "message": message})
@@ -578,7 +579,10 @@ class Templated:
         status["conditions"] = [_timed(each, before.get(each.get("type")), now) for each in own]
         if _OF_ITS_SERVER in old:
             status[_OF_ITS_SERVER] = old[_OF_ITS_SERVER]
-        return status if reports or idle else self.told(status, reason, message)
+        if reports or idle:
+            return status
+        # Of what is dispatched nothing else is known before its operator has written.
+        return self.told(status, *(("", "") if sent else (reason, message)))
 
     def _of_parts(self, obj: Mapping[str, Any], reports: Sequence[Report]) -> Json:
         """The status of the whole: counts added up, conditions of all parts, the rest as the first part says."""

@@ -43,6 +43,41 @@ class Limit(NamedTuple):
     way: Queue | None
     """The queue for which that must be left, where what others are guaranteed stops it; None for any."""
 
+    @property
+    def of_any_amount(self) -> Limit:
+        """The limit itself, whatever must be left."""
+        return self._replace(amount=0)
+
+
+class _Amounts:
+    """Lots that wait for one limit, by the amount that each needs: a change costs the lots between old and new rest."""
+
+    __slots__ = ("amounts", "left", "lots")
+
+    def __init__(self) -> None:
+        #: rising
+        self.amounts: list[int] = []
+        self.lots: dict[int, Lot] = {}
+        #: lots of up to this amount are awake; None for all
+        self.left: int | None = -1
+
+    def add(self, amount: int, lot: Lot) -> None:
+        bisect.insort(self.amounts, amount)
+        self.lots[amount] = lot
+
+    def remove(self, amount: int) -> None:
+        del self.amounts[bisect.bisect_left(self.amounts, amount)], self.lots[amount]
+
+    def change(self, left: int | None) -> tuple[list[Lot], list[Lot]]:
+        """So much is left now. Returns the lots that it is enough for by now, and those that it no longer is."""
+        before, now = map(self._reach, (self.left, left))
+        self.left = left
+        lots = [self.lots[amount] for amount in self.amounts[min(before, now) : max(before, now)]]
+        return (lots, []) if now > before else ([], lots)
+
+    def _reach(self, left: int | None) -> int:
+        return len(self.amounts) if left is None else bisect.bisect_right(self.amounts, left)
+
 
 class Lot:
     """Classes that wait for the same thing; see the module."""
@@ -158,6 +193,8 @@ class Waiting:
         self._spots: dict[Queue, _Spot] = {}
         #: by their keys, all lots but the fresh ones
         self._lots: dict[Limit | bytes, Lot] = {}
+        #: limit of any amount -> lots that wait for it; these are what sleeps in the index
+        self._limits: dict[Limit, _Amounts] = {}
         #: classes whose members may not know `parked` yet, in the order in which they got it
         self.unsaid: dict[ShapeClass, None] = {}
         #: where `first` ended, and the lots above that lead there; None once anything woke since
@@ -270,10 +307,20 @@ class Waiting:
         """Wait until the queue has what is requested of the resource left."""
         self.say(group, verdict)
         limit = Limit(short.queue, short.resource, short.requested, group.leaf if short.below is not None else None)
+        # Users may ask for any number of amounts: few lots wake and sleep with each change. What is not enough by
+        # less than the rounding waits for its own amount, lest it is looked at again and again.
+        left, rounded = _left(limit), _rounded(limit.amount)
+        if left is not None and left < rounded:
+            limit = limit._replace(amount=rounded)
         lot = self._lots.get(limit)
         if lot is None:
             lot = self._lots[limit] = Lot(short.queue, limit)
-            self._index.park(lot, self._left_changed, (Trigger(Cause.LEFT, short.queue),))
+            known = self._limits.get(limit.of_any_amount)
+            if known is None:
+                known = self._limits[limit.of_any_amount] = _Amounts()
+                known.left = _left(limit)
+                self._index.park(limit.of_any_amount, self._left_changed, (Trigger(Cause.LEFT, short.queue),))
+            known.add(limit.amount, lot)
         self._move(group, lot)
 
     def park_on_shape(self, group: ShapeClass, verdict: Verdict) -> None:
@@ -291,15 +338,16 @@ class Waiting:
         lot = self._lots.get(shape)
         return lot.verdict if lot is not None and not lot.awake else None
 
-    def park_until_told(self, group: ShapeClass, verdict: Verdict, *, delays: bool = False) -> None:
-        """Wait for other settings, or other reservations, whatever its members and queues have. `delays`: it, or what
-        starts together with it, would delay others.
-        """
+    def park_until_told(self, group: ShapeClass, verdict: Verdict, *triggers: Trigger) -> None:
+        """Wait for one of these changes, or for other settings of queues or members."""
         self.say(group, verdict)
         self._unfile(group)
+        self._index.park(group, self._refresh_all, (*triggers, SETTINGS))
+
+    def park_on_delay(self, group: ShapeClass, verdict: Verdict) -> None:
+        """Wait until others, that the class or its gang group would delay, no longer are."""
         # What would delay others elsewhere may not delay them in a member that has more.
-        rows = rows_of(group.shape) if delays or verdict.reason is Reason.WOULD_DELAY else ()
-        self._index.park(group, self._refresh_all, (KEPT, SETTINGS, *rows))
+        self.park_until_told(group, verdict, KEPT, *rows_of(group.shape))
 
     def _refresh_all(self, groups: list[ShapeClass], _: Trigger) -> None:
         for group in groups:
@@ -329,20 +377,16 @@ class Waiting:
         if lot is not None:
             self._sleep(lot)
 
-    def _left_changed(self, lots: list[Lot], _: Trigger) -> None:
+    def _left_changed(self, limits: list[Limit], _: Trigger) -> None:
         """Lots of one queue wake, or go to sleep."""
-        known: dict[tuple[str, Queue | None], int | None] = {}
-        for lot in lots:
-            assert isinstance(lot.key, Limit), "it waits for a limit"
-            queue, resource, amount, way = lot.key
-            if (resource, way) not in known:
-                known[resource, way] = queue.left(resource, way if way is not None and queue in path(way) else None)
-            left = known[resource, way]
-            if left is None or amount <= left:
+        for limit in limits:
+            enough, short = self._limits[limit].change(_left(limit))
+            for lot in enough:
                 if not lot.awake:
                     self._wake(lot)
-            elif lot.awake:
-                self._sleep(lot)
+            for lot in short:
+                if lot.awake:
+                    self._sleep(lot)
 
     # -- the next one ------------------------------------------------------------------------------------------------
 
@@ -482,9 +526,8 @@ class Waiting:
         """File a class of the lot by its first member."""
         heads = lot.heads[group.leaf]
         heads.classes[group.shape.key] = group
-        if lot.anchor is not group.leaf:
-            heads.push(group)
-        elif lot.awake:
+        heads.push(group)
+        if lot.awake and lot.anchor is group.leaf:
             self._spots[group.leaf].heads.push(group)
 
     def _unfile(self, group: ShapeClass) -> None:
@@ -494,6 +537,7 @@ class Waiting:
         heads = lot.heads[group.leaf]
         del heads.classes[group.shape.key]
         if heads.classes:
+            self._push_first(lot, group.leaf)
             return
         del lot.heads[group.leaf]
         child = group.leaf
@@ -510,17 +554,25 @@ class Waiting:
             self._sleep(lot)
             lot.awake = lot.key is None
             if lot.key is not None:
-                self._index.drop(lot)
                 del self._lots[lot.key]
+            if isinstance(lot.key, Limit):
+                known = self._limits[limit := lot.key.of_any_amount]
+                known.remove(lot.key.amount)
+                if not known.lots:
+                    del self._limits[limit]
+                    self._index.drop(limit)
+
+    def _push_first(self, lot: Lot, leaf: Queue) -> None:
+        """Of an awake lot that hangs at a leaf, only the first class is among those that may be looked at there."""
+        if lot.awake and lot.anchor is leaf and (group := lot.heads[leaf].first()) is not None:
+            self._spots[leaf].heads.push(group)
 
     def _wake(self, lot: Lot) -> None:
         self._reached = None
         queue, spot = lot.anchor, self._spot(lot.anchor)
-        if not lot.awake and queue in lot.heads:
-            lot.awake = True
-            for group in lot.heads[queue].classes.values():
-                spot.heads.push(group)
-        lot.awake = True
+        woken, lot.awake = not lot.awake, True
+        if woken and queue in lot.heads:
+            self._push_first(lot, queue)
         spot.lots[lot] = None
         while queue.parent is not None:
             spot = self._spot(queue.parent)
@@ -560,6 +612,18 @@ def differs(told: Verdict | None, verdict: Verdict) -> bool:
         # What keeps it from each member, and what its size is, is in words only.
         return a != b
     return (a and (a.kind, a.name, a.resource, a.cluster)) != (b and (b.kind, b.name, b.resource, b.cluster))
+
+
+def _rounded(amount: int) -> int:
+    """The amount, or the next smaller one of four binary digits."""
+    digits = max(amount.bit_length() - 4, 0)
+    return amount >> digits << digits
+
+
+def _left(limit: Limit) -> int | None:
+    """What is left of it; None where nothing limits it any more."""
+    queue, resource, _, way = limit
+    return queue.left(resource, way if way is not None and queue in path(way) else None)
 
 
 def _behind(leaf: Queue) -> Verdict:

@@ -37,7 +37,9 @@ class Cause(IntEnum):
     """Other capacity is reserved than before, or a queue was given something back."""
     SETTINGS = 8
     """A queue or a namespace was changed, or what members accept."""
-    TIME = 9
+    NAMESPACE = 9
+    """What a namespace has left of its quotas is more than before, or its quotas are others (its name)."""
+    TIME = 10
     """A time has come (seconds since the epoch)."""
 
 

@@ -209,7 +209,7 @@ class Queue:
     def unrank(self) -> None:
         """Its rank may be another one, or whether workloads wait below it."""
         self.ranked = None
-        if self.parent is not None:
+        if self.parent is not None and self.name in self.parent.children:
             self.parent.unordered[self] = None
 
     def leave_order(self) -> None:

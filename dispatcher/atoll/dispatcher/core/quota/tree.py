@@ -51,6 +51,8 @@ class Tree:
     """All queues and what they use; see the module.
 
     Queues once made stay until `drop_unnamed`: of a queue that is there, or that is named, holding one is safe.
+    A queue that only workloads name is no child of the root, so the root's figures cost the same however many there
+    are.
     """
 
     def __init__(self) -> None:
@@ -106,9 +108,9 @@ class Tree:
         assert not queue.wanted, f"queue {queue.name} is in use"
         assert not queue.waiting, f"workloads wait in queue {queue.name}"
         queue.leave_order()
-        del self.root.children[queue.name]
+        if self.root.children.pop(queue.name, None) is not None:
+            self.root.stale = True
         del self.queues[queue.name]
-        self.root.stale = True
         self._moved.pop(queue, None)
         self._changed[queue] = None
 
@@ -149,6 +151,7 @@ class Tree:
     ) -> None:
         self._changed[queue] = None
         if used:
+            self._adopted(queue)
             vector.add_each(queue.own_in, where, used)
             use(queue, amount, used)
         up: Queue | None = queue
@@ -184,9 +187,14 @@ class Tree:
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = Queue(name, parent=self.root)
-            self.root.children[name] = queue
+        return queue
+
+    def _adopted(self, queue: Queue) -> Queue:
+        """The queue, a child of its parent from now on."""
+        if queue.parent is not None and queue.name not in queue.parent.children:
+            queue.parent.children[queue.name] = queue
             compute(queue, self.members)
-            self.root.stale = True
+            queue.unrank()
         return queue
 
     def standing(self, queue: Queue) -> Standing:
@@ -387,7 +395,8 @@ class Tree:
             assert queue.name == name, f"{name} is filed under another name"
             up = queue.parent
             assert (up is None) == (queue is self.root), f"queue {name}: only the root has no parent"
-            assert up is None or up.children.get(name) is queue, f"queue {name}: its parent does not know it"
+            only_named = queue.view is None and not (queue.used or queue.children)
+            assert up is None or only_named or up.children.get(name) is queue, f"queue {name}: no child of its parent"
             below = queue.children.values()
             inside, used, wanted = vector.total(c.used for c in below), queue.used, queue.wanted
             assert all(amount <= used.get(each, 0) for each, amount in inside.items()), f"queue {name}: used"
@@ -403,13 +412,14 @@ class Tree:
             assert queue.pledged == vector.total(c.guarantee for c in below), f"queue {name}: pledged"
             kept = {each: sum(c.idle(each) for c in below) for each in queue.pledged}
             assert queue.kept == {each: idle for each, idle in kept.items() if idle}, f"queue {name}: kept"
-        assert sum(1 for _ in subtree(self.root)) == len(self.queues), "a queue is not below the root"
+        below = {each for queue in self.queues.values() for each in subtree(queue)}
+        assert below == {*self.queues.values()}, "a queue is not below the root"
 
     # -- structure ---------------------------------------------------------------------------------------------------
 
     def _replace(self, queue: Queue, view: QueueView | None, dirty: dict[Queue, None]) -> None:
         """Set a queue's view and its place in the tree; queues to compute again go to `dirty`."""
-        before = self._circle(queue)
+        before = self._circle(self._adopted(queue))
         queue.view = view
         involved = {each.name: each for each in (*before, *self._circle(queue), queue)}
         touched = [involved[name] for name in sorted(involved)]
@@ -431,7 +441,7 @@ class Tree:
 
     def _above(self, queue: Queue) -> Queue:
         """The parent that its view asks for."""
-        return self.queue(queue.said.parent) if queue.said.parent else self.root
+        return self._adopted(self.queue(queue.said.parent)) if queue.said.parent else self.root
 
     def _circle(self, queue: Queue) -> list[Queue]:
         """The queues of the circle of declared parents through this queue, from it up; empty when there is none."""
