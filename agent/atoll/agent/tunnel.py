@@ -27,6 +27,7 @@ from atoll.model.tunnel import Answer, Session, Wanted
 
 _BROKEN = (OSError, aiohttp.ClientError)
 """What the connection to the host ends with."""
+_UNREADABLE = "no output of its pods can be read: simulated nodes have none, and the kubelets of others must answer"
 
 log = structlog.get_logger(__name__)
 
@@ -142,14 +143,17 @@ class Tunnel:
                 for pod in pods:
                     tasks.create_task(self._follow(socket, number, pod, wanted, named=several))
             return ""
+        refused: list[tuple[Pod, str]] = []
         for pod in pods:
             try:
                 await self._copy(socket, number, pod, wanted, named=several, most=wanted.most // len(pods))
             except errors.ApiError as refusal:
-                if not several:
-                    raise
-                # Of one among many that has not begun, the others' output is still wanted.
-                await send(socket, Answer(number, f"[{pod.metadata.name}] ({refusal.said})\n"))
+                refused.append((pod, refusal.said))
+        if len(refused) == len(pods):
+            return f"{_UNREADABLE} ({refused[0][1]})"
+        for pod, why in refused:
+            # Of one among many that has not begun, the others' output is still wanted.
+            await send(socket, Answer(number, f"[{pod.metadata.name}] ({why})\n"))
         return ""
 
     async def _tell(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> str:

@@ -45,4 +45,6 @@ def top(
         return queue_rows(await host.list(QUEUES))
 
     head = ("MEMBER", "PLACER", "NODES") if what is What.MEMBERS else ("QUEUE", "RUNNING", "PENDING")
-    show_table((*head, "RESOURCE", "USED", "OF", "%"), call(settings(ctx), look), no_headers=no_headers)
+    # Members publish free amounts rounded down, so what is used there is this or a little less.
+    used = "USED AT MOST" if what is What.MEMBERS else "USED"
+    show_table((*head, "RESOURCE", used, "OF", "%"), call(settings(ctx), look), no_headers=no_headers)

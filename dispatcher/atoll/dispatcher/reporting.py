@@ -193,7 +193,7 @@ class Reporter:
         self._metrics.show(node, self._book.counts.get(node.name, {}))
         if node in self._moved:
             del self._moved[node]
-            self._metrics.show_blocked(node.name, self._core.reasons(node))
+            self._metrics.show_blocked(node.name, self._core.reasons(node) if node.view is not None else {})
 
     # -- status ------------------------------------------------------------------------------------------------------
 
@@ -345,7 +345,8 @@ class QueueMetrics:
 
     def show(self, node: Queue, counts: Mapping[str, int]) -> None:
         """Show a queue as it is; one that is not known any more disappears."""
-        known = node.view is not None or node.parent is None or bool(counts)
+        # Of a queue that does not exist only charges are shown: users may name any number of queues.
+        known = node.view is not None or node.parent is None or bool(node.used)
         name = node.name
         self._pending.show(name, {(): counts.get("pending", 0)} if known else {})
         self._charged.show(name, {(): counts.get("inqueue", 0) + counts.get("running", 0)} if known else {})

@@ -16,8 +16,10 @@ from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
     BINDINGS,
+    CAPACITIES,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    CLUSTERS,
     COMMANDS,
     JOBS,
     OVERRIDES,
@@ -41,6 +43,13 @@ QUEUE_READER: Final = "atoll-queue-reader"
 """ClusterRole and ClusterRoleBinding by which every user reads queues: they have no namespace.
 
 RBAC knows no exceptions: the accounts of members read them as well.
+"""
+
+
+MEMBER_READER: Final = "atoll-member-reader"
+"""ClusterRole that reads members and what they have: `atollctl kinds`, `cluster list` and `top members` ask for that.
+
+It is bound to nobody: agents see nothing of other members.
 """
 
 
@@ -74,6 +83,9 @@ EDIT: Final = Grant(
 )
 """Added to `edit`: workloads, what is asked of them, and what members get. Bindings are Atoll's own."""
 
+MEMBERS_READ: Final = Grant(None, (_on(CLUSTERS, _READ), _on(CAPACITIES, _READ)))
+"""Added to `view` as well, where it is bound for the whole host; to be bound by itself for users of namespaces."""
+
 QUEUES_READ: Final = Grant(None, (_on(QUEUES, _READ), _on(WORKLOAD_KINDS, _READ)))
 """Of every user: what has no namespace, and what atollctl names workloads by."""
 
@@ -89,6 +101,8 @@ async def ensure_user_roles(host: ApiServer) -> None:
         await _apply(host, CLUSTER_ROLES, f"atoll-{aggregated}", {"rules": manifest_rules(grant)}, labels)
         # Of an earlier version.
         await host.delete(CLUSTER_ROLES, f"atoll-query-{aggregated}")
+    labels = {**MANAGED_BY, f"{_AGGREGATE}view": "true"}
+    await _apply(host, CLUSTER_ROLES, MEMBER_READER, {"rules": manifest_rules(MEMBERS_READ)}, labels)
     secrets = {"rules": manifest_rules(SECRETS_OF_NAMESPACES)}
     await _apply(host, CLUSTER_ROLES, keys.SECRET_READER, secrets, MANAGED_BY)
     await _apply(host, CLUSTER_ROLES, QUEUE_READER, {"rules": manifest_rules(QUEUES_READ)}, MANAGED_BY)

@@ -346,7 +346,25 @@ def _waiting(facts: Facts, view: Seen, now: float) -> Json:
     if decided.story:
         result["told"] = decided.story[-1].at
     result["help"] = _help(facts, view, now)
+    if never := _never(facts, view):
+        result["never"] = never
+        result["help"] = ["a request within that, another queue, or a higher capability of this one"]
     return result
+
+
+def _never(facts: Facts, view: Seen) -> str:
+    """That it asks for more than a queue on its way may ever use, by the queues' objects; empty where it does not."""
+    if view.gang is None or view.decision.reason is not Reason.QUOTA_EXCEEDED:
+        return ""
+    request = view.gang.sized(view.gang.floor()).total()
+    for queue in facts.queues:
+        capability = queue_objects.mapping(queue_objects.mapping(queue.get("spec")).get("capability"))
+        for name, amount in sorted(request.items()):
+            if name in capability and amount > quantity.floor_units(name, str(capability[name])):
+                wanted = quantity.format_units(name, amount)
+                most = f"queue {queue['metadata']['name']} may use {capability[name]} at most"
+                return f"it asks for {wanted} {name}, and {most}"
+    return ""
 
 
 def _by_verdict(waiting: Json, verdict: Json, now: float) -> Json:
@@ -358,7 +376,7 @@ def _by_verdict(waiting: Json, verdict: Json, now: float) -> Json:
     if late := verdicts.overdue(verdict.get("reserved", {}).get("at", ""), now):
         result["reserved"] = {**verdict["reserved"], "overdueSeconds": late}
     if place := verdict.get("queue"):
-        named = [f"{each['namespace']}/{each['name']}" for each in place.get("ahead") or ()]
+        named = verdicts.named(place.get("ahead") or ())
         result |= {"position": place["position"], "of": place["waiting"], "ahead": named, "more": place.get("more", 0)}
         if "share" in place:
             result["share"] = place["share"]

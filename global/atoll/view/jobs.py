@@ -59,7 +59,9 @@ def rows(
         if namespaced:
             row.insert(0, meta.get("namespace"))
         if wide:
-            row.append(lost(binding, silent) or ("" if counts[1] else reason_of(binding) if binding else unseen(kind, job)))
+            row.append(
+                lost(binding, silent) or ("" if counts[1] else reason_of(binding) if binding else unseen(kind, job))
+            )
         result.append(row)
     return result
 

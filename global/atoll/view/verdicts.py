@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from atoll.model import quantity
@@ -107,6 +108,11 @@ def overdue(at: str, now: float) -> int:
     return max(0, int(now - to_seconds(at))) if at else 0
 
 
+def named(workloads: Iterable[Json]) -> list[str]:
+    """Other workloads by their namespaces and names; by that of the binding where theirs is not known."""
+    return [f"{each['namespace']}/{each.get('workload') or each['name']}" for each in workloads]
+
+
 def helps(status: Json, now: float) -> list[str]:
     """What would let it start."""
     return [f"  would help: {text}" for text in changes(status, now)]
@@ -118,7 +124,7 @@ def changes(status: Json, now: float) -> list[str]:
     ahead = (status.get("queue") or {}).get("position", 1) - 1
     for change in status.get("changes") or ():
         text = change["message"]
-        names = [f"{each['namespace']}/{each['name']}" for each in change.get("workloads") or ()]
+        names = named(change.get("workloads") or ())
         if names:
             text += f": {', '.join(names)}" + (f" and {change['more']} more" if change.get("more") else "")
         if late := overdue(change.get("at", ""), now):

@@ -68,11 +68,15 @@ class Miss:
     """Whether there would be room, but for the NUMA nodes of nodes."""
     by_rules: bool = False
     """Whether there would be room, but for what its pods and others say of pods beside them."""
+    empty: bool = False
+    """Whether there are no nodes at all."""
     apart: str = ""
     """The tier of which its groups must share no domain, where there would be room but for that."""
 
     def sentence(self) -> str:
         """The miss for a person."""
+        if self.empty:
+            return "it has no nodes"
         if self.reason is Reason.NO_NODE_MATCHES and self.by_numa:
             return "no node could align the CPUs and devices of its pods to NUMA nodes, even if it were empty"
         if self.reason is Reason.NO_NODE_MATCHES:
@@ -704,6 +708,8 @@ def covering(nodes: Nodes, chosen: Ints | Sequence[int]) -> tuple[int | None, in
 
 def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequence[int], levels: Sequence[Ints]) -> Miss:
     wanted = sum(floor)
+    if not len(nodes):
+        return Miss(Reason.NO_NODE_MATCHES, wanted, 0, empty=True)
     if any(want and not nodes.accepting(task).any() for task, want in zip(gang.tasks, floor, strict=True)):
         anyhow = [msgspec.structs.replace(task, aligned=[], numa="", devices_in="") for task in gang.tasks]
         by_numa = anyhow != gang.tasks and all(nodes.accepting(task).any() for task in anyhow)

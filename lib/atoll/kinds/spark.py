@@ -189,7 +189,11 @@ def _read(status: Mapping[str, Any]) -> Reading:
 
 def _told(status: Json, reason: str, message: str) -> Json:
     """Its operator's schema asks for driverInfo, and has no conditions."""
-    return {**status, "driverInfo": {}, "applicationState": {"state": "", "errorMessage": ": ".join(filter(None, (reason, message)))}}
+    return {
+        **status,
+        "driverInfo": {},
+        "applicationState": {"state": "", "errorMessage": ": ".join(filter(None, (reason, message)))},
+    }
 
 
 def _problems(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -40,6 +40,8 @@ class Named(Value, frozen=True):
 
     namespace: str
     name: str
+    workload: str = ""
+    """Its own name; empty where it is not known."""
 
 
 class Share(Value, frozen=True):

@@ -158,6 +158,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
             return "it would exceed what may be used of a member"
         if self.reason is Reason.QUOTA_EXCEEDED and block.cluster:
             return "it would exceed its queue's ceiling in a member"
+        if self.reason is Reason.NO_NODE_MATCHES and block.message:
+            return "no node can take its pods"
         return _SENTENCES[self.reason]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.query.access import Front, NotAggregating, Unknown, User, identify, read_front
-from atoll.dispatcher.query.documents import for_namespace
+from atoll.dispatcher.query.documents import for_user
 from atoll.model.query import Account, Change, ChangeKind, Named, Position
 
 FRONT = Front("pem", ("front-proxy",), ("X-Remote-User",), ("X-Remote-Uid",), ("X-Remote-Group",), ("X-Remote-Extra-",))
@@ -69,7 +69,7 @@ def test_workloads_of_other_namespaces_are_only_counted() -> None:
         queue=Position("q", 4, 5, both, more=1),
         changes=[Change(ChangeKind.FINISH, "the end of 2 workloads", True, workloads=both)],
     )
-    seen = for_namespace(account, "mine")
+    seen = for_user(account, "mine", lambda *_: None, everything=False)
     assert seen.queue == Position("q", 4, 5, [Named("mine", "b")], more=2)
     [change] = seen.changes
     assert (change.workloads, change.more) == ([Named("mine", "b")], 1)

@@ -39,7 +39,7 @@ from atoll.dispatcher.explain.excess import exceeded, higher, limit_of
 from atoll.dispatcher.explain.figures import figures
 from atoll.fit import Miss, Placement, place
 from atoll.fit.pods import joined
-from atoll.model import quantity, selectors
+from atoll.model import keys, quantity, selectors
 from atoll.model.decision import Phase
 from atoll.model.flavors import SIGN
 from atoll.model.gang import Gang
@@ -418,7 +418,8 @@ class _Look:
             return "no node of the members that it may use accepts its pods, whatever ends there"
         if verdict.reason in (Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.QUOTA_EXCEEDED):
             full = [room.cluster for room in self.rooms if room.reason != Reason.NO_CLUSTER.value]
-            if full and all(name in self._small_in for name in full):
+            cordoned = any(why == _UNCORDON for _, why in self._excluded)
+            if full and not cordoned and all(name in self._small_in for name in full):
                 return "no member that it may use is large enough, even if all that runs there had ended"
         return ""
 
@@ -468,7 +469,8 @@ class _Look:
                     ChangeKind.LIMITS if any(each.declared or each.guaranteed for each in limits) else ChangeKind.ROOM
                 )
                 change = Change(kind, f"{higher(limits)}{rest}", enough, limits)
-                return [change] if enough else [change, *self._more_room()]
+                ways = [change, *self._within_limits()]
+                return ways if enough else [*ways, *self._more_room()]
             case Reason.INSUFFICIENT_RESOURCES | Reason.NO_DOMAIN_FITS:
                 return self._more_room()
             case Reason.WOULD_DELAY:
@@ -496,6 +498,35 @@ class _Look:
             case Reason.NO_NODE_MATCHES:
                 return [Change(ChangeKind.WISH, "nodes that its selectors and tolerations accept")]
         return _by_itself(verdict)
+
+    def _within_limits(self) -> list[Change]:
+        """What its user may do where quota stops it: begin with fewer pods, or go to another queue."""
+        tree, found = self.core.tree, []
+        if len(self._gang.tasks) == 1 and (most := self._pods_within_limits()):
+            text = f"to start with {counted(most, 'pod')}, or to ask for as many: minAvailable of a Volcano Job,"
+            found.append(Change(ChangeKind.WISH, f"{text} annotation {keys.GROUP_MIN_MEMBER} of others"))
+        namespace, request = self.binding.view.namespace, self.shape.request
+        others = (
+            queue.name
+            for queue in tree.queues.values()
+            if queue is not self._leaf
+            and tree.standing(queue) is Standing.OPEN
+            and self.core.state.outside(queue, namespace) is None
+            and tree.shortage(queue, request) is None
+        )
+        if names := heapq.nsmallest(_OTHER_QUEUES, others):
+            text = f"another queue whose limits have room for it: {', '.join(names)}"
+            found.append(Change(ChangeKind.QUEUE, text))
+        return found
+
+    def _pods_within_limits(self) -> int:
+        """The most pods, fewer than it must start with, that the limits of its queue have room for."""
+        least = sum(self.shape.floor)
+        return bisect.bisect_left(
+            range(1, least),
+            True,
+            key=lambda pods: self.core.tree.shortage(self._leaf, self._gang.sized([pods]).total()) is not None,
+        )
 
     def _missing_members(self) -> list[Change]:
         """Members that its queue, or one above it, names or selects and that do not exist."""
@@ -594,12 +625,15 @@ _RELAXED = (
     Reason.INSUFFICIENT_RESOURCES, Reason.NO_DOMAIN_FITS, Reason.NO_TOPOLOGY, Reason.NO_NODE_MATCHES, Reason.NO_CLUSTER,
 )  # fmt: skip
 """Verdicts that follow from its own wishes as well as from what members have."""
+_OTHER_QUEUES = 3
+"""Other queues that are named."""
 _NEAR = "a policy without that workloadAffinity"
 _MORE_MEMBERS = "more members for its gang group (maxDomains of its HyperJob)"
 _TAINTED = "a toleration of its taint (clusterTolerations of its policy)"
+_UNCORDON = "an end of its cordon (atollctl uncordon)"
 _OTHERWISE = {
     "its policy does not allow this member": "a policy that allows another member",
-    "this member is cordoned": "an end of its cordon (atollctl uncordon)",
+    "this member is cordoned": _UNCORDON,
 }
 _FULL = (Reason.INSUFFICIENT_RESOURCES.value, Reason.NO_DOMAIN_FITS.value)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,12 +125,23 @@ def _plain(account: Account) -> Json:
     return result
 
 
-def for_namespace(account: Account, namespace: str) -> Account:
-    """The account without the names of workloads in other namespaces: they are only counted."""
+def for_user(
+    account: Account, namespace: str, binding: Callable[[str, str], BindingObject | None], *, everything: bool
+) -> Account:
+    """The account with the names of workloads, of which those in other namespaces are only counted.
+
+    Args:
+        account: as the core gives it.
+        namespace: of which the user may see the names.
+        binding: of a namespace and a name, as it was last seen.
+        everything: the user may see the names of all.
+    """
     replace = msgspec.structs.replace
 
     def own(names: Sequence[Named]) -> list[Named]:
-        return [each for each in names if each.namespace == namespace]
+        found = [each for each in names if everything or each.namespace == namespace]
+        seen = [(each, binding(each.namespace, each.name)) for each in found]
+        return [each if known is None else replace(each, workload=known.spec.resource.name) for each, known in seen]
 
     def position(place: Position) -> Position:
         seen = own(place.ahead)

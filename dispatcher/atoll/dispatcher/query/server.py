@@ -183,9 +183,8 @@ class Server:
         view = self._shell.flavored(await self._wishes.view(asked, namespace))
         with self._what_ifs.spend(user):
             account = verdicts.what_if(self._shell.core, view, time.time())
-        return _json(
-            documents.what_if(asked, account if everything else documents.for_namespace(account, namespace)), 201
-        )  # fmt: skip
+        seen = documents.for_user(account, namespace, self._shell.binding, everything=everything)
+        return _json(documents.what_if(asked, seen), 201)
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
         """The output of the pods of a binding, read by the agents of its members."""
@@ -294,7 +293,8 @@ class Server:
         account = verdicts.account(self._shell.core, binding.metadata.uid) if binding is not None else None
         if binding is None or account is None:
             return None
-        return documents.verdict(binding, account if everything else documents.for_namespace(account, namespace))
+        seen = documents.for_user(account, namespace, self._shell.binding, everything=everything)
+        return documents.verdict(binding, seen)
 
     async def _may(
         self, request: web.Request, verb: str, resource: ApiResource, namespace: str, name: str = "", *, sub: str = ""

@@ -164,7 +164,7 @@ def _nearest(shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_
         # Its policy wants more clusters than one, and does not let it be divided.
         return Verdict(Reason.NO_CLUSTER)
     # What its figures of free amounts don't show.
-    why = miss.sentence() if miss.apart or miss.by_numa else ""
+    why = miss.sentence() if miss.apart or miss.by_numa or miss.empty else ""
     if miss.reason is Reason.NO_NODE_MATCHES:
         return Verdict(miss.reason, Blocker("Cluster", member.name, message=why))
     kind, name = ("Domain", f"{member.name}/{miss.domain}") if miss.domain else ("Cluster", member.name)
