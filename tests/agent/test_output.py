@@ -38,5 +38,5 @@ async def test_output_that_no_pod_has_is_an_error(
     monkeypatch.setattr(tunnel, "send", send)
     monkeypatch.setattr(tunnel, "chosen", lambda *_: pods)
     agent = Tunnel(None, None, "m", lambda _: pods)  # type: ignore[arg-type]
-    said = await agent._read(None, 1, Wanted("n", "uid"))  # type: ignore[arg-type]
+    said = await agent.read(None, 1, Wanted("n", "uid"))  # type: ignore[arg-type]
     assert ("simulated nodes have none" in said, sent) == (error, lines)

@@ -110,7 +110,7 @@ class Tunnel:
             elif isinstance(wanted, Session):
                 code = await self._sessions.hold(socket, number, wanted)
             else:
-                error = await self._read(socket, number, wanted)
+                error = await self.read(socket, number, wanted)
         except NoSession as refusal:
             error = str(refusal)
         except errors.ApiError as refusal:
@@ -124,7 +124,7 @@ class Tunnel:
         with contextlib.suppress(*_BROKEN):
             await send(socket, Answer(number, end=True, error=error, code=code))
 
-    async def _read(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> str:
+    async def read(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> str:
         """Why there is nothing to read; empty once all is sent."""
         if wanted.events:
             return await self._tell(socket, number, wanted)

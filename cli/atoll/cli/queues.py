@@ -199,6 +199,10 @@ def _show(
 
     async def read(host: ApiServer) -> tuple[list[Json], list[Json]]:
         chosen = await _chosen(host, [name] if name else None, selector)
+        if not (chosen or selector or await _is_host(host)):
+            raise CommandError(
+                "this is no host of Atoll: it has no Clusters; choose another with --kubeconfig or --context"
+            )
         everything = selector is None and name is None
         return chosen, chosen if everything or not wanted.table else await host.list(QUEUES)
 
@@ -215,6 +219,19 @@ def _show(
         return
     found = rows(queues, time.time(), wide=wanted.wide, chosen=chosen, flat=sort_by is not None)
     show_table(headers, found, no_headers=no_headers)
+
+
+async def _is_host(host: ApiServer) -> bool:
+    from atoll.kube.errors import Forbidden, NotFound
+    from atoll.model.apiresource import CLUSTERS
+
+    try:
+        await host.list(CLUSTERS)
+    except NotFound:
+        return False
+    except Forbidden:
+        pass
+    return True
 
 
 def _each(

@@ -193,7 +193,8 @@ class Reporter:
         self._metrics.show(node, self._book.counts.get(node.name, {}))
         if node in self._moved:
             del self._moved[node]
-            self._metrics.show_blocked(node.name, self._core.reasons(node) if node.view is not None else {})
+            reasons = self._core.reasons(node) if node.view is not None or node.parent is None else {}
+            self._metrics.show_blocked(node.name, reasons)
 
     # -- status ------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from atoll.dispatcher.core import CapacitySet, ClusterSet, NamespaceSet, Namespa
 from atoll.dispatcher.core.events import Ceiling, Event
 from atoll.dispatcher.explain import verdicts
 from atoll.dispatcher.explain.excess import exceeded
+from atoll.model import keys
 from atoll.model.query import Account, ChangeKind
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, BindingBuilder, Scene, make_binding, make_capacity, make_cluster, make_queue
@@ -228,3 +229,36 @@ def test_a_limit_is_what_siblings_leave_that_use_more_than_they_are_guaranteed()
     assert s.used("over") == 6
     [limit] = exceeded(s.core.tree.queue("q"), GPU, 2)
     assert (limit.name, limit.available, limit.guaranteed) == ("q", "0", True)
+
+
+def test_where_quota_stops_it_its_user_hears_of_fewer_pods_and_of_queues_with_room() -> None:
+    queues = (
+        make_queue("q", gpu=3),
+        make_queue("wide", gpu=8),
+        make_queue("narrow", gpu=2),
+        make_queue("shut", gpu=8, is_open=False),
+        make_queue("others", gpu=8, view={"namespaces": {"matchLabels": {"team": "b"}}}),
+    )
+    s = Scene(*queues, make_cluster("m"), make_capacity("m", [8]))
+    found = told(s, a().tasks(5)).changes
+    [fewer] = [each.message for each in found if each.kind is ChangeKind.WISH]
+    [queue] = [each.message for each in found if each.kind is ChangeKind.QUEUE]
+    assert fewer.startswith("to start with 3 pods")
+    assert queue == "another queue whose limits have room for it: wide"
+
+
+def test_a_member_whose_cordon_keeps_it_out_is_no_reason_never_to_start() -> None:
+    cordon = {"key": keys.CORDONED, "value": "", "effect": "NoSchedule"}
+    large = totals("large", 8)[1]
+    s = Scene(make_queue("q"), make_cluster("large", taints=[cordon]), large, *totals("small", 1))
+    found = told(s, a().tasks(8))
+    assert found.never == ""
+    assert any(each.enough and "uncordon" in each.message for each in found.changes)
+
+
+def test_a_member_without_nodes_is_told_as_such() -> None:
+    s = Scene(make_queue("q"), make_cluster("m"), make_capacity("m", []))
+    found = told(s, a())
+    assert (found.reason, "it has no nodes" in found.message) == ("NoNodeMatches", True)
+    assert "selectors" not in found.message
+    assert [room.message for room in found.clusters] == ["it has no nodes"]

@@ -76,8 +76,8 @@ def test_where_others_are_guaranteed_the_rest_no_limit_would_help() -> None:
     running(s, make_binding("a").tasks(4))
     found = account(s, "a")
     assert found.reason == "QuotaExceeded"
-    [change] = found.changes
-    assert (change.kind, change.enough) == (ChangeKind.LIMITS, True)
+    change, fewer = found.changes
+    assert (change.kind, change.enough, fewer.kind) == (ChangeKind.LIMITS, True, ChangeKind.WISH)
     assert change.message == f"lower guarantees of other queues, by what is short (queue q: 2 {GPU})"
 
 
@@ -183,7 +183,7 @@ def test_a_limit_that_is_set_blocks_whatever_follows_from_what_the_members_have(
 @pytest.mark.parametrize(
     ("pods", "enough", "kinds"),
     [
-        pytest.param(8, True, [ChangeKind.LIMITS], id="where there is room"),
+        pytest.param(8, True, [ChangeKind.LIMITS, ChangeKind.WISH], id="where there is room"),
         pytest.param(20, False, [ChangeKind.LIMITS, ChangeKind.ROOM], id="where there is none either"),
     ],
 )

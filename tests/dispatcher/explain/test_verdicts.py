@@ -41,8 +41,8 @@ def test_quota_names_the_queue_and_by_how_much_it_is_short() -> None:
     [limit] = found.limits
     assert (found.reason, limit.name, limit.resource) == ("QuotaExceeded", "q", GPU)
     assert (limit.requested, limit.available, limit.shortage, limit.declared) == ("4", "2", "2", True)
-    [change] = found.changes
-    assert (change.kind, change.enough) == (ChangeKind.LIMITS, True)
+    change, fewer = found.changes
+    assert (change.kind, change.enough, fewer.kind) == (ChangeKind.LIMITS, True, ChangeKind.WISH)
 
 
 def test_all_limits_on_the_path_and_the_namespace_are_named() -> None:
@@ -294,7 +294,7 @@ def test_the_smallest_change_is_a_limit_or_the_end_of_the_fewest() -> None:
     s = Scene(make_queue("q", gpu=8), *TWO)
     running(s, make_binding("small").tasks(1).runs(10), make_binding("large").tasks(4).runs(50))
     found = ask(s, make_binding("x").tasks(5))
-    limits, ends = found.changes
+    limits, ends = (each for each in found.changes if each.kind is not ChangeKind.WISH)
     assert (limits.kind, limits.enough, limits.limits[0].shortage) == (ChangeKind.LIMITS, True, "2")
     assert (ends.kind, ends.enough, ends.workloads) == (ChangeKind.FINISH, True, [Named("default", "large")])
     assert ends.at

@@ -469,8 +469,7 @@ class _Look:
                     ChangeKind.LIMITS if any(each.declared or each.guaranteed for each in limits) else ChangeKind.ROOM
                 )
                 change = Change(kind, f"{higher(limits)}{rest}", enough, limits)
-                ways = [change, *self._within_limits()]
-                return ways if enough else [*ways, *self._more_room()]
+                return [change, *(self._within_limits() if enough else self._more_room())]
             case Reason.INSUFFICIENT_RESOURCES | Reason.NO_DOMAIN_FITS:
                 return self._more_room()
             case Reason.WOULD_DELAY:

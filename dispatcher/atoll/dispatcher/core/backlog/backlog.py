@@ -556,9 +556,9 @@ class Waiting:
             if lot.key is not None:
                 del self._lots[lot.key]
             if isinstance(lot.key, Limit):
-                known = self._limits[limit := lot.key.of_any_amount]
-                known.remove(lot.key.amount)
-                if not known.lots:
+                amounts = self._limits[limit := lot.key.of_any_amount]
+                amounts.remove(lot.key.amount)
+                if not amounts.lots:
                     del self._limits[limit]
                     self._index.drop(limit)
 

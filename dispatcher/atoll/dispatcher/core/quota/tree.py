@@ -412,8 +412,8 @@ class Tree:
             assert queue.pledged == vector.total(c.guarantee for c in below), f"queue {name}: pledged"
             kept = {each: sum(c.idle(each) for c in below) for each in queue.pledged}
             assert queue.kept == {each: idle for each, idle in kept.items() if idle}, f"queue {name}: kept"
-        below = {each for queue in self.queues.values() for each in subtree(queue)}
-        assert below == {*self.queues.values()}, "a queue is not below the root"
+        found = {each for queue in self.queues.values() for each in subtree(queue)}
+        assert found == {*self.queues.values()}, "a queue is not below the root"
 
     # -- structure ---------------------------------------------------------------------------------------------------
 
