@@ -29,7 +29,7 @@ demo: setup ## a federation on this machine, real workloads in, a result table o
 test: setup ## all tests, the integration tests against real API servers; TESTS="-m long" or a path runs others
 	@$(BIN)/python -m pytest -n 2 $(TESTS)
 
-e2e: setup ## real containers on real kubelets; needs root and Debian packages, and says which
+e2e: setup ## real containers on real kubelets; needs root and Debian packages, which it installs where there is apt-get
 	@$(BIN)/python -m atoll.local.realnodes.requirements
 	@$(BIN)/python -m atoll.local.realnodes.prepare $(addprefix examples/images/,mpi torch ray)
 	@$(BIN)/python -m pytest -m "e2e and not long" $(or $(TESTS),tests/e2e)

@@ -62,6 +62,49 @@ def test_a_machine_without_the_packages_is_told_the_command_that_installs_them(m
         requirements.check()
 
 
+@pytest.mark.parametrize(
+    ("script", "steps", "reason"),
+    [
+        pytest.param('touch "$BIN/wanted"; chmod +x "$BIN/wanted"', ["install"], "", id="what is missing is installed"),
+        pytest.param(
+            '[ -e "$BIN/fresh" ] && touch "$BIN/wanted" && chmod +x "$BIN/wanted" && exit 0\n'
+            '[ $step = update ] && touch "$BIN/fresh" && exit 0\necho "E: Unable to locate package pkg" >&2; exit 100',
+            ["install", "update", "install"], "", id="lists of packages that are too old are brought up to date",
+        ),
+        pytest.param(
+            'echo "W: no network" >&2; echo "E: Failed to fetch http://x  Could not connect" >&2; exit 100',
+            ["install", "update", "install"], "E: Failed to fetch http://x  Could not connect",
+            id="without a network the reason is given",
+        ),
+    ],
+)  # fmt: skip
+def test_missing_packages_are_installed_by_root_where_there_is_apt_get(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, steps: list[str], reason: str
+) -> None:
+    apt = tmp_path / "apt-get"
+    apt.write_text(
+        f'#!/bin/bash\nBIN={tmp_path}\nfor step in "$@"; do case $step in install|update) break;; esac; done\n'
+        f'echo $step >> "$BIN/steps"\n{script}\n'
+    )
+    apt.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    said: list[str] = []
+    wanted = {"wanted": "pkg"}
+    if reason:
+        with pytest.raises(requirements.Missing, match="could not be installed") as caught:
+            requirements.provide(wanted, said.append)
+        assert str(caught.value).endswith(reason)
+    else:
+        requirements.provide(wanted, said.append)
+        assert said[-1] == "installed"
+    assert said[0] == "installing Debian packages, once: pkg"
+    assert (tmp_path / "steps").read_text().split() == steps
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    requirements.provide({"other": "pkg"}, said.append)
+    assert (tmp_path / "steps").read_text().split() == steps, "who may not install is told the command by check()"
+
+
 def recipe(folder: Path, **content: object) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "image.yaml").write_text(yaml.safe_dump(content))
