@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from atoll import install
 from atoll.cli import errors
 from atoll.cli.app import tree
+from atoll.local import binaries, supervisor
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.keeper import KeptProcess, start_all
 from atoll.local.processes import ProcessFailed, ProcessSpec
@@ -106,6 +107,33 @@ async def test_status_of_a_federation_that_never_ran(tmp_path: Path, monkeypatch
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     result = CliRunner().invoke(tree(), ["local", "status", "--name", "nothing"])
     assert result.exit_code == 1
-    assert "there is no federation nothing" in str(result.exception)
+    assert str(result.exception) == "federation nothing does not run: `atollctl local up --name nothing` starts it"
     result = CliRunner().invoke(tree(), ["local", "down", "--name", "nothing"])
     assert result.output == "federation nothing was not running\n"
+
+
+def test_a_federation_whose_programs_can_not_be_had_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ensure(**_: object) -> None:
+        raise binaries.BinariesError("no Go")
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(binaries, "ensure", ensure)
+    for flags in ([], ["--foreground"]):
+        result = CliRunner().invoke(tree(), ["local", "up", "--name", "poor", *flags])
+        assert str(result.exception) == "no Go"
+        assert not supervisor.run_directory("poor").exists()
+
+
+def test_status_of_a_federation_that_ended_names_its_logs_and_no_others_that_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    logs = supervisor.run_directory("over") / "logs"
+    logs.mkdir(parents=True)
+    result = CliRunner().invoke(tree(), ["local", "status", "--name", "over"])
+    assert str(result.exception).startswith("federation over does not run: ")
+    assert str(result.exception).endswith(f"; logs of the last run: {logs}")
+    result = CliRunner().invoke(tree(), ["local", "status", "--name", "other"])
+    assert "over" not in str(result.exception)

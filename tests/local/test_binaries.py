@@ -178,6 +178,39 @@ def test_the_build_says_which_go_it_needs(tmp_path: Path, version: str | None, c
         build.check_go(tmp_path, {"PATH": str(tmp_path)})
 
 
+_GO = """#!/bin/bash
+[ "$1" = env ] && echo go1.26.0 && exit 0
+mkdir -p "$GOCACHE" && touch "$GOCACHE/compiled"
+[ -e "$FAILS" ] && echo no luck && exit 1
+mkdir -p "$GOBIN" && touch "$GOBIN/kwok"
+"""
+
+
+def test_compiled_packages_go_once_the_build_has_passed_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, fails, store, given = (tmp_path / each for each in ("go", "fails", "store", "given"))
+    go.write_text(_GO)
+    go.chmod(0o755)
+    fails.touch()
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("FAILS", str(fails))
+    monkeypatch.delenv("GOCACHE", raising=False)
+
+    def install() -> None:
+        build.install({"kwok": "x/cmd/kwok"}, tmp_path, binaries.MODULE, "v1.36.3", store, lambda _: None)
+
+    with pytest.raises(build.BuildError, match="no luck"):
+        install()
+    assert (store / "compiled").exists(), "the next build goes on from there"
+    fails.unlink()
+    install()
+    assert not store.exists()
+    monkeypatch.setenv("GOCACHE", str(given))
+    install()
+    assert (given / "compiled").exists(), "a folder that somebody named is theirs"
+
+
 def test_two_builders_do_not_work_at_once(tmp_path: Path, env: dict[str, str]) -> None:
     said: list[str] = []
     cache = binaries.cache_directory(env)

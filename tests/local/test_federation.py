@@ -214,6 +214,31 @@ async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert not process.running
 
 
+async def test_a_process_that_exits_is_started_again_and_given_up_at_the_sixth_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("atoll.local.processes._RESTART_PAUSE_S", 0.01)
+    group = ProcessGroup(tmp_path)
+    said: list[str] = []
+    await group.start([ProcessSpec("stays", ["sleep", "60"]), ProcessSpec("loser", ["/bin/sh", "-c", "exit 3"])])
+    try:
+        with pytest.raises(
+            ProcessFailed, match=r"loser exited unexpectedly \(started again 5 times\) with exit code 3"
+        ):
+            await group.keep(said.append)
+        assert said == [f"loser exited with code 3 and was started again; its log: {tmp_path / 'loser.log'}"] * 5
+        assert [(each.spec.name, each.restarts) for each in group.processes] == [("stays", 0), ("loser", 5)]
+    finally:
+        await group.stop()
+
+
+async def test_a_process_that_can_not_be_started_again_ends_its_group_at_once(tmp_path: Path) -> None:
+    group = ProcessGroup(tmp_path)
+    await group.start([ProcessSpec("node", ["/bin/sh", "-c", "exit 3"], once=True)])
+    with pytest.raises(ProcessFailed, match="node exited unexpectedly with exit code 3"):
+        await group.keep(lambda _: None)
+
+
 @pytest.fixture
 def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -239,6 +264,22 @@ def test_a_detached_federation_goes_up_and_down(state_home: Path) -> None:
     assert not (state.directory / "etcd").exists()
     assert (state.directory / "logs" / "etcd.log").exists()
     assert not supervisor.down("test")
+
+
+@pytest.mark.integration
+def test_a_program_of_the_control_plane_that_dies_is_started_again_and_status_says_so(state_home: Path) -> None:
+    state = supervisor.up("test", SMALL, extension="tests.local.test_federation:EXTENSION")
+    for name in ("alpha-scheduler", "alpha-apiserver"):
+        [old] = [each.pid for each in state.processes if each.name == name]
+        os.kill(old, signal.SIGKILL)
+
+        def back(name: str = name, old: int = old) -> bool:
+            after = supervisor.status("test")
+            [found] = [each for each in after.processes if each.name == name]
+            return found.alive and found.pid != old and found.restarts == 1 and name in after.message
+
+        assert eventually(back)
+        assert supervisor.status("test").status == "ready"
 
 
 @pytest.mark.integration

@@ -111,11 +111,13 @@ def status(name: Name = "default", output: DataOutput = None) -> None:
             f"federation {name} is on kind's clusters: `kind get clusters` shows them, {kind.directory(name)} has its "
             "kubeconfigs and logs"
         )
-    if not folder.exists():
-        others = sorted(each.name for each in folder.parent.iterdir()) if folder.parent.exists() else []
-        there = f"; there is {', '.join(others)}" if others else ""
-        raise CommandError(f"there is no federation {name}{there}: `atollctl local up --name {name}` starts one")
     state = supervisor.status(name)
+    if output is None and state.status == "stopped" and not state.message:
+        found = sorted(each.name for each in folder.parent.iterdir()) if folder.parent.exists() else []
+        others = [each for each in found if each != name and supervisor.status(each).pid is not None]
+        there = f"; running: {', '.join(others)}" if others else ""
+        logs = f"; logs of the last run: {folder / 'logs'}" if (folder / "logs").exists() else ""
+        raise CommandError(f"federation {name} does not run{there}: `atollctl local up --name {name}` starts it{logs}")
     if output is not None:
         show_data(state.model_dump(mode="json"), output)
     else:
@@ -229,7 +231,8 @@ def _kind_layout(
 
 
 def _print_status(state: State) -> None:
-    print(f"federation {state.name}: {state.status}{f' ({state.message})' if state.message else ''}")
+    said = f" ({state.message})" if state.message not in ("", state.status) else ""
+    print(f"federation {state.name}: {state.status}{said}")
     if state.host is not None:
         clusters = {"host": state.host, **state.members}
         print()
@@ -239,7 +242,14 @@ def _print_status(state: State) -> None:
     if state.processes:
         print()
         rows = [
-            [item.name, item.pid, "running" if item.alive else "restarting", f"{item.rss_bytes >> 20}Mi", item.log]
+            [
+                item.name,
+                item.pid,
+                "running" if item.alive else "restarting",
+                item.restarts,
+                f"{item.rss_bytes >> 20}Mi",
+                item.log,
+            ]
             for item in state.processes
         ]
-        show_table(("PROCESS", "PID", "STATE", "MEMORY", "LOG"), rows)
+        show_table(("PROCESS", "PID", "STATE", "RESTARTS", "MEMORY", "LOG"), rows)

@@ -231,7 +231,7 @@ def _obtain(
         if to_build:
             report(f"building {', '.join(to_build)} from source (some minutes, once)")
             try:
-                install(to_build, fresh, module, pinned_versions()["kube-apiserver"], report)
+                install(to_build, fresh, module, pinned_versions()["kube-apiserver"], cache / ".go-build", report)
             except build.BuildError as error:
                 raise BinariesError(
                     f"{', '.join(to_build)} can be neither found, downloaded nor built: {error}"

@@ -28,11 +28,17 @@ def install(
     target: Path,
     module: Path,
     kubernetes: str,
+    store: Path,
     report: Callable[[str], None],
 ) -> None:
     """Build `packages` (program name to Go package) into `target`, versions from `module`.
 
-    `kubernetes` is the version, such as v1.36.3, that the Kubernetes programs are to report.
+    `kubernetes` is the version, such as v1.36.3, that the Kubernetes programs are to report. `store` holds the 3 GB of
+    compiled packages unless $GOCACHE names another folder. It goes once the build has passed: one that was interrupted
+    goes on from there.
+
+    Raises:
+        BuildError: Go is missing or too old, or the build failed.
     """
     with tempfile.TemporaryDirectory(prefix="atoll-build-") as scratch:
         work = Path(scratch)
@@ -50,12 +56,13 @@ def install(
                 *packages.values(),
             ],
             work,
-            {**environment(), "GOBIN": str(built)},
+            {"GOCACHE": str(store), **environment(), "GOBIN": str(built)},
             report,
         )
         for name, package in packages.items():
             # `go install` names a program after the last element of its path, a version suffix left out.
             shutil.move(built / _VERSION_SUFFIX.sub("", package).rpartition("/")[2], target / name)
+    shutil.rmtree(store, ignore_errors=True)
 
 
 def check_go(directory: Path, environ: Mapping[str, str] | None = None) -> None:

@@ -219,7 +219,7 @@ class Federation:
         total = sum(len(member.node_names()) for member in self.config.members)
         self._progress(f"creating {total} nodes")
         populated = asyncio.create_task(self._populate_all())
-        # A kubelet that gave up would be waited for in vain.
+        # A real node that gave up would be waited for in vain.
         watching = asyncio.create_task(self.watch())
         try:
             await asyncio.wait([populated, watching], return_when=asyncio.FIRST_COMPLETED)
@@ -253,9 +253,8 @@ class Federation:
         await self.processes.start(specs, deadline_s)
 
     async def watch(self) -> None:
-        """Wait until some process exits by itself, then raise ProcessFailed."""
-        process = await self.processes.wait_for_exit()
-        raise process.failure()
+        """Start programs again that exit by themselves: see `ProcessGroup.keep`."""
+        await self.processes.keep(self._progress)
 
     async def stop(self) -> None:
         """Stop everything, in reverse order. Data and logs stay."""

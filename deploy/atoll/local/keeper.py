@@ -36,8 +36,6 @@ class KeptProcess:
         """
         self.name = spec.name
         self.process = Process(spec, logs / f"{spec.name}.log")
-        #: starts after the first one
-        self.restarts = 0
         self._on_change = on_change
         self._keeper: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
@@ -47,6 +45,11 @@ class KeptProcess:
     def pid(self) -> int | None:
         """Process id of the present or the last run."""
         return self.process.pid
+
+    @property
+    def restarts(self) -> int:
+        """Starts after the first one."""
+        return self.process.restarts
 
     @property
     def log(self) -> Path:
@@ -97,7 +100,6 @@ class KeptProcess:
     async def restart(self, deadline_s: float = 60.0) -> None:
         """Stop it in order, start it, and return once it is ready."""
         await self.stop()
-        self.restarts += 1
         await self.start()
         await self.ready(deadline_s)
 
@@ -130,7 +132,6 @@ class KeptProcess:
                 self._pause = _BACKOFF_S[0]
             await asyncio.sleep(self._pause)
             self._pause = min(self._pause * 2, _BACKOFF_S[1])
-            self.restarts += 1
 
 
 async def start_all(processes: Sequence[KeptProcess], deadline_s: float, progress: Callable[[str], None]) -> None:

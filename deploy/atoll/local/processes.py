@@ -15,6 +15,7 @@ import signal
 import ssl
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,9 @@ import aiohttp
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.03
 _TAIL_LINES = 15
+_RESTARTS, _RESTARTS_S = 5, 600.0
+"""New starts of one process within so many seconds."""
+_RESTART_PAUSE_S = 0.5
 
 # Loaded before any fork: loading a library between fork and exec could wait for ever on a lock
 # that another thread of the parent held.
@@ -52,6 +56,8 @@ class ProcessSpec:
     ready_token: str | None = field(default=None, repr=False)
     #: It keeps nothing that outlives its group, which kills it instead of waiting for its end.
     disposable: bool = False
+    #: It can't be started again: what it needs was made for one run.
+    once: bool = False
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
@@ -77,6 +83,7 @@ class Process:
     def __init__(self, spec: ProcessSpec, log: Path) -> None:
         self.spec = spec
         self.log = log
+        self._starts = 0
         self._child: asyncio.subprocess.Process | None = None
 
     @property
@@ -88,6 +95,11 @@ class Process:
     def running(self) -> bool:
         """Whether it was started and has not exited."""
         return self._child is not None and self._child.returncode is None
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started after the first time."""
+        return max(self._starts - 1, 0)
 
     async def start(self) -> None:
         """Start it, in a process group of its own so that ^C reaches the parent alone."""
@@ -102,6 +114,7 @@ class Process:
                 process_group=0,
                 preexec_fn=_die_with_parent(os.getpid()),
             )
+        self._starts += 1
 
     async def wait_ready(self, deadline_s: float = 60.0) -> None:
         """Return once the readiness URL answers 200; raise ProcessFailed otherwise."""
@@ -150,13 +163,18 @@ class Process:
                 _signal_group(child.pid, signal.SIGKILL)
                 await child.wait()
 
+    @property
+    def exit_code(self) -> int | None:
+        """Of the last run, None while it runs (negative: signal)."""
+        return None if self._child is None else self._child.returncode
+
     def failure(self) -> ProcessFailed:
         """Describe an exit that nobody asked for."""
-        return self._failure("exited unexpectedly")
+        again = f" (started again {self.restarts} times)" if self.restarts else ""
+        return self._failure(f"exited unexpectedly{again}")
 
     def _failure(self, what: str) -> ProcessFailed:
-        code = None if self._child is None else self._child.returncode
-        exit_text = "" if code is None else f" with exit code {code}"
+        exit_text = "" if self.exit_code is None else f" with exit code {self.exit_code}"
         tail = last_lines(self.log)
         return ProcessFailed(f"{self.spec.name} {what}{exit_text}; the end of {self.log}:\n{tail or '(empty)'}")
 
@@ -181,7 +199,7 @@ class ProcessGroup:
             process = Process(spec, self._logs / f"{spec.name}.log")
             wave.append(process)
             await process.start()
-        with _first_error():
+        with first_error():
             async with asyncio.TaskGroup() as group:
                 for process in wave:
                     group.create_task(process.wait_ready(deadline_s))
@@ -194,7 +212,29 @@ class ProcessGroup:
             )
             self._waves.pop()
 
-    async def wait_for_exit(self) -> Process:
+    async def keep(self, report: Callable[[str], None]) -> None:
+        """Start processes again that exit by themselves, until one can't be or does so too often.
+
+        Args:
+            report: gets a line per new start.
+
+        Raises:
+            ProcessFailed: a process of spec `once` exited, or another one for the sixth time within ten minutes.
+        """
+        recent: dict[Process, deque[float]] = {}
+        while True:
+            process = await self._wait_for_exit()
+            starts = recent.setdefault(process, deque(maxlen=_RESTARTS))
+            now = time.monotonic()
+            if process.spec.once or (len(starts) == _RESTARTS and now - starts[0] < _RESTARTS_S):
+                raise process.failure()
+            starts.append(now)
+            code = process.exit_code
+            await asyncio.sleep(_RESTART_PAUSE_S)
+            await process.start()
+            report(f"{process.spec.name} exited with code {code} and was started again; its log: {process.log}")
+
+    async def _wait_for_exit(self) -> Process:
         """Return the first process that exits."""
         tasks = {asyncio.ensure_future(process.wait()): process for process in self.processes}
         if not tasks:
@@ -208,7 +248,7 @@ class ProcessGroup:
 
 
 @contextlib.contextmanager
-def _first_error() -> Iterator[None]:
+def first_error() -> Iterator[None]:
     """Unwrap the group: the first child that failed is the one worth reading about."""
     try:
         yield

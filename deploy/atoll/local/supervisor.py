@@ -2,7 +2,7 @@
 
 `atollctl local up` returns while the federation runs on. What owns it then is the process of this
 module: it starts everything, writes what it did to `state.json`, and takes everything down when
-it is told to, when one of the processes fails, or when it is killed itself.
+it is told to, when one of the processes fails again and again, or when it is killed itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation, clean
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
-from atoll.local.processes import Process, ProcessSpec, last_lines, start_ticks
+from atoll.local.processes import Process, ProcessSpec, first_error, last_lines, start_ticks
 from atoll.local.realnodes import programs, requirements
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -51,8 +51,8 @@ class Extension:
     crds: Callable[[], Sequence[dict[str, Any]]]
     #: Called once nodes are there; prepares what it needs and says what to run, in one wave.
     processes: Callable[[Federation], Awaitable[Sequence[ProcessSpec]]] | None = None
-    #: Processes that are started again when they die, where a dead one of `processes` ends the
-    #: federation. Gets the federation, a function for progress, and one to call after each start.
+    #: Processes that are started again when they die, however often. Gets the federation, a function for
+    #: progress, and one to call after each start.
     kept: (
         Callable[
             [Federation, Callable[[str], None], Callable[[], None]],
@@ -78,6 +78,7 @@ class ProcessState(BaseModel):
     log: Path
     alive: bool = False
     rss_bytes: int = 0
+    restarts: int = 0
 
 
 class State(BaseModel):
@@ -119,11 +120,8 @@ def up(
         SupervisorError: one of that name runs already, or it failed; nothing is left running.
         BinariesError: a control-plane program could not be had.
     """
-    directory = _prepare(name, config)
-    if config.has_real_nodes:
-        programs.ensure(report=on_progress)
-    # Here rather than in the supervisor, so that a long build shows its progress to the caller.
-    binaries.ensure(report=on_progress)
+    # A long build, too, shows its progress to the caller.
+    directory = _prepare(name, config, on_progress)
     log = directory / "supervisor.log"
     pid = _spawn(name, extension, log)
     said = ""
@@ -157,8 +155,9 @@ def run_foreground(
 
     Raises:
         SupervisorError: one of that name runs already, or some process failed.
+        BinariesError: a control-plane program could not be had.
     """
-    _prepare(name, config)
+    _prepare(name, config, on_progress)
     asyncio.run(_serve(name, extension, on_progress, on_ready))
 
 
@@ -242,6 +241,7 @@ async def _serve(
             _write(state)
         except Exception as error:
             message = str(error) or type(error).__name__
+            clean(directory)
             _write(State(name=name, status="failed", message=message, directory=directory))
             raise SupervisorError(message) from error
 
@@ -254,7 +254,7 @@ async def _run(
 ) -> None:
     def progress(message: str) -> None:
         state.message = message
-        _write(state)
+        record()
         on_progress(message)
 
     extra = _load(extension)
@@ -275,26 +275,32 @@ async def _run(
 
     async with federation, contextlib.AsyncExitStack() as on_top:
         await federation.populate()
-        if extra and extra.processes:
-            await federation.start_processes(await extra.processes(federation))
-        if extra and extra.kept:
-            kept = await on_top.enter_async_context(extra.kept(federation, progress, record))
-        state.host = _cluster_state(federation.host)
-        state.members = {key: _cluster_state(item) for key, item in federation.members.items()}
-        # Written together: who waits for it reads both.
-        state.status = state.message = "ready"
-        record()
-        on_progress("ready")
-        on_ready(state)
-        await federation.watch()
+        with first_error():
+            async with asyncio.TaskGroup() as group:
+                if extra and extra.processes:
+                    await federation.start_processes(await extra.processes(federation))
+                group.create_task(federation.watch())
+                if extra and extra.kept:
+                    kept = await on_top.enter_async_context(extra.kept(federation, progress, record))
+                state.host = _cluster_state(federation.host)
+                state.members = {key: _cluster_state(item) for key, item in federation.members.items()}
+                # Written together: who waits for it reads both.
+                state.status = state.message = "ready"
+                record()
+                on_progress("ready")
+                on_ready(state)
 
 
-def _prepare(name: str, config: FederationConfig) -> Path:
+def _prepare(name: str, config: FederationConfig, on_progress: Callable[[str], None]) -> Path:
+    """Have all that the machine must provide, and then the folder: there is none of a federation that can't start."""
     directory = run_directory(name)
     if config.has_real_nodes:
         requirements.check()
     if status(name).pid is not None:
         raise SupervisorError(f"federation {name!r} runs already: take it down first, or choose another name")
+    if config.has_real_nodes:
+        programs.ensure(report=on_progress)
+    binaries.ensure(report=on_progress)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     (directory / "config.json").write_text(config.model_dump_json())
     return directory
@@ -347,7 +353,7 @@ def _load(extension: str | None) -> Extension | None:
 
 
 def _process_state(process: Process) -> ProcessState:
-    return ProcessState(name=process.spec.name, pid=process.pid or 0, log=process.log)
+    return ProcessState(name=process.spec.name, pid=process.pid or 0, log=process.log, restarts=process.restarts)
 
 
 def _cluster_state(handle: ClusterHandle) -> ClusterState:

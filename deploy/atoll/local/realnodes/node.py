@@ -97,6 +97,7 @@ def prepare(
         ],
         env={"PATH": search_path()},
         ready_url=f"http://{node.address}:{_HEALTH_PORT}/healthz",
+        once=True,
     )
 
 

@@ -1,7 +1,7 @@
 """What real nodes need from the machine, checked before anything starts.
 
-`python -m atoll.local.realnodes.requirements` also installs the Debian packages that are missing, as root where there is
-apt-get.
+`python -m atoll.local.realnodes.requirements` also installs the Debian packages that are missing, as root where
+there is apt-get.
 """
 
 from __future__ import annotations
