@@ -180,11 +180,12 @@ def test_workload_names_that_are_none(text: str) -> None:
 
 
 def test_where_the_webhook_is() -> None:
-    assert installing.client_config("https://h:9443/", "") == {"url": "https://h:9443"}
+    assert installing.client_config(None, None) is None
+    assert installing.client_config("https://h:9443/", None) == {"url": "https://h:9443"}
     assert installing.client_config(None, "ns/hook:8443") == {
         "service": {"namespace": "ns", "name": "hook", "port": 8443}
     }
-    for url, service in (("http://h", ""), (None, "hook"), (None, "ns/hook:https")):
+    for url, service in (("http://h", None), ("https://h", "ns/hook"), (None, "hook"), (None, "ns/hook:https")):
         with pytest.raises(errors.CommandError, match="--webhook"):
             installing.client_config(url, service)
 

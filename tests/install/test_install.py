@@ -22,7 +22,7 @@ from atoll.dispatcher.settings import QuerySettings
 from atoll.dispatcher.shell import Shell
 from atoll.install.crds import incompatible, install_crds, is_foreign
 from atoll.install.credentials import Endpoint, write_kubeconfig
-from atoll.install.member import unread_policies
+from atoll.install.member import LEAVING, unread_policies
 from atoll.install.query import ensure_query
 from atoll.kube import authority, tokens
 from atoll.kube.authority import make_signer
@@ -208,6 +208,8 @@ async def test_a_dispatcher_in_the_host_is_found_by_endpoints_one_outside_by_its
     with pytest.raises(install.Refused, match="IPv6 address; give a DNS name"):
         await install.init(host, at, out=prepared, webhook_client_config=ADDRESS, query_outside="fd00::1")
     await run_init(bare, prepared, [])
+    assert (await host.get(SERVICES, *where))["spec"]["externalName"] == "127.0.0.1", "as before, where nothing is said"
+    await install.init(host, at, out=prepared, query_outside="")
     assert (await host.get(SERVICES, *where))["spec"]["type"] == "ClusterIP"
 
 
@@ -268,6 +270,21 @@ async def test_init_says_what_the_webhook_is_asked_and_keeps_what_it_trusts_and_
     assert authority.trusted_by(found) == (before, served)
     assert (await host.get(QUEUES, "default"))["spec"]["weight"] == 7
     assert f"ValidatingWebhookConfiguration atoll: {len(wanted['webhooks'])} webhooks" in said
+
+
+async def test_init_asks_for_an_address_that_was_deleted_with_the_registration(
+    bare: Federation, prepared: Path, host: ApiServer
+) -> None:
+    at = await install.endpoint(bare.host.kubeconfig)
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        await host.delete(resource, keys.WEBHOOKS)
+    with pytest.raises(install.Refused, match="give --webhook-url or --webhook-service"):
+        await install.init(host, at, out=prepared)
+    assert keys.WEBHOOKS not in {each["metadata"]["name"] for each in await host.list(MUTATING_WEBHOOKS)}
+    await run_init(bare, prepared, [])
+    await install.init(host, at, out=prepared)
+    found = await host.get(MUTATING_WEBHOOKS, keys.WEBHOOKS)
+    assert found["metadata"]["annotations"][keys.CLIENT_CONFIG] == '{"url":"https://127.0.0.1:1"}'
 
 
 @pytest.mark.parametrize(
@@ -455,6 +472,46 @@ async def test_a_cluster_can_not_join_under_two_names(bare: Federation, prepared
     await run_join(bare, "east", "east", prepared)
     with pytest.raises(install.Refused, match="a member already, under the name east"):
         await run_join(bare, "east", "other", prepared)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_host_can_not_be_its_own_member(
+    bare: Federation, prepared: Path, host: ApiServer, elsewhere: bool
+) -> None:
+    """Under whichever address it is reached."""
+    at = await install.endpoint(bare.host.kubeconfig)
+    if elsewhere:
+        at = replace(at, url=at.url.replace("127.0.0.1", "localhost"))
+    with pytest.raises(install.Refused, match=f"the cluster at {at.url} is the host itself"):
+        await install.join(host, host, "self", host_at=at, member_at=at, out=prepared)
+    assert "self" not in {each["metadata"]["name"] for each in await host.list(CLUSTERS)}
+
+
+async def test_a_member_that_was_about_to_leave_takes_work_again_once_it_joins(
+    bare: Federation, prepared: Path, host: ApiServer
+) -> None:
+    """1. `unjoin` is stopped after its first step. 2. The member joins again."""
+    await run_join(bare, "east", "east", prepared)
+    own = {"key": "by-hand", "effect": "NoSchedule"}
+    await host.merge_patch(CLUSTERS, "east", {"spec": {"taints": [own, LEAVING]}})
+    await run_join(bare, "east", "east", prepared)
+    assert (await host.get(CLUSTERS, "east"))["spec"]["taints"] == [own]
+    await host.merge_patch(CLUSTERS, "east", {"spec": {"taints": []}})
+
+
+async def test_the_kubeconfig_of_another_cluster_is_refused_when_a_member_leaves(
+    bare: Federation, prepared: Path, host: ApiServer
+) -> None:
+    await run_join(bare, "east", "east", prepared)
+    await run_join(bare, "west", "west", prepared)
+    async with await bare.members["west"].connect() as west:
+        with pytest.raises(install.Refused, match="is member west, not member east"):
+            await install.unjoin(host, west, "east")
+        with pytest.raises(install.Refused, match="is the host, not member east"):
+            await install.unjoin(host, host, "east", purge=True)
+        assert await west.get(SERVICE_ACCOUNTS, "atoll-agent", "atoll-system")
+        await install.unjoin(host, west, "west")
+    assert (await host.get(CLUSTERS, "east"))["spec"].get("taints") in (None, [])
 
 
 async def test_a_member_that_does_not_answer_is_refused(

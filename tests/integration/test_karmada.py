@@ -24,7 +24,18 @@ from atoll.local.binaries import ensure
 from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig, Member
 from atoll.model import conditions, keys
-from atoll.model.apiresource import BATCH_JOBS, BINDINGS, CAPACITIES, CLUSTERS, CRDS, EVENTS, NAMESPACES, QUEUES, WORKS
+from atoll.model.apiresource import (
+    BATCH_JOBS,
+    BINDINGS,
+    CAPACITIES,
+    CLUSTERS,
+    CRDS,
+    EVENTS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    QUEUES,
+    WORKS,
+)
 from tests.integration.federation import until
 
 Json = dict[str, Any]
@@ -275,6 +286,15 @@ async def test_init_says_what_it_needs(host: ApiServer, tmp_path: Path) -> None:
             enable=["team"],
             on_karmada=True,
         )
+
+
+async def test_init_again_stays_on_the_karmada_and_keeps_its_addresses(host: ApiServer, tmp_path: Path) -> None:
+    before = await host.get(MUTATING_WEBHOOKS, keys.WEBHOOKS)
+    at = install.Endpoint("https://127.0.0.1:1", b"")
+    assert await install.init(host, at, out=tmp_path)
+    assert (await host.get(MUTATING_WEBHOOKS, keys.WEBHOOKS))["webhooks"] == before["webhooks"]
+    with pytest.raises(install.Refused, match="atollctl uninstall"):
+        await install.init(host, at, out=tmp_path, on_karmada=False)
 
 
 async def test_members_of_the_karmada_are_not_in_the_way_of_uninstall(host: ApiServer) -> None:

@@ -31,6 +31,7 @@ CASES: list[tuple[str, list[Deployment], list[WebhookConfiguration], bool, tuple
     ("its controllers by label", [deployment("c", app="volcano-controller")], [], False, (True, False, False)),
     ("scaled to zero", [deployment("c", app="volcano-scheduler", replicas=0)], [], False, (False, False, False)),
     ("webhooks, its programs being elsewhere", [], [webhooks("w", "batch.volcano.sh")], False, (True, True, False)),
+    ("Atoll's own webhooks", [], [webhooks("atoll", "batch.volcano.sh", "kueue.x-k8s.io")], False, (False,) * 3),
     ("webhooks that it left behind", [], [webhooks("w", "batch.volcano.sh")], True, (False, False, False)),
     ("another image of a like name", [deployment("s", "my-vc-scheduler-ui")], [], False, (False, False, False)),
     ("Kueue by image", [deployment("k", "k8s.io/kueue/kueue:v0.14")], [], False, (False, False, True)),

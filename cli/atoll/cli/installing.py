@@ -39,52 +39,63 @@ def init(
         str | None, typer.Option(help="https URL at which the host's API server reaches atoll-webhook.")
     ] = None,
     webhook_service: Annotated[
-        str, typer.Option(help="Service of atoll-webhook as namespace/name:port, if no URL is given.")
-    ] = "atoll-system/atoll-webhook:443",
-    query_outside: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Address at which the host's API server reaches atoll-dispatcher, if that does not run in the host."
+            help="Or its Service, as namespace/name:port. Default: as before; at first atoll-system/atoll-webhook:443."
         ),
-    ] = "",
+    ] = None,
+    query_outside: Annotated[
+        str | None,
+        typer.Option(
+            help="Address at which the host's API server reaches atoll-dispatcher, if that does not run in the host; ''"
+            " if it does. Default: as before."
+        ),
+    ] = None,
     enable_namespace: Annotated[
         list[str] | None,
         typer.Option(help="Opt this namespace in: workloads there go through queues. May be repeated; default: none."),
     ] = None,
     on: Annotated[
-        HostKind,
+        HostKind | None,
         typer.Option(
             help="What the host is: a cluster of Atoll's own, or a Karmada's API server, whose bindings of policies"
-            " with schedulerName: atoll are then queued and placed by Atoll."
+            " with schedulerName: atoll are then queued and placed by Atoll. Default: as before; at first host."
         ),
-    ] = HostKind.HOST,
+    ] = None,
+    force: Annotated[
+        bool, typer.Option(help="Write a new address although the host's API server does not reach it.")
+    ] = False,
 ) -> None:
-    """Make a cluster the host of a federation: CRDs, accounts, default queue. Starts no process; safe to repeat."""
+    """Make a cluster the host of a federation: CRDs, accounts, default queue. Starts no process.
+
+    Safe to repeat: what no flag names stays as it is.
+    """
     address = client_config(webhook_url, webhook_service)
     from atoll import install
     from atoll.cli.connection import call
 
     options = settings(ctx)
 
-    async def work(host: ApiServer) -> None:
+    async def work(host: ApiServer) -> bool:
         at = await install.endpoint(options.kubeconfig, options.context)
-        await install.init(
+        return await install.init(
             host,
             at,
             out=out,
             webhook_client_config=address,
             query_outside=query_outside,
             enable=enable_namespace or (),
-            on_karmada=on is HostKind.KARMADA,
+            on_karmada=None if on is None else on is HostKind.KARMADA,
+            force=force,
             progress=print,
         )
 
-    call(options, work)
+    on_karmada = call(options, work)
     print("\nThe host is ready. Start on it:")
     for process in install.PROCESSES:
-        said = " --on=karmada" if on is HostKind.KARMADA and process == "control" else ""
+        said = " --on=karmada" if on_karmada and process == "control" else ""
         print(f"  atoll-{process} --kubeconfig={shlex.quote(str(install.kubeconfig_of(out, process)))}{said}")
-    if on is HostKind.KARMADA:
+    if on_karmada:
         print("Members are Karmada's. Policies with spec.schedulerName: atoll leave their workloads to Atoll.")
         return
     print("and add members with: atollctl join NAME --member-kubeconfig FILE")
@@ -100,9 +111,11 @@ def join(
     member_context: Annotated[str | None, typer.Option(help="Context in that kubeconfig.")] = None,
     out: Out = _OUT,
     label: Annotated[list[str] | None, typer.Option("--label", help="key=value, may be repeated.")] = None,
-    region: Annotated[str, typer.Option(help="Where it is.")] = "",
-    provider: Annotated[str, typer.Option(help="Who runs it.")] = "",
-    zone: Annotated[list[str] | None, typer.Option("--zone", help="Failure zone, may be repeated.")] = None,
+    region: Annotated[str | None, typer.Option(help="Where it is; '' for nothing.")] = None,
+    provider: Annotated[str | None, typer.Option(help="Who runs it; '' for nothing.")] = None,
+    zone: Annotated[
+        list[str] | None, typer.Option("--zone", help="Failure zone, may be repeated; '' for none.")
+    ] = None,
     placer: Annotated[
         str | None,
         typer.Option(
@@ -119,9 +132,14 @@ def join(
         ),
     ] = None,
     beside_host: Annotated[
-        bool,
-        typer.Option(help="The agent is to run beside the host: the member's credentials go into a Secret there."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--beside-host/--no-beside-host",
+            help="The agent is to run beside the host: the member's credentials go into a Secret there. Default: as"
+            " before; at first not.",
+            show_default=False,
+        ),
+    ] = None,
     accept_namespace: Annotated[
         list[str] | None,
         typer.Option(
@@ -130,16 +148,21 @@ def join(
         ),
     ] = None,
     allow_exec: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--allow-exec",
-            help="Users of the host may run commands in their pods there and connect to their ports; without it, an"
-            " earlier permission is revoked.",
+            "--allow-exec/--no-allow-exec",
+            help="Users of the host may run commands in their pods there and connect to their ports. Default: as"
+            " before; at first not.",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
 ) -> None:
-    """Join a member cluster to the federation. Starts no process; safe to repeat."""
+    """Join a member cluster to the federation. Starts no process.
+
+    Safe to repeat: what no flag names stays as it is.
+    """
     labels = key_values(label or [])
+    zones = None if zone is None else tuple(filter(None, zone))
     from atoll import install
     from atoll.cli.connection import call
     from atoll.kube.transport import ApiServer
@@ -155,7 +178,7 @@ def join(
                 host_at=await install.endpoint(options.kubeconfig, options.context),
                 member_at=await install.endpoint(member_kubeconfig, member_context),
                 out=out,
-                facts=install.MemberFacts(labels, region, provider, tuple(zone or ())),
+                facts=install.MemberFacts(labels, region, provider, zones),
                 placing=install.PlacingWish(placer, member_queue, nodes),
                 beside_host=beside_host,
                 accept=tuple(accept_namespace or ()),
@@ -191,8 +214,9 @@ def unjoin(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for the workloads to end.")] = 60.0,
 ) -> None:
     """Take a member out of the federation; stop its agent afterwards. Safe to repeat."""
-    if purge and member_kubeconfig is None:
-        raise CommandError("--purge needs --member-kubeconfig", USAGE)
+    for flag, given in (("--purge", purge), ("--member-context", member_context is not None)):
+        if given and member_kubeconfig is None:
+            raise CommandError(f"{flag} needs --member-kubeconfig", USAGE)
     from atoll import install
     from atoll.cli.connection import call
     from atoll.kube.transport import ApiServer
@@ -277,16 +301,20 @@ def uninstall(
             print(f"  {workload}", file=sys.stderr)
 
 
-def client_config(url: str | None, service: str) -> dict[str, Any]:
-    """Where the API server finds the webhook, in the form of a webhook configuration.
+def client_config(url: str | None, service: str | None) -> dict[str, Any] | None:
+    """Where the API server finds the webhook, in the form of a webhook configuration; None where nothing was given.
 
     Raises:
-        CommandError: neither a https URL nor namespace/name:port.
+        CommandError: neither a https URL nor namespace/name:port, or both.
     """
+    if url is not None and service is not None:
+        raise CommandError("give either --webhook-url or --webhook-service", USAGE)
     if url is not None:
         if not url.startswith("https://"):
             raise CommandError(f"--webhook-url {url!r}: an API server calls webhooks by https only", USAGE)
         return {"url": url.rstrip("/")}
+    if service is None:
+        return None
     namespace, slash, rest = service.partition("/")
     name, _, port = rest.partition(":")
     if not (namespace and slash and name) or not (port or "443").isdigit():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +20,10 @@ from atoll.install.credentials import (
     write_kubeconfig,
 )
 from atoll.install.policies import ensure_policies
-from atoll.install.query import ensure_query
+from atoll.install.query import ensure_query, present_query
+from atoll.install.reach import unreached
 from atoll.install.refusal import Refused
-from atoll.install.registration import ensure_registration
+from atoll.install.registration import ensure_registration, registered
 from atoll.install.rights import ensure_kind_rights, ensure_rights
 from atoll.install.users import ensure_user_roles
 from atoll.kinds import KINDS
@@ -35,6 +37,7 @@ from atoll.model.apiresource import (
     NAMESPACES,
     QUEUES,
     SECRETS,
+    SERVICES,
     WORKS,
 )
 from atoll.model.namespaces import is_system
@@ -43,6 +46,9 @@ PROCESSES: Final = ("webhook", "control", "dispatcher")
 """What runs on the host, in the order of its start; each has the ServiceAccount `atoll-<process>`."""
 
 Json = dict[str, Any]
+
+WEBHOOK_SERVICE: Final[Json] = {"service": {"namespace": keys.SYSTEM_NAMESPACE, "name": "atoll-webhook", "port": 443}}
+"""Where a new host's API server looks for the webhook if nothing else is said."""
 
 KARMADA: Final = "karmada"
 """Profile of a host that is a Karmada's API server."""
@@ -66,41 +72,69 @@ async def init(
     at: Endpoint,
     *,
     out: Path,
-    webhook_client_config: Json,
-    query_outside: str = "",
+    webhook_client_config: Json | None = None,
+    query_outside: str | None = None,
     enable: Sequence[str] = (),
-    on_karmada: bool = False,
+    on_karmada: bool | None = None,
+    force: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-) -> None:
+) -> bool:
     """Prepare the host and write one kubeconfig per process into `out`. Safe to repeat; starts nothing.
+
+    On a host that is prepared already, None for an argument keeps what is there, and a new address is written only if
+    the API server reaches it.
 
     Args:
         host: with an administrator's credentials.
         at: where the processes will find the host.
         out: folder for `atoll-<process>.kubeconfig`.
-        webhook_client_config: `{"url": ...}` or `{"service": {...}}`: where the API server will find the webhook.
+        webhook_client_config: `{"url": ...}` or `{"service": {...}}`: where the API server will find the webhook; on a
+            new host None is `WEBHOOK_SERVICE`.
         query_outside: address at which the API server reaches a dispatcher that does not run in the host itself;
-            empty where it does.
+            empty where it does, as None on a new host.
         enable: namespaces to opt in; they must exist. None is, unless it is said here.
         on_karmada: the host is the API server of a Karmada, whose controllers make bindings and Works: Atoll decides
             where and when those of policies with `schedulerName: atoll` run.
+        force: write a new address although the API server does not reach it.
         progress: gets a line per step.
+
+    Returns whether the host is the API server of a Karmada.
 
     Raises:
         Refused: the host runs Volcano, Kueue or, unless that is said, Karmada; is too old, or has CRDs that can't be
-            used; or a namespace can't be opted in.
+            used; was prepared for the other value of `on_karmada`; does not reach a new address; or a namespace can't
+            be opted in.
         ApiError: the host said no.
     """
-    if ":" in query_outside:
+    if ":" in (query_outside or ""):
         raise Refused(
             f"--query-outside {query_outside}: a Service of type ExternalName can't hold an IPv6 address; give a DNS"
             " name that leads to it"
         )
+    present = await _present(host)
+    if on_karmada is None:
+        on_karmada = present.on_karmada is True
+    elif present.on_karmada is not None and on_karmada != present.on_karmada:
+        kinds = {True: "on a Karmada", False: "of Atoll's own"}
+        raise Refused(
+            f"this is a host {kinds[present.on_karmada]} and can't become one {kinds[on_karmada]}: take Atoll off it"
+            " first (atollctl uninstall)"
+        )
+    client_config = webhook_client_config or present.client_config or WEBHOOK_SERVICE
+    outside = query_outside if query_outside is not None else present.query_outside
     if on_karmada:
         await _check_karmada(host, enable)
     await _refuse_foreign(host, allowed=("Karmada",) if on_karmada else ())
     progress(f"the host is {versions.said(await versions.check_host(host))}")
     await _check_namespaces(host, enable)
+    if not force:
+        await _check_addresses(host, present, webhook_client_config, query_outside)
+    if client_config is WEBHOOK_SERVICE and await _has_lost_its_registration(host):
+        raise Refused(
+            f"this host was prepared before, but its webhook configurations {keys.WEBHOOKS} are gone, and with them the"
+            f" address of atoll-webhook; there is no {_text(client_config)} either: give --webhook-url or"
+            " --webhook-service"
+        )
     await install_crds(host, karmada_crds() if on_karmada else host_crds(), progress)
 
     shared = not on_karmada and await _runs_deployments(host)
@@ -129,11 +163,12 @@ async def init(
     progress(f"{len(wanted)} admission policies: decisions are written by Atoll's accounts alone")
     await ensure_user_roles(host)
     progress("roles view, edit and admin have Atoll's objects of their namespaces; every user reads queues")
-    await ensure_query(host, query_outside)
+    await ensure_query(host, outside)
     progress(f"Service {keys.SYSTEM_NAMESPACE}/{keys.QUERY_SERVICE}: ready for the dispatcher that leads")
     await _ensure_default_queue(host, progress)
-    for line in await ensure_registration(host, webhook_client_config, trusted, on_karmada=on_karmada):
+    for line in await ensure_registration(host, client_config, trusted, on_karmada=on_karmada):
         progress(line)
+    progress(f"the API server calls atoll-webhook at {_text(client_config)}{await _lacking(host, client_config)}")
     for name in enable:
         await ensure_namespace(host, name, {keys.ENABLED: "true"})
         progress(f"namespace {name} is opted in ({keys.ENABLED}=true)")
@@ -143,6 +178,83 @@ async def init(
         path = kubeconfig_of(out, process)
         write_kubeconfig(path, at, _account(process), token, namespace=keys.SYSTEM_NAMESPACE)
         progress(f"{path}: credentials of {_account(process)}, valid until {expires}")
+    return on_karmada
+
+
+@dataclass(frozen=True, slots=True)
+class _Present:
+    """What an earlier `init` left on a host; None where there is nothing."""
+
+    client_config: Json | None = None
+    trusted: str = ""
+    """The CAs of the webhook, base64 of PEM."""
+    on_karmada: bool | None = None
+    query_outside: str = ""
+    query_port: int = 0
+
+
+async def _present(host: ApiServer) -> _Present:
+    found, karmada = await registered(host), await is_karmada(host)
+    outside, port = await present_query(host)
+    if found is None:
+        return _Present(on_karmada=karmada or None, query_outside=outside, query_port=port)
+    return _Present(*found, karmada, outside, port)
+
+
+async def is_karmada(host: ApiServer) -> bool:
+    """Whether the host was prepared as the API server of a Karmada."""
+    try:
+        system = await host.get(NAMESPACES, keys.SYSTEM_NAMESPACE)
+    except errors.NotFound:
+        return False
+    return (system["metadata"].get("labels") or {}).get(keys.HOST_PROFILE) == KARMADA
+
+
+async def _check_addresses(
+    host: ApiServer, present: _Present, client_config: Json | None, query_outside: str | None
+) -> None:
+    """A new address takes over from one that works: nothing is changed if the API server does not reach it."""
+    asked = []
+    # On a new host nothing listens yet.
+    if client_config and present.client_config and client_config != present.client_config:
+        asked.append(("atoll-webhook", client_config, present.trusted))
+    # The port is known from a leader that runs outside, too.
+    if query_outside and present.query_outside not in ("", query_outside) and present.query_port:
+        asked.append(("atoll-dispatcher", {"url": f"https://{query_outside}:{present.query_port}"}, ""))
+    for process, address, trusted in asked:
+        if why := await unreached(host, address, trusted):
+            raise Refused(
+                f"the host's API server does not reach {process} at {_text(address)}: {why}. Nothing was changed; start"
+                f" {process} there first, or use --force"
+            )
+
+
+def _text(client_config: Json) -> str:
+    """An address as the flags of `init` name it."""
+    if client_config.get("url"):
+        return str(client_config["url"])
+    service = client_config["service"]
+    return f"Service {service['namespace']}/{service['name']}:{service.get('port', 443)}"
+
+
+async def _has_lost_its_registration(host: ApiServer) -> bool:
+    """Whether the webhook has a CA already, and no Service where nothing says where it is."""
+    try:
+        await host.get(SECRETS, authority.SECRET, keys.SYSTEM_NAMESPACE)
+    except errors.NotFound:
+        return False
+    return bool(await _lacking(host, WEBHOOK_SERVICE))
+
+
+async def _lacking(host: ApiServer, client_config: Json) -> str:
+    """What is missing of an address that is a Service's."""
+    service = client_config.get("service")
+    if service:
+        try:
+            await host.get(SERVICES, service["name"], service["namespace"])
+        except errors.NotFound:
+            return ", which is not there yet: create it"
+    return ""
 
 
 async def _runs_deployments(host: ApiServer) -> bool:

@@ -17,7 +17,17 @@ import orjson
 
 from atoll.install.crds import is_foreign, member_crds
 from atoll.install.flows import remove_flows
-from atoll.install.member import AGENT, AGENT_EXEC, agent_kubeconfigs, check_name, cluster_rights, secret_rights
+from atoll.install.member import (
+    AGENT,
+    AGENT_EXEC,
+    LEAVING,
+    agent_kubeconfigs,
+    check_name,
+    cluster_identity,
+    cluster_rights,
+    secret_rights,
+    taints_but_leaving,
+)
 from atoll.install.placing import mark_nodes
 from atoll.install.refusal import Refused, some
 from atoll.install.rights import remove_kind_rights, remove_rights
@@ -43,7 +53,6 @@ from atoll.model.verdict import Reason
 Json = dict[str, Any]
 
 _FIELD_MANAGER: Final = "atoll-unjoin"
-_LEAVING: Final = {"key": "atoll.sh/leaving", "effect": "NoSchedule"}
 _POLL_S = 0.2
 _LOOK_S = 2.0
 _TRIES = 5
@@ -84,19 +93,22 @@ async def unjoin(
         progress: gets a line per step.
 
     Raises:
-        Refused: there is no such member, workloads run there, or they did not end in time.
+        Refused: there is no such member, `member` is another cluster, workloads run there, or they did not end in time.
         ApiError: the host or the member said no.
     """
     check_name(name)
     execution = keys.execution_namespace(name)
     cluster = await _find(host, name)
+    if member is not None:
+        await _check_same(host, member, name, cluster)
     if cluster is not None:
         await _close(host, cluster)
         progress(f"host: nothing new goes to {name}")
     running = await _running(host, name)
     if running and not force:
         if cluster is not None:
-            await host.merge_patch(CLUSTERS, name, {"spec": {"taints": _taints(cluster)}}, field_manager=_FIELD_MANAGER)
+            patch = {"spec": {"taints": taints_but_leaving(cluster)}}
+            await host.merge_patch(CLUSTERS, name, patch, field_manager=_FIELD_MANAGER)
         raise Refused(
             f"{len(running)} workloads are dispatched to {name} ({some(running)}): wait until they end, delete them,"
             " or use --force, which sends them back to their queues"
@@ -135,13 +147,23 @@ async def _find(host: ApiServer, name: str) -> Json | None:
         return None
 
 
-def _taints(cluster: Json) -> list[Json]:
-    taints = (cluster.get("spec") or {}).get("taints") or ()
-    return [taint for taint in taints if taint["key"] != _LEAVING["key"]]
+async def _check_same(host: ApiServer, member: ApiServer, name: str, cluster: Json | None) -> None:
+    """Another cluster would lose the account of its own agent."""
+    identity = await cluster_identity(member)
+    known = {(each.get("spec") or {}).get("id"): each["metadata"]["name"] for each in await host.list(CLUSTERS)}
+    if identity and identity == await cluster_identity(host):
+        what = "the host"
+    elif known.get(identity, name) != name:
+        what = f"member {known[identity]}"
+    elif identity and cluster is not None and (cluster.get("spec") or {}).get("id") not in (None, identity):
+        what = "another cluster"
+    else:
+        return
+    raise Refused(f"the cluster at {member.url} is {what}, not member {name}: give the kubeconfig of {name}")
 
 
 async def _close(host: ApiServer, cluster: Json) -> None:
-    patch = {"spec": {"taints": [*_taints(cluster), _LEAVING]}}
+    patch = {"spec": {"taints": [*taints_but_leaving(cluster), LEAVING]}}
     await host.merge_patch(CLUSTERS, cluster["metadata"]["name"], patch, field_manager=_FIELD_MANAGER)
 
 

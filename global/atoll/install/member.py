@@ -23,7 +23,7 @@ from atoll.install.credentials import (
 from atoll.install.placing import PlacingWish, mark_nodes, plan
 from atoll.install.quota import ensure_quota
 from atoll.install.refusal import Refused
-from atoll.install.rights import ensure_kind_rights, ensure_rights, remove_rights
+from atoll.install.rights import ensure_kind_rights, ensure_rights, has_rights, remove_rights
 from atoll.install.roles import (
     AGENT_IN_MEMBER,
     EXEC_IN_MEMBER,
@@ -45,6 +45,9 @@ AGENT_EXEC: Final = "atoll-agent-exec"
 MEMBER_SECRET: Final = "atoll-member"
 """Name of the Secret in the execution namespace with the member's kubeconfig, for an agent beside the host."""
 
+LEAVING: Final = {"key": "atoll.sh/leaving", "effect": "NoSchedule"}
+"""Taint of a Cluster whose member leaves."""
+
 Json = dict[str, Any]
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -54,12 +57,13 @@ _READY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """What a Cluster object says of its member besides how to reach it."""
+    """What a Cluster object says of its member besides how to reach it; None leaves what it says, empty removes it."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    region: str = ""
-    provider: str = ""
-    zones: tuple[str, ...] = ()
+    """In addition to those that are there."""
+    region: str | None = None
+    provider: str | None = None
+    zones: tuple[str, ...] | None = None
 
 
 async def join(
@@ -72,9 +76,9 @@ async def join(
     out: Path,
     facts: MemberFacts | None = None,
     placing: PlacingWish | None = None,
-    beside_host: bool = False,
+    beside_host: bool | None = None,
     accept: Sequence[str] = (),
-    allow_exec: bool = False,
+    allow_exec: bool | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Join a member under a name and write the kubeconfigs of its agent into `out`. Safe to repeat; starts nothing.
@@ -88,25 +92,33 @@ async def join(
         out: folder for `atoll-agent-<name>.host.kubeconfig` and `.member.kubeconfig`.
         facts: labels, region, provider and zones of the Cluster; what is not given stays as it is.
         placing: who is to place in the member, through which queue, on which nodes; what is not given stays as it is.
-        beside_host: the agent runs beside the host and reads the member's kubeconfig from a Secret there.
-        accept: namespaces of the member's own that work from those of the same names on the host may enter.
-        allow_exec: users of the host may exec into their pods; False revokes an earlier permission.
+        beside_host: the agent runs beside the host and reads the member's kubeconfig from a Secret there; None: as
+            before, and not beside it at first.
+        accept: namespaces of the member's own that work from those of the same names on the host may enter, in
+            addition to those that it may enter already.
+        allow_exec: users of the host may exec into their pods; False revokes an earlier permission, None leaves it.
         progress: gets a line per step.
 
     Returns the command line that starts the agent.
 
     Raises:
-        Refused: the name can't be used or is taken by another member, or the member can't be reached,
-            is too old, or can't be prepared.
+        Refused: the name can't be used or is taken by another member, or the member is the host itself, can't be
+            reached, is too old, or can't be prepared.
         ApiError: the host or the member said no.
     """
     check_name(name)
     await _check_reachable(member, name)
     progress(f"member {name}: {versions.said(await versions.check_member(member, name))}")
-    identity = await _identity(member)
+    identity = await cluster_identity(member)
+    if identity and identity == await cluster_identity(host):
+        raise Refused(
+            f"the cluster at {member_at.url} is the host itself: a host runs no workloads of its own federation; give"
+            " the kubeconfig of another cluster"
+        )
     await _check_not_taken(host, name, member_at.url, identity)
+    present = await _cluster(host, name)
     asked = placing or PlacingWish()
-    agreed = await plan(member, name, asked, await _annotations(host, name))
+    agreed = await plan(member, name, asked, present["metadata"].get("annotations") or {})
     progress(f"member {name}: {agreed.placer} places ({agreed.sentence})")
     for namespace in accept:
         await _accept(member, name, namespace)
@@ -122,6 +134,8 @@ async def join(
     await ensure_account(member, AGENT, keys.SYSTEM_NAMESPACE)
     await ensure_rights(member, AGENT, (keys.SYSTEM_NAMESPACE, AGENT), AGENT_IN_MEMBER)
     await ensure_kind_rights(member, (keys.SYSTEM_NAMESPACE, AGENT))
+    if allow_exec is None:
+        allow_exec = await has_rights(member, AGENT_EXEC, EXEC_IN_MEMBER)
     if allow_exec:
         await ensure_rights(member, AGENT_EXEC, (keys.SYSTEM_NAMESPACE, AGENT), EXEC_IN_MEMBER)
         progress(f"member {name}: users of the host who may exec into pods there may do so here, in their own")
@@ -139,9 +153,9 @@ async def join(
     await ensure_rights(host, roles, (execution, AGENT), grants)
     await flows.ensure_flows(host, f"{AGENT}-{name}", [(execution, AGENT)])
     progress(f"host: namespace {execution} with account {AGENT}")
-    if asked.nodes is not None:
+    if asked.nodes is not None or agreed.wish.nodes:
         await mark_nodes(member, name, agreed.wish.nodes, progress)
-    await _ensure_cluster(host, name, member_at.url, identity, facts or MemberFacts(), asked)
+    await _ensure_cluster(host, name, member_at.url, identity, facts or MemberFacts(), asked, present)
     progress(f"host: Cluster {name}")
 
     host_file, member_file = agent_kubeconfigs(out, name)
@@ -151,12 +165,15 @@ async def join(
     token, expires = await issue_token(member, AGENT, keys.SYSTEM_NAMESPACE)
     said = f"credentials of {keys.SYSTEM_NAMESPACE}/{AGENT}, valid until {expires}"
     command = ["atoll-agent", f"--cluster={name}", f"--kubeconfig={host_file}"]
-    if beside_host:
+    reference = {"namespace": execution, "name": MEMBER_SECRET}
+    if beside_host or (beside_host is None and (present.get("spec") or {}).get("secretRef") == reference):
         await _keep_on_host(host, name, kubeconfig(member_at, AGENT, token, namespace=keys.SYSTEM_NAMESPACE))
         progress(f"host: Secret {execution}/{MEMBER_SECRET}: {said}")
         return [*command, "--member-secret"]
     write_kubeconfig(member_file, member_at, AGENT, token, namespace=keys.SYSTEM_NAMESPACE)
     progress(f"{member_file}: {said}")
+    if beside_host is False:
+        await _leave_host(host, name)
     return [*command, f"--member-kubeconfig={member_file}"]
 
 
@@ -214,6 +231,13 @@ async def _keep_on_host(host: ApiServer, name: str, text: str) -> None:
     await ensure_rights(host, roles, (execution, AGENT), grants)
 
 
+async def _leave_host(host: ApiServer, name: str) -> None:
+    """The inverse of `_keep_on_host`."""
+    await host.merge_patch(CLUSTERS, name, {"spec": {"secretRef": None}}, field_manager=FIELD_MANAGER)
+    await remove_rights(host, *secret_rights(name))
+    await host.delete(SECRETS, MEMBER_SECRET, keys.execution_namespace(name))
+
+
 def cluster_rights(name: str) -> tuple[str, tuple[Grant, ...]]:
     """The rights of an agent to read its own Cluster, and the name of their roles."""
     return f"{AGENT}-{name}", reader_of_cluster(name)
@@ -252,10 +276,10 @@ async def _check_reachable(member: ApiServer, name: str) -> None:
         ) from error
 
 
-async def _identity(member: ApiServer) -> str:
+async def cluster_identity(api: ApiServer) -> str:
     """The UID of kube-system, which tells clusters apart whatever their address; empty if there is none."""
     try:
-        return str((await member.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
+        return str((await api.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
     except errors.NotFound:
         return ""
 
@@ -281,26 +305,38 @@ async def _check_not_taken(host: ApiServer, name: str, url: str, identity: str) 
             )
 
 
-async def _annotations(host: ApiServer, name: str) -> dict[str, str]:
-    """Of the Cluster of that name; none where there is none yet."""
+async def _cluster(host: ApiServer, name: str) -> Json:
+    """The Cluster of that name; one that says nothing where there is none yet."""
     try:
-        return (await host.get(CLUSTERS, name))["metadata"].get("annotations") or {}
+        return await host.get(CLUSTERS, name)
     except errors.NotFound:
-        return {}
+        return {"metadata": {}, "spec": {}}
+
+
+def taints_but_leaving(cluster: Json) -> list[Json]:
+    """The taints of a Cluster without the one of a member that leaves."""
+    taints = (cluster.get("spec") or {}).get("taints") or ()
+    return [taint for taint in taints if taint["key"] != LEAVING["key"]]
 
 
 async def _ensure_cluster(
-    host: ApiServer, name: str, url: str, identity: str, facts: MemberFacts, placing: PlacingWish
+    host: ApiServer, name: str, url: str, identity: str, facts: MemberFacts, placing: PlacingWish, present: Json
 ) -> None:
     """Create the Cluster, or change what is given and leave the rest: labels and taints are set by hand as well."""
-    spec: Json = {"syncMode": "Pull", "apiEndpoint": url}
-    optional = {"id": identity, "region": facts.region, "provider": facts.provider, "zones": list(facts.zones)}
-    spec.update({key: value for key, value in optional.items() if value})
+    spec: Json = {"syncMode": "Pull", "apiEndpoint": url, **({"id": identity} if identity else {})}
+    zones = None if facts.zones is None else list(facts.zones)
+    optional = {"region": facts.region, "provider": facts.provider, "zones": zones}
+    spec.update({key: value or None for key, value in optional.items() if value is not None})
+    taints = taints_but_leaving(present)
+    if taints != ((present.get("spec") or {}).get("taints") or []):
+        # An `unjoin` was stopped half-way: nothing would ever go there again.
+        spec["taints"] = taints
     notes = placing.annotations
     content: Json = {"metadata": {"name": name, "labels": dict(facts.labels), "annotations": notes}, "spec": spec}
     head = {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind}
     try:
         metadata = {**content["metadata"], "annotations": {key: text for key, text in notes.items() if text}}
-        await host.create(CLUSTERS, {**head, **content, "metadata": metadata}, field_manager=FIELD_MANAGER)
+        given = {key: value for key, value in spec.items() if value is not None}
+        await host.create(CLUSTERS, {**head, "metadata": metadata, "spec": given}, field_manager=FIELD_MANAGER)
     except errors.AlreadyExists:
         await host.merge_patch(CLUSTERS, name, content, field_manager=FIELD_MANAGER)

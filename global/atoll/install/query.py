@@ -13,9 +13,26 @@ from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import ENDPOINT_SLICES, SERVICES, ApiResource
+from atoll.model.apiresource import API_SERVICES, ENDPOINT_SLICES, SERVICES, ApiResource
 
 Json = dict[str, Any]
+
+
+async def present_query(host: ApiServer) -> tuple[str, int]:
+    """Address of dispatchers outside of the host (empty: there are none), and the port of their leader (0: none leads).
+
+    Raises:
+        ApiError: the host said no.
+    """
+    try:
+        spec = (await host.get(SERVICES, keys.QUERY_SERVICE, keys.SYSTEM_NAMESPACE))["spec"]
+    except errors.NotFound:
+        return "", 0
+    try:
+        leads = (await host.get(API_SERVICES, keys.QUERY_API))["spec"].get("service") or {}
+    except errors.NotFound:
+        leads = {}
+    return spec.get("externalName") or "", int(leads.get("port") or 0)
 
 
 async def ensure_query(host: ApiServer, outside: str = "") -> None:

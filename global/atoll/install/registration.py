@@ -9,6 +9,7 @@ what changes no spec, never gets there.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -169,6 +170,21 @@ def _both(mutating: list[Json], validating: list[Json]) -> tuple[Json, Json]:
     for entry in mutating:
         entry["reinvocationPolicy"] = "Never"
     return _configuration(MUTATING_WEBHOOKS, mutating), _configuration(VALIDATING_WEBHOOKS, validating)
+
+
+async def registered(host: ApiServer) -> tuple[Json, str] | None:
+    """The address that is registered, as `configurations` takes it, and the CAs that are trusted there (base64 of PEM);
+    None on a host that has no registration.
+
+    Raises:
+        ApiError: the host said no.
+    """
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        with contextlib.suppress(errors.NotFound):
+            found = await host.get(resource, keys.WEBHOOKS)
+            if text := (found["metadata"].get("annotations") or {}).get(keys.CLIENT_CONFIG):
+                return orjson.loads(text), authority.ca_bundle(authority.trusted_by(found) or ())
+    return None
 
 
 async def ensure_registration(

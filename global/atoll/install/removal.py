@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
-from atoll.install.host import KARMADA, PROCESSES, kubeconfig_of
+from atoll.install.host import PROCESSES, is_karmada, kubeconfig_of
 from atoll.install.leaving import unjoin
 from atoll.install.refusal import Refused, some
 from atoll.install.rights import ROLE_BINDINGS, ROLES
@@ -155,21 +155,13 @@ async def uninstall(
 
 async def _look(host: ApiServer) -> Remains:
     # A Karmada's members, of which some are pulled as ours are, are none of ours.
-    clusters = [] if await _is_karmada(host) else await _all(host, CLUSTERS)
+    clusters = [] if await is_karmada(host) else await _all(host, CLUSTERS)
     return Remains(
         [each["metadata"]["name"] for each in await _all(host, LEASES, keys.SYSTEM_NAMESPACE) if _held(each)],
         [each["metadata"]["name"] for each in clusters if _joined(each)],
         [each for each in await _all(host, BINDINGS) if keys.BINDING_FINALIZER in _finalizers(each)],
         [each for each in await _all(host, WORKS) if keys.WORK_FINALIZER in _finalizers(each)],
     )
-
-
-async def _is_karmada(host: ApiServer) -> bool:
-    try:
-        system = await host.get(NAMESPACES, keys.SYSTEM_NAMESPACE)
-    except errors.NotFound:
-        return False
-    return (system["metadata"].get("labels") or {}).get(keys.HOST_PROFILE) == KARMADA
 
 
 async def _all(host: ApiServer, resource: ApiResource, namespace: str | None = None) -> list[Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -65,6 +66,15 @@ async def remove_kind_rights(api: ApiServer) -> None:
     """The inverse of `ensure_kind_rights`; the labelled roles are their authors'."""
     for resource in (CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES):
         await api.delete(resource, keys.KIND_RIGHTS)
+
+
+async def has_rights(api: ApiServer, name: str, grants: Iterable[Grant]) -> bool:
+    """Whether `ensure_rights` gave any of these."""
+    for grant in grants:
+        with contextlib.suppress(errors.NotFound):
+            await api.get(kinds(grant)[1], name, grant.namespace)
+            return True
+    return False
 
 
 async def remove_rights(api: ApiServer, name: str, grants: Iterable[Grant]) -> None:
