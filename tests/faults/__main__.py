@@ -19,6 +19,7 @@ from tests.faults.run import run
 
 NAMES = (
     "killed", "full_store", "compaction", "clock", "webhook_away", "storms", "certificates", "cut_off", "restored",
+    "host_restored",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from atoll.kube import reflector as module
-from atoll.kube.reflector import Reflector
+from atoll.kube.reflector import Reflector, StoreWentBack
 from atoll.model.apiresource import PODS
 from atoll.model.objects import Full, decode_full
 from tests.kube.servers import Handler, eventually, serving
@@ -198,7 +198,7 @@ async def test_a_list_from_a_server_that_lags_is_not_believed() -> None:
         assert heard == [("", "a@9"), ("a@9", "a@12")]
 
 
-async def test_a_store_that_was_put_back_to_an_earlier_state_is_believed_in_the_end() -> None:
+async def test_a_store_that_was_put_back_to_an_earlier_state_ends_the_process_that_saw_more() -> None:
     server = PodServer({"a": 7, "b": 8}, 9, [([GONE], "closed")])
 
     async def restored(request: web.Request) -> web.StreamResponse:
@@ -206,12 +206,23 @@ async def test_a_store_that_was_put_back_to_an_earlier_state_is_believed_in_the_
             server.version, server.objects = 4, {"a": 3}
         return await server(request)
 
-    async with following(restored, Reflector) as (reflector, heard):
-        await eventually(lambda: len(server.resumed) == 2)
-        assert server.lists == 4
-        assert heard[2:] == [("a@7", "a@3"), ("b@8", "")]
-        reflector.take_line(orjson.dumps(event("MODIFIED", "a", 5)))
-        assert heard[-1] == ("a@3", "a@5")
+    async with serving(restored) as api:
+        with pytest.raises(StoreWentBack, match="are at 4 after 9"):
+            await asyncio.wait_for(Reflector(api, PODS, decode_full).run(), 20)
+    assert server.lists == 4
+
+
+async def test_a_store_that_was_put_back_and_has_caught_up_is_known_by_an_older_object() -> None:
+    server = PodServer({"a": 7}, 9, [([GONE], "closed")])
+
+    async def restored(request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch") != "true" and server.lists == 1:
+            server.version, server.objects = 12, {"a": 3}
+        return await server(request)
+
+    async with serving(restored) as api:
+        with pytest.raises(StoreWentBack, match="ns/a is older"):
+            await asyncio.wait_for(Reflector(api, PODS, decode_full).run(), 20)
 
 
 async def test_a_bookmark_from_before_the_stream_began_means_a_server_that_lags() -> None:

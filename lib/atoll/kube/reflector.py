@@ -87,6 +87,12 @@ class _Distrusted(Exception):
     """What the server told can't be right; only a new list can help."""
 
 
+class StoreWentBack(Exception):
+    """The store was put back to an earlier state. What was decided, made or promised since is not known there: only a
+    process that begins anew agrees with it.
+    """
+
+
 class _NoWatchList(Exception):
     """The server does not close the events of what exists."""
 
@@ -250,7 +256,11 @@ class Reflector(Generic[T]):
         self._may_be_there.set()
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """List and watch until cancelled.
+
+        Raises:
+            StoreWentBack: the process has to end, and to be started again.
+        """
         try:
             await self._keep()
         finally:
@@ -367,13 +377,18 @@ class Reflector(Generic[T]):
             async for page in pages:
                 self.heard_at = time.monotonic()
                 if not version:
-                    put_back = self._older_than_seen(page.metadata.resource_version)
+                    self._compare_with_seen(page.metadata.resource_version)
                 for raw in page.items:
                     obj = self._decoded(raw)
                     if obj is not None:
                         key = obj.metadata.key
                         seen.add(key)
-                        self.put(key, obj, anyhow=put_back)
+                        known = self._store.get(key)
+                        if known is not None and versions.older(
+                            obj.metadata.resource_version, known.metadata.resource_version
+                        ):
+                            raise StoreWentBack(f"{self.name} {key} is older in a list than it was before")
+                        self.put(key, obj)
                     await turn.give()
                 version = page.metadata.resource_version
                 self._freeze()
@@ -408,7 +423,7 @@ class Reflector(Generic[T]):
         """All that exists was told: what was not among it is gone."""
         turn = _Turn()
         if self._initial is not None:
-            self._older_than_seen(version)
+            self._compare_with_seen(version)
         for key in [key for key in self._store if key not in seen]:
             self.put(key, None)
             await turn.give()
@@ -422,19 +437,18 @@ class Reflector(Generic[T]):
         self._freeze()
         self.synced.set()
 
-    def _older_than_seen(self, version: str) -> bool:
-        """Whether a list goes back behind what was seen; then it is believed only when the server insists.
+    def _compare_with_seen(self, version: str) -> None:
+        """Doubt a list that goes back behind what was seen, and believe it when the server insists.
 
         An API server that lags behind the one asked before must not undo what that one told; but after the store was
         restored from a backup its versions are lower for good.
         """
         if versions.number(version) < 0 or versions.number(version) >= self._newest:
-            return False
+            return
         self._stale_lists += 1
         if self._stale_lists < _STALE_LISTS:
             raise _Distrusted(f"a list at {version} is older than what was seen at {self._newest}")
-        log.warning("the store went back to an earlier state", resource=self.name, to=version, seen=self._newest)
-        return True
+        raise StoreWentBack(f"{self.name} are at {version} after {self._newest}: the store was put back")
 
     def take_line(self, line: bytes) -> str | None:
         """Take one watch event in and give its resourceVersion."""

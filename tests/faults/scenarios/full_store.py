@@ -74,4 +74,5 @@ async def _free(ground: Ground, made: list[str]) -> None:
         found = await ask("kv/range", key=text64("/"))
         await ask("kv/compaction", revision=found["header"]["revision"], physical=True)
         await ask("maintenance/defragment")
-        await ask("maintenance/alarm", action="DEACTIVATE", memberID=0, alarm="NOSPACE")
+        for alarm in (await ask("maintenance/alarm", action="GET")).get("alarms", ()):
+            await ask("maintenance/alarm", action="DEACTIVATE", **alarm)
