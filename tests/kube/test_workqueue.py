@@ -134,16 +134,15 @@ async def test_a_failure_is_tried_again_and_the_worker_lives(
 async def test_backoff_doubles_up_to_its_ceiling_and_starts_anew_after_success(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
     queue: WorkQueue[str] = WorkQueue("t")
-    now = asyncio.get_running_loop().time()
     delays = []
-    for _ in range(12):
+    with mock.patch.object(asyncio.get_running_loop(), "time", return_value=1000.0):
+        for _ in range(12):
+            queue.retry("a")
+            delays.append(queue._later.pop("a")[0] - 1000.0)
+        queue.forget("a")
         queue.retry("a")
-        delays.append(round(queue._later.pop("a")[0] - now, 2))
-    assert delays[:4] == [0.05, 0.1, 0.2, 0.4]
-    assert delays[-1] == pytest.approx(30, abs=0.1)
-    queue.forget("a")
-    queue.retry("a")
-    assert queue._later["a"][0] - now == pytest.approx(0.05, abs=0.04)
+        delays.append(queue._later.pop("a")[0] - 1000.0)
+    assert delays == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 0.05])
 
 
 async def test_a_wish_that_was_overtaken_gives_its_place_to_none_for_the_same_time() -> None:
