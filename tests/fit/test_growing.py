@@ -15,6 +15,7 @@ from atoll.fit.pods import first_pods
 from atoll.fit.slices import Slices, place_slices
 from atoll.model.gang import Gang, Partition, Task, TopologyWish
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
+from tests.calls import calls
 from tests.fit.builders import make_gang, make_nodes, pods_on
 
 CPU = {"cpu": 3, "pods": 1}
@@ -74,6 +75,17 @@ def test_groups_that_are_apart_stay_so_in_wider_domains() -> None:
     one = Gang("q", tasks, 2, network_topology=TopologyWish("hard", 2), apart=TopologyWish("hard", 1))
     found = place(make_nodes([[5], [2], [3]]), one)
     assert pods_on(found) == {0: 2, 1: 2, 2: 2}
+
+
+@pytest.mark.parametrize("partition", [None, Partition(2, TopologyWish("hard", 1))], ids=["pods", "groups"])
+def test_what_can_not_be_placed_costs_nothing(partition: Partition | None) -> None:
+    def cost(replicas: int) -> int:
+        tasks = [Task("t", replicas, 2, {"gpu": 1, "pods": 1}, partition=partition)]
+        one = Gang("q", tasks, 2, network_topology=TopologyWish("hard", 2))
+        nodes = make_nodes([[4, 4], [4, 4]])
+        return calls(lambda: place(nodes, one))
+
+    assert cost(100_000) < 2 * cost(100)
 
 
 def test_ports_are_taken_once_however_wide_it_gets() -> None:

@@ -32,7 +32,7 @@ from atoll.fit.nodes import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.fit.pods import joined
 from atoll.fit.scored import fill_by_score
-from atoll.fit.sizes import Several, addition
+from atoll.fit.sizes import Several, addition, with_room
 from atoll.fit.sizes import fill as fill_up
 from atoll.fit.sparing import put_sparingly
 from atoll.fit.stepwise import put_in_turn
@@ -436,6 +436,8 @@ def _try(
     """Place `want` on nodes of bool[N], those of a domain, then as many more as there is room for there."""
     if gang.grouped:
         allowed = [each > 0 for each in room]
+        # Groups are listed: no more of them than could have room.
+        full = with_room(gang, want, [int(each[inside].sum()) for each in room])
         found = put_in_groups(nodes, gang, want, full, inside & np.logical_or.reduce(allowed), _room, _find_group)
         if found is not None:
             found.domain, found.tier = covering(nodes, found.arrays()[1])

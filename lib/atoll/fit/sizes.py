@@ -103,6 +103,23 @@ def fill(gang: Gang, now: Sequence[int], most: Sequence[int], take: Callable[[Se
     return tuple(counts)
 
 
+def with_room(gang: Gang, base: Sequence[int], held: Sequence[int]) -> Counts:
+    """Pods per task with as many more whole units as there is room for, each task by itself.
+
+    Args:
+        gang: its units.
+        base: pods per task.
+        held: per task, for how many more of its pods there is room.
+    """
+    found = list(base)
+    for alike in gang.units():
+        missing = {index: gang.tasks[index].replicas - base[index] for index, _ in alike}
+        most = min(-(-missing[i] // size) if held[i] >= missing[i] else held[i] // size for i, size in alike)
+        for index, size in alike:
+            found[index] += min(most * size, missing[index])
+    return tuple(found)
+
+
 def smaller(gang: Gang, counts: Counts) -> Iterator[Counts]:
     """Sizes below one down to the minimum, the nearest first: one unit less at a time, once much has gone several. What
     is left keeps the tasks' proportions; of equal ones the last task shrinks first.

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 
 import pytest
 
+from tests.calls import calls
 from tests.dispatcher.builders import LATE, Scene, make_binding, make_capacity, make_cluster, make_queue, names
 from tests.dispatcher.elastic.scenes import elastic, runs
 
 PARENT = {"parent": "p"}
 ROOM = 64
-
-
-def calls(act: Callable[[], object]) -> int:
-    """Functions that are called meanwhile, those of C included: the same number in each run."""
-    count = 0
-
-    def see(_: FrameType, event: str, __: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(see)
-    try:
-        act()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def federation(replicas: int, *, tasks: int = 1, room: int = ROOM) -> Scene:

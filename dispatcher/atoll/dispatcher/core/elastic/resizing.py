@@ -27,7 +27,7 @@ from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.dispatcher.core.state import State
 from atoll.fit import Miss, Nodes, Placement, grow, place
 from atoll.fit.pods import Counts, Pods, cut, difference, first_pods, joined
-from atoll.fit.sizes import Several, addition, fill, full, smaller
+from atoll.fit.sizes import Several, addition, fill, full, smaller, with_room
 from atoll.model import vector
 from atoll.model.decision import Phase, Spots
 from atoll.model.gang import Gang, divide
@@ -157,7 +157,11 @@ class Resizing:
         base = tuple(has + more for has, more in zip(now, least, strict=True))
         around = nodes.domain_around(whole.network_topology, pods)
         alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, around)
-        roomy = base if alike in missed else _roomy(whole, base, nodes, around)
+        roomy = base
+        if alike not in missed:
+            inside = nodes.seen_by(whole.network_topology).inside(NO_DOMAIN if around is None else around)
+            held = [int(nodes.room_for(task)[inside].sum()) for task in whole.tasks]
+            roomy = with_room(whole, base, held)
         admitted, size = _Admitted(self, binding, name, whole), now
         if admitted.take([*enumerate(base if begins is not None else least)]):
             # No quota is spent on pods without room. Where none has any, quota is what is told of first.
@@ -322,21 +326,6 @@ def no_room(name: str, miss: Miss) -> Stop:
 def over_limit(short: Shortage) -> Stop:
     """A queue's limit does not allow it."""
     return Stop(short.verdict(), (Trigger(Cause.FELL, short.queue),))
-
-
-def _roomy(gang: Gang, base: Counts, nodes: Nodes, around: int | None) -> Counts:
-    """Pods per task with as many more whole units as nodes have room for, each task by itself."""
-    inside = nodes.seen_by(gang.network_topology).inside(NO_DOMAIN if around is None else around)
-    found = list(base)
-    for alike in gang.units():
-        units = []
-        for index, size in alike:
-            task, missing = gang.tasks[index], gang.tasks[index].replicas - base[index]
-            held = int(nodes.room_for(task)[inside].sum()) if missing else 0
-            units.append(held // size if held < missing else -(-missing // size))
-        for index, size in alike:
-            found[index] = min(base[index] + min(units) * size, gang.tasks[index].replicas)
-    return tuple(found)
 
 
 def _fewer(more: Gang, placement: Placement) -> Iterator[Counts]:
