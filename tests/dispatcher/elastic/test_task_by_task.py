@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from random import Random
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from atoll.kinds.ray import KINDS as RAY
 from atoll.model import keys
 from atoll.model.gang import Gang
 from tests.dispatcher.builders import (
+    NEVER,
     BindingBuilder,
     Scene,
     make_binding,
@@ -22,7 +24,7 @@ from tests.dispatcher.builders import (
     make_cluster,
     make_queue,
 )
-from tests.dispatcher.elastic.scenes import runs
+from tests.dispatcher.elastic.scenes import resized, runs
 
 
 def counts(s: Scene, name: str = "a") -> tuple[int, ...]:
@@ -89,6 +91,39 @@ def test_what_waits_for_quota_with_one_task_and_for_room_with_another_grows_by_w
     s.tell(make_capacity("m", [1], generation=3))
     s.run()
     assert counts(s) == (1, 2, 0)
+
+
+def end(s: Scene, *ended: int) -> None:
+    """So many pods of each task have ended for good; the others that were given room run."""
+    gang = s.view("a").gang
+    assert gang is not None
+    gone = {task.name: number for task, number in zip(gang.tasks, ended, strict=True)}
+    left = [max(min(n, task.replicas - gone[task.name]), 0) for n, task in zip(counts(s), gang.tasks, strict=True)]
+    s.change("a", ended={"m": gone}, placed={"m": (NEVER, sum(left))})
+
+
+def test_the_next_task_starts_once_the_one_before_has_ended() -> None:
+    s = Scene(make_queue("q", gpu=2), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(tasks((1, 1), (1, 1), gpu=2, minimum=1))
+    s.run()
+    runs(s, "a")
+    assert resized(s.run()) == {}
+    end(s, 1, 0)
+    s.run()
+    assert (counts(s), s.used("q")) == ((1, 1), 2)
+
+
+def test_a_task_of_which_few_are_left_takes_no_quota_from_the_others() -> None:
+    s = Scene(make_queue("q", gpu=8), make_cluster("m"), make_capacity("m", [64]))
+    s.submit(tasks((4, 1), (2, 1), gpu=2, minimum=1))
+    s.run()
+    runs(s, "a")
+    end(s, 2, 0)
+    s.run()
+    # Two of the first task are left; the place of a third goes to the other task.
+    assert (counts(s), s.used("q")) == ((3, 2), 8)
+    end(s, 4, 1)
+    assert (s.used("q"), resized(s.run())) == (2, {})
 
 
 def ray(minimum: int, *groups: tuple[int, int]) -> dict[str, Any]:
@@ -169,3 +204,49 @@ def test_no_pod_waits_that_has_quota_and_a_node(
     most = int(member.nodes.free[row].max()) if row is not None else 0
     for (replicas, _, gpu), has in zip(of_tasks, counts(s), strict=True):
         assert has == replicas or gpu > left or gpu > most
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=4),
+    st.integers(1, 3),
+    st.integers(3, 12),
+    st.lists(st.integers(3, 9), min_size=1, max_size=3),
+    st.randoms(use_true_random=False),
+)
+def test_a_gang_that_runs_comes_to_its_end(
+    of_tasks: list[tuple[int, int, int]], minimum: int, quota: int, nodes: list[int], order: Random
+) -> None:
+    """Its pods end one by one, in any order; each that ends leaves its quota and its node to the next."""
+    s = Scene(make_queue("q", gpu=quota), make_cluster("m"), make_capacity("m", nodes))
+    work = make_binding("a")
+    for replicas, least, gpu in of_tasks:
+        work.tasks(replicas, minimum=min(least, replicas), gpu=gpu)
+    replicas = [each[0] for each in of_tasks]
+    s.submit(work.minimum(min(minimum, sum(replicas))))
+    s.run()
+    if not s.view("a").parts:
+        return
+    ended, generation = [0] * len(replicas), 1
+    while ended != replicas:
+        running = [min(has, most - gone) for has, most, gone in zip(counts(s), replicas, ended, strict=True)]
+        s.change("a", placed={"m": (generation, sum(running))})
+        assert any(running), f"{ended} of {replicas} have ended, and nothing runs"
+        ended[order.choice([n for n, pods in enumerate(running) if pods])] += 1
+        generation += 1
+        s.tell(make_capacity("m", _free(nodes, of_tasks, counts(s), ended), generation=generation))
+        gone = {f"t{n}": many for n, many in enumerate(ended)}
+        left = sum(max(min(has, most - gone), 0) for has, most, gone in zip(counts(s), replicas, ended, strict=True))
+        s.change("a", ended={"m": gone}, placed={"m": (generation, left)})
+        s.run()
+
+
+def _free(nodes: list[int], of_tasks: list[tuple[int, int, int]], has: tuple[int, ...], ended: list[int]) -> list[int]:
+    """What nodes have beside the pods that run, the largest pods first."""
+    free = list(nodes)
+    for (replicas, _, gpu), most, gone in sorted(zip(of_tasks, has, ended, strict=True), key=lambda e: -e[0][2]):
+        for _ in range(min(most, replicas - gone)):
+            node = next((n for n, left in enumerate(free) if left >= gpu), None)
+            if node is not None:
+                free[node] -= gpu
+    return free

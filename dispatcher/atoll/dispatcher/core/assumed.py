@@ -48,5 +48,5 @@ class Assumed:
                 # Its last pods, for the first ones are there, unless the figures are older than they are.
                 generation, pods = binding.view.placed.get(member.name, (0, 0))
                 if generation <= member.generation:
-                    part = part.sized(last_pods(part, max(part.replicas - pods, 0)))
+                    part = part.sized(last_pods(part, max(binding.expected_in(member.name) - pods, 0)))
             self.members.assume_late(member, uid, part)

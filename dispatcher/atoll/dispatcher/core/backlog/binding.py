@@ -75,6 +75,10 @@ class Binding:
         """Those that run or are about to."""
         return sum(part.replicas for part in self.parts.values())
 
+    def expected_in(self, name: str) -> int:
+        """Pods that are on nodes of a member once it has placed all: what has ended for good left its node."""
+        return self.charged.get(name, self.parts[name]).replicas
+
     @property
     def written(self) -> bool:
         """Whether its binding says all that was decided."""
@@ -323,7 +327,7 @@ def contained(binding: Binding, member: Member) -> bool:
     if binding.phase is Phase.EVICTING or not binding.written:
         return False
     generation, pods = binding.view.placed.get(member.name, (-1, 0))
-    if binding.bound and binding.deadline is not None and pods != binding.parts[member.name].replicas:
+    if binding.bound and binding.deadline is not None and pods != binding.expected_in(member.name):
         # The pods by which it grew are still to come.
         return False
     if binding.bound or bound_in(binding, member.name):

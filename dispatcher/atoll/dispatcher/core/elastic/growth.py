@@ -7,6 +7,7 @@ from atoll.dispatcher.core.backlog.wake_index import SETTINGS, Trigger, WakeInde
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.fit.sizes import can_grow, can_shrink, full
 from atoll.model.decision import Phase
+from atoll.model.gang import Gang
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason, Verdict
 from atoll.model.words import counted
@@ -78,7 +79,7 @@ class Sizes:
                 self.shared.add(uid)
         elif whole:
             size = full(parts[0])
-            if can_grow(gang, size):
+            if can_grow(left_to_run(binding), size):
                 self.hungry.add(uid)
             if not binding.view.divided and can_shrink(gang, size):
                 self.spare.setdefault(binding.leaf, {}).setdefault(-binding.key[0], {})[uid] = None
@@ -99,6 +100,16 @@ class Sizes:
             del self.spare[binding.leaf][priority][uid]
             if not self.spare[binding.leaf][priority]:
                 del self.spare[binding.leaf][priority]
+
+
+def left_to_run(binding: Binding) -> Gang:
+    """What a workload in one member asks for, without pods that have ended for good, but no less than it has: a task of
+    which fewer pods are left than run at once gets no more.
+    """
+    [(name, part)] = binding.parts.items()
+    ended = binding.view.ended.get(name, {})
+    left = [task.replicas - ended.get(task.name, 0) for task in binding.gang.tasks]
+    return binding.gang.sized([max(most, has) for most, has in zip(left, full(part), strict=True)])
 
 
 def _says_more(binding: Binding) -> bool:
@@ -135,11 +146,12 @@ def still_grows(binding: Binding, now: float) -> bool:
     view = binding.view
     grown = view.decision.reason is Reason.GROWN
     if len(binding.parts) != 1:
-        there = all(view.placed.get(name, (0, 0))[1] == part.replicas for name, part in binding.parts.items())
+        there = all(view.placed.get(name, (0, 0))[1] == binding.expected_in(name) for name in binding.parts)
         return grown and not there and grows_until(binding) > now
     [(name, part)] = binding.parts.items()
     pods = view.placed.get(name, (0, 0))[1]
-    if pods == part.replicas or (pods > part.replicas and not grown):
+    expected = binding.expected_in(name)
+    if pods == expected or (pods > expected and not grown):
         return False
     # A report of more than it has grown to is of a time before it shrank.
     if not (grown or part.replicas > part.min_available):

@@ -19,7 +19,7 @@ from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger
 from atoll.dispatcher.core.capacity.shape import shape_key
 from atoll.dispatcher.core.commands import Command, Dispatch
 from atoll.dispatcher.core.decisions import Decisions, as_written
-from atoll.dispatcher.core.elastic.growth import size_kept
+from atoll.dispatcher.core.elastic.growth import left_to_run, size_kept
 from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.quota.namespaces import Charges
 from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, path
@@ -151,7 +151,7 @@ class Resizing:
             begins: where what it has is to go, while nothing of it is charged yet.
         """
         [(name, part)] = binding.parts.items()
-        whole, now = as_it_runs(binding.view, name, binding.gang), full(part)
+        whole, now = as_it_runs(binding.view, name, left_to_run(binding)), full(part)
         # What runs below its minimum gets all of that, or nothing.
         least = tuple(max(floor - has, 0) for floor, has in zip(whole.floor(), now, strict=True))
         base = tuple(has + more for has, more in zip(now, least, strict=True))
