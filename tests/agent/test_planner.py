@@ -100,6 +100,32 @@ def test_of_a_running_gang_a_task_without_room_holds_up_no_other() -> None:
     assert [pod for pod, _ in outcome.nodes] == [small]
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(0, 8), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(1, 3), st.integers(1, 6)), min_size=1, max_size=4),
+)
+def test_of_a_running_gang_no_pod_waits_that_has_a_node(free: list[int], tasks: list[tuple[int, int]]) -> None:
+    room = make_room(*(make_node(f"n{number}") for number in range(len(free))))
+    running = [make_pod(f"g-run-{n}", group="g", gpu=8 - gpus, cpu="0", node=f"n{n}") for n, gpus in enumerate(free)]
+    for pod in running:
+        room.pod_changed(None, pod)
+    waiting = [
+        make_pod(f"g-t{task}-{index}", group="g", task=f"t{task}", index=index, gpu=gpus, cpu="0")
+        for task, (pods, gpus) in enumerate(tasks)
+        for index in range(pods)
+    ]
+    [outcome] = plan(room, [gang(room, make_group("g", 1), [*running, *waiting])])
+    placed = {pod.metadata.name: node for pod, node in outcome.nodes} if isinstance(outcome, Plan) else {}
+    left = dict(enumerate(free))
+    for pod in waiting:
+        if pod.metadata.name in placed:
+            left[int(placed[pod.metadata.name][1:])] -= pod.requests["nvidia.com/gpu"]
+    assert min(left.values()) >= 0
+    missing = [pod.requests["nvidia.com/gpu"] for pod in waiting if pod.metadata.name not in placed]
+    assert all(gpus > max(left.values()) for gpus in missing)
+
+
 def test_a_gang_takes_what_its_topology_allows_once_its_minimum_has_its_place() -> None:
     room = racks(2, 2)
     topology = {"mode": "hard", "highestTierAllowed": 2}

@@ -79,15 +79,16 @@ def where_seen(
             if counts == seen:
                 return list(each)
     pods: list[tuple[int, int, int]] = []
-    wanted = gang.full()
+    wanted, task = gang.full(), 0
     for name in sorted(nodes):
         left = nodes[name]
-        for task in range(len(wanted)):
+        while left and task < len(wanted):
             count = min(left, wanted[task])
             if count and name in index:
                 pods.append((task, index[name], count))
             wanted[task] -= count
             left -= count
+            task += not wanted[task]
     return pods
 
 
