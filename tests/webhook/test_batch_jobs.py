@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from atoll.admission import jsonpatch
-from atoll.kinds.batch_job import KIND
+from atoll.admission.problems import unread_durations
+from atoll.admission.rules import Change
+from atoll.kinds import Part
+from atoll.kinds.batch_job import KIND, TASK
 from atoll.kinds.batch_job import admission as batch_jobs
 from atoll.model import keys
 from atoll.model.keys import CONTROL_ACCOUNT as CONTROL
@@ -221,3 +224,30 @@ def test_a_kueue_manifest_applied_again_while_it_runs_does_not_stop_it() -> None
     assert jsonpatch.applied(new, batch_jobs.keep_switch(old, new, USER)) == old
     [warning] = batch_jobs.switch_warnings(old, new, USER)
     assert "stays false" in warning.message
+
+
+def of_kueue() -> Json:
+    labels = {"kueue.x-k8s.io/priority-class": "urgent", keys.KUEUE_TIME: "5"}
+    return taken(make_job({"labels": labels, "annotations": {keys.KUEUE_MINIMUM: "2"}}, parallelism=6, completions=6))
+
+
+def test_what_kueue_says_of_a_minimum_and_of_time_acts() -> None:
+    job = of_kueue()
+    gang = KIND.gang(job, priority=0)
+    assert (gang.min_available, gang.replicas, gang.running_estimate) == (2, 6, 5)
+    sent = KIND.rewrite(job, Part("m", {TASK: 6}, 2))
+    assert sent["spec"]["activeDeadlineSeconds"] == 5
+    job["spec"]["activeDeadlineSeconds"] = 3
+    assert KIND.rewrite(job, Part("m", {TASK: 6}, 2))["spec"]["activeDeadlineSeconds"] == 3
+    # Atoll's own word comes first.
+    job["metadata"]["annotations"][keys.GROUP_MIN_MEMBER] = "4"
+    assert KIND.gang(job, priority=0).min_available == 4
+
+
+def test_what_kueue_says_besides_is_told_to_have_no_effect() -> None:
+    change = Change(new=of_kueue(), namespace={})
+    told = {each.field: each.message for each in batch_jobs.ADMISSION.warnings(change)}
+    assert list(told) == ["metadata.labels[kueue.x-k8s.io/priority-class]"]
+    assert "name a PriorityClass" in told["metadata.labels[kueue.x-k8s.io/priority-class]"]
+    others = {each.field for each in unread_durations(of_kueue())}
+    assert {f"metadata.labels[{keys.KUEUE_TIME}]", f"metadata.annotations[{keys.KUEUE_MINIMUM}]"} < others

@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -159,10 +159,33 @@ _DURATIONS = (
 )
 
 
-def unread_durations(obj: Json) -> list[Problem]:
-    """Annotations of a workload that should be durations and are none: nothing follows from them."""
+_OF_KUEUE: Mapping[tuple[str, str], str] = {
+    ("labels", "kueue.x-k8s.io/priority-class"): "name a PriorityClass in priorityClassName of its pods",
+    ("labels", keys.KUEUE_TIME): "set activeDeadlineSeconds where the kind or its pods have that",
+    ("labels", "kueue.x-k8s.io/prebuilt-workload-name"): "Atoll has no Workloads of Kueue",
+    ("annotations", keys.KUEUE_MINIMUM): f"say {keys.GROUP_MIN_MEMBER} if the kind knows it",
+    (
+        "annotations",
+        "kueue.x-k8s.io/elastic-job",
+    ): f"workloads with {keys.GROUP_MIN_MEMBER} grow and shrink by themselves",
+    ("annotations", "kueue.x-k8s.io/pod-group-serving"): "pods that run for ever are charged until they are deleted",
+}
+"""What Kueue reads and Atoll does not -> what to do instead."""
+
+
+def unread_durations(obj: Json, acting: Collection[str] = ()) -> list[Problem]:
+    """Labels and annotations of a workload from which nothing follows: durations that are none, and Kueue's.
+
+    Args:
+        obj: the workload.
+        acting: those of Kueue that act on its kind.
+    """
     annotations = mapping(mapping(obj.get("metadata")).get("annotations"))
-    problems = []
+    problems = [
+        Problem(f"metadata.{where}[{key}]", f"has no effect: it is Kueue's; {instead}")
+        for (where, key), instead in _OF_KUEUE.items()
+        if key in mapping(mapping(obj.get("metadata")).get(where)) and key not in acting
+    ]
     for key in dict.fromkeys(_DURATIONS):
         text = annotations.get(key)
         if not text:

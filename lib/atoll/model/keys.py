@@ -285,6 +285,10 @@ WAITING_TIMES: Final = (SLA_WAITING_TIME, "volcano.sh/sla-waiting-time", "sla-wa
 PREEMPTABLE: Final = "volcano.sh/preemptable"
 """Annotation or label of a workload or of its pods: `false` keeps it from making room for others."""
 QUEUE_LABEL: Final = "volcano.sh/queue-name"
+KUEUE_MINIMUM: Final = "kueue.x-k8s.io/job-min-parallelism"
+"""Annotation of a batch Job: how many of its pods must start together."""
+KUEUE_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Label of a batch Job: the seconds that it may run."""
 KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 SYSTEM_NAMESPACE: Final = "atoll-system"

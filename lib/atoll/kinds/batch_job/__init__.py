@@ -136,7 +136,7 @@ class BatchJob:
         pod = _pod_spec(spec)
         replicas = min(int(spec.get("parallelism", 1)), _remaining(spec, carried))
         minimum = min(minimum_of(obj) or replicas, replicas)
-        deadline = spec.get("activeDeadlineSeconds")
+        deadline = _deadline(obj)
         said = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         about = obj["metadata"]
         task = metadata.task_of(
@@ -224,6 +224,8 @@ class BatchJob:
                 total, first = min(int(spec.get("parallelism", 1)), left), part.preceding.get(TASK, 0)
                 spec["completions"] = left * (first + pods) // total - left * first // total
         spec.update(suspend=False, parallelism=pods)
+        if (deadline := _deadline(obj)) is not None:
+            spec["activeDeadlineSeconds"] = deadline
         return {
             "apiVersion": BATCH_JOBS.api_version,
             "kind": BATCH_JOBS.kind,
@@ -393,19 +395,27 @@ class BatchJob:
         return {key: value for key, value in status.items() if value or key in ("ready", "terminating")}
 
 
+def _deadline(obj: Mapping[str, Any]) -> int | None:
+    """Seconds that the Job may run, by its spec or by Kueue's label, whichever is less."""
+    said = ((obj.get("metadata") or {}).get("labels") or {}).get(keys.KUEUE_TIME)
+    wishes = [obj["spec"].get("activeDeadlineSeconds"), numbers.whole(said) or None]
+    return min((each for each in wishes if each is not None), default=None)
+
+
 def minimum_of(obj: Mapping[str, Any]) -> int | None:
-    """How many pods must start together, where an annotation of the Job or of its pods says so.
+    """How many pods must start together, where an annotation of the Job or of its pods says so, Kueue's as the last.
 
     Raises:
         ValueError: it is no whole number of 1 or more.
     """
-    template = (obj["spec"].get("template") or {}).get("metadata") or {}
-    for holder in (obj.get("metadata") or {}, template):
-        text = (holder.get("annotations") or {}).get(keys.GROUP_MIN_MEMBER)
+    job, template = obj.get("metadata") or {}, (obj["spec"].get("template") or {}).get("metadata") or {}
+    places = ((job, keys.GROUP_MIN_MEMBER), (template, keys.GROUP_MIN_MEMBER), (job, keys.KUEUE_MINIMUM))
+    for holder, key in places:
+        text = (holder.get("annotations") or {}).get(key)
         if text is not None:
             minimum = numbers.whole(text)
             if not minimum:
-                raise ValueError(f"annotation {keys.GROUP_MIN_MEMBER}: {text!r} is no whole number of 1 or more")
+                raise ValueError(f"annotation {key}: {text!r} is no whole number of 1 or more")
             return minimum
     return None
 

@@ -151,7 +151,11 @@ def warnings(job: Json) -> list[Problem]:
         why = "pods of a Job have an index only with completionMode: Indexed"
         near += [*nearness.without_index(job, "", why), *nearness.without_index(template, "spec.template", why)]
     told = [Problem(*each) for each in near]
-    return [*unread_durations(job), *pods.template_warnings(template, "spec.template"), *told]
+    return [
+        *unread_durations(job, (keys.KUEUE_MINIMUM, keys.KUEUE_TIME)),
+        *pods.template_warnings(template, "spec.template"),
+        *told,
+    ]
 
 
 def _pods(job: Json) -> int:
