@@ -142,3 +142,30 @@ def test_another_leader_goes_on_with_the_new_size() -> None:
 )
 def test_what_runs_stays(found: dict[str, int], has: dict[str, int], sets: int, expected: dict[str, int]) -> None:
     assert steady(found, has, sets) == expected
+
+
+def test_a_copy_that_had_no_room_is_told_of_and_made_once_there_is_some() -> None:
+    """1. One of two members is full. 2. The other one has its copy. 3. Nodes come: the second copy starts."""
+    made = scene(a1=8, b1=0)
+    made.submit(shared("w", 2, duplicated()))
+    started(made)
+    made.run()
+    assert parts(made, "w") == {"a1": 2}
+    decision = made.view("w").decision
+    assert decision.blocker is not None
+    assert (decision.reason, decision.blocker.name) == (Reason.INSUFFICIENT_RESOURCES, "b1")
+    assert decision.blocker.message == "its copy in b1 is missing"
+    made.tell(make_capacity("b1", [4], generation=2))
+    made.run()
+    assert parts(made, "w") == {"a1": 2, "b1": 2}
+    told(made)
+    assert made.run() == []
+
+
+def test_no_copy_is_missing_where_the_policy_wants_one_member() -> None:
+    made = scene(a1=8, b1=0)
+    made.submit(shared("w", 2, duplicated({"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1})))
+    started(made)
+    made.run()
+    assert parts(made, "w") == {"a1": 2}
+    assert made.view("w").decision.blocker is None

@@ -75,7 +75,7 @@ class Sizes:
         if shared:
             if gang.copies:
                 self.copied[uid] = None
-            if unlike(binding):
+            if gang.copies or unlike(binding):
                 self.shared.add(uid)
         elif whole:
             size = full(parts[0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
@@ -29,7 +30,7 @@ from atoll.fit import Miss, place
 from atoll.fit.pods import Pods, difference, first_pods
 from atoll.fit.sizes import addition, full
 from atoll.model.gang import Gang, divide
-from atoll.model.verdict import Reason, Verdict
+from atoll.model.verdict import Reason, Verdict, blocker
 
 
 class Steady:
@@ -56,8 +57,11 @@ class Steady:
                 continue
             wanted = self._wanted(binding)
             if wanted == {name: full(part) for name, part in binding.parts.items()}:
-                shared.remove(uid)
-                continue
+                missing = self._missing(binding)
+                if missing is None:
+                    shared.remove(uid)
+                    continue
+                wanted = missing
             found = wanted if isinstance(wanted, Stop) else self._change(binding, wanted)
             if isinstance(found, Stop):
                 shared.park(uid, *found.until)
@@ -88,8 +92,29 @@ class Steady:
         names = [*has, *sorted(kept.keys() - has.keys())]
         return {name: tuple(each * kept[name] for each in unit) for name in names if kept.get(name)}
 
-    def _able(self, binding: Binding) -> tuple[Mapping[str, Any], dict[str, Member]]:
-        """The cluster affinity by which it runs where it does, and the members that may have some of it."""
+    def _missing(self, binding: Binding) -> Stop | None:
+        """The copy that members have no room for, which gets it once they have; None where all are there."""
+        gang, sharing = binding.gang, binding.view.sharing
+        if not gang.copies or sharing is None:
+            return None
+        sets = sets_of(gang)
+        affinity, meant = self._able(binding, fitting=False)
+        found = shares(gang, sharing, [offer(each, sets) for each in meant.values()], affinity, {})
+        if isinstance(found, Verdict) or len(found) <= len(binding.parts):
+            return None
+        names = sorted(found.keys() - binding.parts.keys())
+        unit = [task.replicas // sets for task in gang.tasks]
+        held = self._room(self.members.by_name[names[0]], gang, unit) * sum(unit)
+        about = blocker("Cluster", names[0], "pods", gang.replicas, min(held, gang.replicas))
+        about = msgspec.structs.replace(about, message=f"its copy in {', '.join(names)} is missing")
+        triggers = tuple(Trigger(Cause.MEMBER, name) for name in names)
+        return Stop(Verdict(Reason.INSUFFICIENT_RESOURCES, about), triggers)
+
+    def _able(self, binding: Binding, *, fitting: bool = True) -> tuple[Mapping[str, Any], dict[str, Member]]:
+        """The cluster affinity by which it runs where it does, and the members that may have some of it.
+
+        `fitting`: of these only such whose nodes are of the sort that it needs.
+        """
         view, serving = binding.view, self._state.exclusions.usable(binding)
         barred = self._state.exclusions.refusing(binding)
         here = [self.members.by_name[name] for name in binding.parts]
@@ -107,7 +132,7 @@ class Steady:
             or (
                 member.ready
                 and takes(member, affinity)
-                and member.unfit(binding.gang) is None
+                and (not fitting or member.unfit(binding.gang) is None)
                 and member.name not in barred
                 and (serving is None or serving[column])
             )
