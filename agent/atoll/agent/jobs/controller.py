@@ -16,8 +16,8 @@ from typing import Any
 import structlog
 
 from atoll.agent.cache import MemberCache
+from atoll.agent.jobs import done, policies, rejections, stages, state
 from atoll.agent.jobs import pods as made
-from atoll.agent.jobs import policies, rejections, stages, state
 from atoll.agent.jobs.plugin_objects import NameTaken, PluginObjects, check_owner
 from atoll.agent.jobs.probes import Probes
 from atoll.agent.objects import Pod
@@ -159,7 +159,8 @@ class JobController:
 
     async def _look(self, cached: Full) -> None:
         uid = cached.metadata.uid
-        job, existing = self._known(cached), self._cache.pods.by_index("owner", uid)
+        job, there = self._known(cached), self._cache.pods.by_index("owner", uid)
+        existing = [*there, *done.remembered(job, there)]
         again = self._made_again(job, existing)
         pods = [pod for pod in existing if pod.metadata.uid not in again]
         if (asked := made.asked(job)) > MOST_PODS:
@@ -171,6 +172,10 @@ class JobController:
         intent = self._intent(job, pods, self._evicted(job, existing, lost, first_look=uid not in self._known_jobs))
         if intent.changes:
             job = await self._patch_status(job, uid, intent.changes)
+            # A restart forgets what has succeeded.
+            gone = done.remembered(job, there)
+            existing = [*there, *gone]
+            pods = [*(pod for pod in pods if pod.metadata.uid), *gone]
         # Only now: what could not be written must be seen again.
         self._known_jobs.add(uid)
         for name, pod in lost.items():
@@ -198,7 +203,8 @@ class JobController:
             # Pods just made count as pending at once, so a new Job costs one write of its status, not one per pod.
             made_now = wanted.keys() - seen if missing or unseen else set()
         census = state.Census(pods, _by_task(job, made_now), leaving=leaving)
-        status = asyncio.ensure_future(self._write_status(job, uid, census, intent, opened))
+        ended = done.recorded(job, staying)
+        status = asyncio.ensure_future(self._write_status(job, uid, census, intent, opened, ended))
         outcomes = await asyncio.gather(status, self._make(job, missing, status, opened), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -241,7 +247,7 @@ class JobController:
             action, text = command
             message = f"{action} was asked for on the host"
             changes = state.act(job, action, reason="CommandIssued", message=message, now=now, command=text)
-            return _Intent(changes or {"lastAction": text}, message)
+            return _Intent(_with_done(job, changes, action, ()) if changes else {"lastAction": text}, message)
         phase = state.phase_of(job) or "Pending"
         if phase not in state.MAKING and phase != "Restarting":
             return _Intent()
@@ -264,6 +270,7 @@ class JobController:
         acted = state.act(job, first.action, targets, reason=first.event, message=first.message, now=now)
         if acted is None:
             return _Intent(changes)
+        acted = _with_done(job, acted, first.action, targets)
         over = set(lost) if first.action in policies.WHOLE else {wish.pod for wish in due}
         left = {name: at for name, at in kept.items() if name not in over}
         return _Intent({**changes, **acted, **({"evicted": left} if kept else {})}, first.message)
@@ -407,7 +414,9 @@ class JobController:
                 except errors.Conflict:
                     log.debug("pod was replaced meanwhile", pod=pod.metadata.key, job=job["metadata"]["name"])
 
-        going = [pod for pod in pods if not pod.terminating and pod.metadata.uid not in self._removed]
+        going = [
+            pod for pod in pods if pod.metadata.uid and not pod.terminating and pod.metadata.uid not in self._removed
+        ]
         outcomes = await asyncio.gather(*(remove(pod) for pod in going), return_exceptions=True)
         for pod, outcome in zip(going, outcomes, strict=True):
             if isinstance(outcome, BaseException):
@@ -432,11 +441,19 @@ class JobController:
         return {**job, "status": {**(job.get("status") or {}), **status}}
 
     async def _write_status(
-        self, job: dict[str, Any], uid: str, census: state.Census, intent: _Intent, opened: Collection[int]
+        self,
+        job: dict[str, Any],
+        uid: str,
+        census: state.Census,
+        intent: _Intent,
+        opened: Collection[int],
+        ended: dict[str, str],
     ) -> dict[str, Any]:
         """The Job with the status that it has now."""
         required = intent.message if intent.required else ""
         wanted = state.desired_status(job, census, time.time(), hold=intent.hold, required=required, opened=opened)
+        if ended or (job.get("status") or {}).get("done"):
+            wanted["done"] = ended
         if (probed := self._probes.of(uid)) is not None:
             wanted["probes"] = probed
         present = {key: value for key, value in (job.get("status") or {}).items() if key in wanted}
@@ -485,6 +502,11 @@ class _Intent:
     """An action is still to come."""
     required: bool = False
     """The action is the host's to decide."""
+
+
+def _with_done(job: dict[str, Any], changes: dict[str, Any], action: str, targets: Collection[str]) -> dict[str, Any]:
+    """The changes by which an action begins, with what of the Job has succeeded and stays so."""
+    return {**changes, "done": done.after(job, action, targets)} if (job.get("status") or {}).get("done") else changes
 
 
 def _told(pod: Pod) -> tuple[object, ...]:
