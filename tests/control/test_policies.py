@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +14,17 @@ from atoll.control.objects import BindingObject
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS
 from atoll.model.objects import Full, Meta
-from atoll.model.policies import Claim, PolicyObject, claim_metadata, claim_of, decode_policy, suspended_on
+from atoll.model.policies import (
+    MOST_SELECTING,
+    Claim,
+    PolicyObject,
+    TooMany,
+    claim_metadata,
+    claim_of,
+    decode_policy,
+    suspended_on,
+)
+from tests.kube.servers import client
 
 Json = dict[str, Any]
 JOB = Full(Meta(name="train", namespace="team-a", labels={"size": "big"}), {})
@@ -30,21 +39,13 @@ def policy(name: str, *selectors: Json, priority: int = 0, namespace: str = "", 
     return decode_policy(msgspec.json.encode(body))
 
 
-class Store(dict[str, Any]):
-    """A cache that nothing keeps."""
-
-    def __iter__(self) -> Any:
-        return iter(self.values())
-
-
 def caches(*found: PolicyObject, default: str = "") -> Caches:
-    queue = SimpleNamespace(metadata=Meta(name="q", annotations={keys.DEFAULT_POLICY: default} if default else {}))
-    store = {
-        "policies": Store({each.metadata.key: each for each in found if each.metadata.namespace}),
-        "cluster_policies": Store({each.metadata.key: each for each in found if not each.metadata.namespace}),
-        "queues": Store({"q": queue}),
-    }
-    return cast(Caches, SimpleNamespace(**store))
+    made = Caches(client(9))
+    notes = {keys.DEFAULT_POLICY: default} if default else {}
+    made.queues.put("q", objects.QueueObject(metadata=Meta(name="q", annotations=notes)))
+    for each in found:
+        (made.policies if each.metadata.namespace else made.cluster_policies).put(each.metadata.key, each)
+    return made
 
 
 NOBODY: Json = {**ANY, "name": "nobody"}
@@ -78,6 +79,14 @@ NOBODY: Json = {**ANY, "name": "nobody"}
 def test_the_policy(found: list[PolicyObject], default: str, chosen: str | None) -> None:
     outcome = policies.choose(caches(*found, default=default), BATCH_JOBS, JOB, "q")
     assert (outcome.metadata.name if outcome else None) == chosen
+
+
+def test_more_policies_than_are_compared_are_refused_where_they_may_select_a_workload() -> None:
+    many = [policy(f"p{number}", namespace="team-a") for number in range(MOST_SELECTING + 1)]
+    with pytest.raises(TooMany, match=f"{MOST_SELECTING} are compared at most"):
+        policies.choose(caches(*many), BATCH_JOBS, JOB, "q")
+    elsewhere = [policy(f"e{number}", {**ANY, "name": f"j{number}"}, namespace="team-a") for number in range(200)]
+    assert policies.choose(caches(*elsewhere, *many[:1]), BATCH_JOBS, JOB, "q") is many[0]
 
 
 def binding(*conditions: str, suspended: bool = False) -> BindingObject:

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.integration
 
 def status_of(host: ApiServer, caches: Caches) -> Status:
     recorder = Recorder(host, "test")
-    return Status(host, caches, recorder, Overrides(caches, recorder))
+    return Status(host, caches, recorder, Overrides(host, caches, recorder))
 
 
 EVICTING = BindingObject(

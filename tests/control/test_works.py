@@ -76,7 +76,11 @@ async def test_a_work_that_is_newer_than_the_cached_binding_is_left_alone(site: 
         caches = Caches(host)
         recorder = Recorder(host, "control")
         works = Works(
-            host, caches, Rules(caches, recorder), Dependencies(host, caches, recorder), Overrides(caches, recorder)
+            host,
+            caches,
+            Rules(caches, recorder),
+            Dependencies(host, caches, recorder),
+            Overrides(host, caches, recorder),
         )
         notes = {keys.EPOCH: "1", keys.BINDING_UID: "uid-1", keys.BINDING_NAMESPACE: "ns", keys.BINDING_NAME: "a-job"}
         binding = Meta(name="a-job", namespace="ns", uid="uid-1", annotations=notes)
@@ -101,7 +105,7 @@ async def test_a_binding_does_not_go_before_a_work_that_the_cache_has_not_seen(s
     assert names
     caches = Caches(site.host)
     recorder = Recorder(site.host, "control")
-    dependencies, overrides = Dependencies(site.host, caches, recorder), Overrides(caches, recorder)
+    dependencies, overrides = Dependencies(site.host, caches, recorder), Overrides(site.host, caches, recorder)
     works = Works(site.host, caches, Rules(caches, recorder), dependencies, overrides)
     going = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     caches.bindings.put(binding.metadata.key, objects.decode_binding(orjson.dumps(going)))

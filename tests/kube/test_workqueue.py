@@ -45,6 +45,31 @@ async def test_a_key_that_is_asked_for_twice_is_given_once() -> None:
     assert (len(queue), await drain(queue, 2), len(queue)) == (2, ["a", "b"], 0)
 
 
+async def test_ten_thousand_keys_of_a_namespace_do_not_delay_the_first_of_another() -> None:
+    queue: WorkQueue[str] = WorkQueue("t")
+    for number in range(10_000):
+        queue.add(f"busy/{number}")
+    await drain(queue, 100)
+    queue.add("quiet/a")
+    queue.add("quiet/b")
+    queue.add("other/a")
+    first = await drain(queue, 8)
+    assert [key for key in first if not key.startswith("busy")] == ["quiet/a", "other/a", "quiet/b"]
+    assert len(queue) == 10_003 - 108
+
+
+async def test_turns_are_taken_within_a_priority() -> None:
+    queue: WorkQueue[tuple[str, str]] = WorkQueue("t")
+    for number in range(100):
+        queue.add(("jobs", f"busy/{number}"), priority=1)
+    queue.add(("jobs", "low/a"))
+    queue.add(("jobs", "high/a"), priority=1)
+    async with asyncio.timeout(5):
+        taken = [await queue.get() for _ in range(3)]
+    assert ("jobs", "high/a") in taken
+    assert ("jobs", "low/a") not in taken
+
+
 async def test_higher_priority_goes_first_and_the_highest_wish_for_a_key_counts() -> None:
     queue: WorkQueue[str] = WorkQueue("t")
     queue.add("low")

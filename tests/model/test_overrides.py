@@ -198,7 +198,7 @@ def test_the_patch_comes_last_and_the_manifest_stays_as_it_was() -> None:
                     {"fieldPath": "/spec/config/yaml", "json": [{"subPath": "/a", "operator": "add", "value": 1}]}
                 ]
             },
-            "is no JSON",
+            "not JSON",
             id="no JSON",
         ),
         pytest.param(

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
-from atoll.webhook.overrides import override_problems, override_warnings
+from atoll.kube.reflector import Reflector
+from atoll.model.apiresource import BATCH_JOBS, CLUSTER_OVERRIDES, OVERRIDES
+from atoll.model.overrides import MOST_POLICIES, decode_override
+from atoll.webhook.overrides import Policies, override_problems, override_warnings
+from tests.kube.servers import client
+from tests.model.test_documents import BOMB
 
 Json = dict[str, Any]
 JOB: Json = {"apiVersion": "batch/v1", "kind": "Job"}
@@ -133,3 +139,66 @@ def test_a_policy_of_the_cluster_selects_any_namespace() -> None:
 )  # fmt: skip
 def test_what_has_no_effect_is_told(given: Json, fields: list[str]) -> None:
     assert [each.field for each in override_warnings(given)] == fields
+
+
+def test_a_policy_larger_than_a_work_can_record_is_refused() -> None:
+    [problem] = override_problems(policy(annotationsOverrider=[{"operator": "add", "value": {"a": "x" * 65536}}]), "n")
+    assert str(problem).startswith("spec: takes 65")
+
+
+def test_a_policy_of_too_many_selectors_is_refused() -> None:
+    [problem] = override_problems(policy(*[{**JOB, "name": f"j{n}"} for n in range(101)], **IMAGE), "n")
+    assert str(problem) == "spec.resourceSelectors: has 101; 100 are the most"
+
+
+IMAGE: Json = {"imageOverrider": [{"component": "Tag", "operator": "remove"}]}
+
+
+def met(*given: Json) -> Policies:
+    found = Policies(
+        Reflector(client(9), OVERRIDES, decode_override), Reflector(client(9), CLUSTER_OVERRIDES, decode_override)
+    )
+    for number, each in enumerate(given):
+        raw = {"metadata": {"name": f"p{number}", "namespace": "team", "uid": str(number)}, **each}
+        found.own.put(f"team/p{number}", decode_override(orjson.dumps(raw)))
+    return found
+
+
+def document(place: str = "/metadata/annotations/doc", form: str = "yaml", **selector: str) -> Json:
+    patch = [{"subPath": "/a", "operator": "add", "value": 1}]
+    return policy({**JOB, **selector}, fieldOverrider=[{"fieldPath": place, form: patch}])
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "words"),
+    [
+        pytest.param(document(), BOMB, "aliases", id="700 bytes that stand for 16 million values"),
+        pytest.param(document(), "[" * 60_000, "64 levels", id="60,000 brackets"),
+        pytest.param(document(form="json"), "[" * 60_000, "64 levels", id="60,000 brackets of JSON"),
+        pytest.param(document(), "x" * 70_000, "the most that is read", id="a long document"),
+        pytest.param(document(), "a: 1", "", id="a document"),
+        pytest.param(document(name="other"), BOMB, "", id="a policy for another object"),
+        pytest.param(document(place="/spec/none"), BOMB, "", id="a policy for another field"),
+        pytest.param(policy(JOB, **IMAGE), BOMB, "", id="a policy that reads no document"),
+    ],
+)
+def test_a_document_that_no_override_can_read_is_refused_with_the_workload(given: Json, text: str, words: str) -> None:
+    workload = {"metadata": {"name": "j", "annotations": {"doc": text}}}
+    found = list(met(given).problems(BATCH_JOBS, workload, "team"))
+    assert len(found) == bool(words)
+    assert all(words in str(each) and "path /metadata/annotations/doc" in str(each) for each in found)
+    assert not list(met(given).problems(BATCH_JOBS, workload, "another"))
+
+
+def test_documents_of_more_than_256_kib_together_are_refused() -> None:
+    notes = {f"doc{n}": "a: 1 #" + "x" * 60_000 for n in range(5)}
+    policies = met(*(document(f"/metadata/annotations/{name}") for name in notes))
+    workload = {"metadata": {"name": "j", "annotations": notes}}
+    [problem] = policies.problems(BATCH_JOBS, workload, "team")
+    assert "more than 262144 bytes together" in str(problem)
+
+
+def test_a_workload_that_too_many_policies_may_select_is_refused() -> None:
+    policies = met(*(document() for _ in range(MOST_POLICIES + 1)))
+    [problem] = policies.problems(BATCH_JOBS, {"metadata": {"name": "j"}}, "team")
+    assert f"{MOST_POLICIES} are followed at most" in str(problem)

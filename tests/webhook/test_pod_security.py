@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
+from atoll.admission import pod_security
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from atoll.model.pod_security import PREFIX
-from atoll.webhook import pod_security
 from tests.integration.federation import Site
 
 Json = dict[str, Any]

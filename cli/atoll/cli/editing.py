@@ -95,11 +95,11 @@ def _at(content: Any, path: str) -> Any:
 
 
 def _read(text: str) -> Any:
-    import yaml
+    from atoll.model import documents
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        return next(iter(documents.read_yaml_file(text)), None)
+    except documents.BadDocument as error:
         raise Refused(f"the file can't be read: {error}") from error
 
 

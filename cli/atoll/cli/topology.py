@@ -231,11 +231,11 @@ def _labels(nodes: Iterable[Json]) -> dict[str, dict[str, str]]:
 
 def _read(filename: Path) -> list[Json]:
     """The HyperNodes of a file of manifests."""
-    import yaml
+    from atoll.model import documents
 
     try:
-        objects = [each for each in yaml.safe_load_all(filename.read_text()) if each]
-    except (OSError, yaml.YAMLError) as error:
+        objects = [each for each in documents.read_yaml_file(filename.read_text()) if each]
+    except (OSError, documents.BadDocument) as error:
         raise CommandError(f"{filename}: {error}") from error
     found = [each for obj in objects for each in (obj.get("items") or [obj]) if each.get("kind") == "HyperNode"]
     if not found:

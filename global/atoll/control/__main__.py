@@ -88,7 +88,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         detector = Detector(host, caches, recorder, settings=settings)
         dependencies = Dependencies(host, caches, recorder, settings=settings.dependencies)
         rules = Rules(caches, recorder, settings=settings.rules)
-        overrides = Overrides(caches, recorder)
+        overrides = Overrides(host, caches, recorder)
         works = Works(host, caches, rules, dependencies, overrides, settings=settings.works)
         status = Status(host, caches, recorder, overrides, settings=settings.status)
         clusters = Clusters(host, caches, recorder, settings=settings.clusters)
@@ -103,8 +103,8 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
             group.create_task(recorder.run())
             await caches.wait()
             for controller in (
-                dependencies, detector, works, status, actions, holds, clusters, queues, ttl, commands, unserved,
-                figures, makers, workload_kinds,
+                dependencies, overrides, detector, works, status, actions, holds, clusters, queues, ttl, commands,
+                unserved, figures, makers, workload_kinds,
             ):  # fmt: skip
                 group.create_task(controller.run())
 

@@ -6,7 +6,7 @@ Each is put together when it is asked for, from what the watch of its objects ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -59,6 +59,14 @@ class Assembled:
             return None
         body = self._assembly.workload([each.body for each in objects], self._uid_of(self._kind, key, objects))
         return Full(msgspec.convert(body["metadata"], Meta), body)
+
+    def keys_of(self, index: str, value: str) -> list[str]:
+        """The keys of the workloads that an index of their objects has under this value."""
+        return list(dict.fromkeys(key for each in self._objects.by_index(index, value) for key in self._key(each)))
+
+    def add_index(self, name: str, indexer: Callable[[Full], Iterable[str]]) -> None:
+        """File objects under the values that the indexer gives; before `run`."""
+        self._objects.add_index(name, indexer)
 
     def __iter__(self) -> Iterator[Full]:
         keys = dict.fromkeys(key for each in self._objects for key in self._key(each))

@@ -44,7 +44,7 @@ from atoll.model.lost import absence, lost_at
 from atoll.model.namespaces import PROPAGATED, is_system
 from atoll.model.objects import Full, decode_full, decode_meta
 from atoll.model.overrides import decode_override
-from atoll.model.policies import decode_policy
+from atoll.model.policies import PolicyObject, decode_policy, selected
 from atoll.model.priority import decode_priority_class
 from atoll.model.queues import most_grace
 
@@ -91,9 +91,15 @@ class Caches:
         self.bindings.add_index("queue", lambda binding: [g.queue] if (g := binding.gang) else [])
         self.bindings.add_index("cluster", lambda binding: [target.name for target in binding.spec.clusters])
         self.bindings.add_index("namespace", lambda binding: [binding.metadata.namespace])
-        self.overrides.add_index("namespace", lambda policy: [policy.metadata.namespace])
+        for policies in (self.policies, self.cluster_policies):
+            policies.add_index("selected", selected)
+            policies.add_index("depends on override", lambda policy: policy.spec.dependent_overrides)
+        for overrides in (self.overrides, self.cluster_overrides):
+            overrides.add_index("selected", selected)
         for rules in self.rules.values():
             rules.add_index("namespace", lambda rule: [rule.metadata.namespace])
+        for workloads in self.workloads.values():
+            workloads.add_index("namespace", lambda obj: [obj.metadata.namespace])
         jobs = self.workloads[JOBS]
         assert isinstance(jobs, Reflector), "each is one object"
         self.jobs = jobs
@@ -244,6 +250,10 @@ class Caches:
             return ""
         since = f" since {ready['lastTransitionTime']}" if ready.get("lastTransitionTime") else ""
         return f"{cluster} not ready{since}, figures are of then"
+
+    def policy(self, key: str) -> PolicyObject | None:
+        """The policy `namespace/name`, or `name` of the cluster."""
+        return (self.policies if "/" in key else self.cluster_policies).get(key)
 
     def jobs_of(self, uid: str) -> list[Full]:
         """The Volcano Jobs that the object of this UID made."""

@@ -6,6 +6,7 @@ resource, replicas, components, placement and the gang annotation. It deletes th
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import suppress
 from typing import Any
@@ -31,7 +32,7 @@ from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
 from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
 from atoll.model.overrides import OverrideObject
-from atoll.model.policies import PolicyObject, best, claim_metadata, claim_of, suspended_on
+from atoll.model.policies import PolicyObject, TooMany, best, claim_metadata, claim_of, suspended_on
 from atoll.model.priority import PriorityClassObject, class_of, default_class
 from atoll.model.reports import readable
 from atoll.model.timestamps import is_time, rfc3339_seconds, to_seconds
@@ -39,7 +40,8 @@ from atoll.model.verdict import Reason
 
 Json = dict[str, Any]
 Key = tuple[ApiResource, str]
-
+_TOGETHER_S = 0.1
+"""Seconds in which changes of a namespace's policies come together: each is about all of its workloads."""
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +56,8 @@ class Detector:
         self._host, self._caches, self._recorder = host, caches, recorder
         self._predecessors = Predecessors(host, caches, recorder, settings=settings.predecessors)
         self._queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
+        #: namespaces all of whose workloads are to be looked at
+        self._namespaces: WorkQueue[str] = WorkQueue("namespaces", lambda name: {"namespace": name})
         for kind in known():
             self._follow(kind)
         caches.bindings.on_change(self._binding_changed)
@@ -68,7 +72,9 @@ class Detector:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._queue.run(self.reconcile, workers=self._settings.detector.workers)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._queue.run(self.reconcile, workers=self._settings.detector.workers))
+            group.create_task(self._namespaces.run(self._look_at_namespace))
 
     # -- triggers ----------------------------------------------------------------------------------------------------
 
@@ -108,9 +114,11 @@ class Detector:
         """Policies may have waited for it."""
         if old is None and new is not None:
             name, namespace = new.metadata.name, new.metadata.namespace
-            if namespace and any(name in each.spec.dependent_overrides for each in self._caches.policies):
+            cache = self._caches.policies if namespace else self._caches.cluster_policies
+            waiting = cache.by_index("depends on override", name)
+            if namespace and any(each.metadata.namespace == namespace for each in waiting):
                 self._namespace_changed(namespace)
-            elif not namespace and any(name in each.spec.dependent_overrides for each in self._caches.cluster_policies):
+            elif not namespace and waiting:
                 self._all_changed()
 
     def _look_at_workload_of(self, binding: BindingObject) -> None:
@@ -119,10 +127,12 @@ class Detector:
             self._queue.add((kind.resource, f"{reference.namespace}/{reference.name}"))
 
     def _namespace_changed(self, namespace: str) -> None:
+        self._namespaces.add(namespace, after=_TOGETHER_S)
+
+    async def _look_at_namespace(self, namespace: str) -> None:
         for resource, cache in self._caches.workloads.items():
-            for obj in cache:
-                if obj.metadata.namespace == namespace:
-                    self._queue.add((resource, obj.metadata.key))
+            for key in cache.keys_of("namespace", namespace):
+                self._queue.add((resource, key))
 
     def _all_changed(self) -> None:
         for resource, cache in self._caches.workloads.items():
@@ -165,9 +175,16 @@ class Detector:
                 self._tell(kind, obj, foreign.RUN_BY_ANOTHER, foreign.note(kind, who, sent=current is not None))
                 if kind.dedicated and current is None:
                     return
-            policy = self._policy(kind, obj, current)
+            try:
+                policy = self._policy(kind, obj, current)
+            except TooMany as error:
+                await self._tell_not_followed(kind, obj, current, "TooManyPolicies", str(error))
+                return
             if policy is not None and (missing := policies.missing_overrides(self._caches, policy)):
-                await self._tell_missing(kind, obj, current, policy, missing)
+                note = (
+                    f"policy {policy.metadata.name} waits for override policies that do not exist: {', '.join(missing)}"
+                )
+                await self._tell_not_followed(kind, obj, current, "DependentOverridesMissing", note)
                 return
             wanted = self._wanted(kind, obj, current, policy)
         except MALFORMED as error:
@@ -374,14 +391,13 @@ class Detector:
             self._tell(kind, obj, "PolicyPriorityIgnored", f"its policy's {problems[0]}")
         return class_of(kind.priority_class_of(obj.body), classes)
 
-    async def _tell_missing(
-        self, kind: Kind, obj: Full, current: BindingObject | None, policy: PolicyObject, missing: list[str]
+    async def _tell_not_followed(
+        self, kind: Kind, obj: Full, current: BindingObject | None, reason: str, note: str
     ) -> None:
-        """A policy does not apply before the override policies that it depends on exist."""
-        note = f"policy {policy.metadata.name} waits for override policies that do not exist: {', '.join(missing)}"
-        self._tell(kind, obj, "DependentOverridesMissing", note)
+        """Say why no policy is followed yet: a new workload waits, any other goes on as it is."""
+        self._tell(kind, obj, reason, note)
         if current is None:
-            await self._tell_waiting(kind, obj, ("DependentOverridesMissing", note))
+            await self._tell_waiting(kind, obj, (reason, note))
 
     async def _tell_waiting(self, kind: Kind, obj: Full, waits: tuple[str, str]) -> None:
         """Write on the objects of a workload why it can't be run yet."""

@@ -5,6 +5,8 @@ A PropagationPolicy of its namespace, else a ClusterPropagationPolicy, else the 
 
 from __future__ import annotations
 
+from functools import partial
+
 from atoll.control.caches import Caches
 from atoll.model import keys
 from atoll.model import policies as model
@@ -29,10 +31,9 @@ def choose(
     return model.choose(
         resource,
         obj,
-        own=(policy for policy in caches.policies if policy.metadata.namespace == obj.metadata.namespace),
-        common=caches.cluster_policies,
-        default=found.metadata.annotations.get(keys.DEFAULT_POLICY, "") if found is not None else "",
-        others=caches.policies,
+        own=partial(caches.policies.by_index, "selected"),
+        common=partial(caches.cluster_policies.by_index, "selected"),
+        default=caches.policy(found.metadata.annotations.get(keys.DEFAULT_POLICY, "")) if found is not None else None,
         claim=claim,
     )
 

@@ -10,6 +10,7 @@ has no finalizer: a member that is away delays no other.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import time
@@ -25,7 +26,7 @@ from atoll.control.caches import Caches
 from atoll.control.dependencies import Dependencies, NotRead
 from atoll.control.needs import needs_of, said_of_pods
 from atoll.control.objects import BindingObject, ClusterObject
-from atoll.control.overrides import Overrides
+from atoll.control.overrides import NotEvaluated, Overrides
 from atoll.control.rules import Rules
 from atoll.control.settings import WorksSettings
 from atoll.delivery import work_name
@@ -45,6 +46,8 @@ from atoll.model.objects import Full, Slim
 from atoll.model.overrides import OverrideObject
 
 Json = dict[str, Any]
+_TOGETHER_S = 0.1
+"""Seconds in which changes of a namespace's overrides come together: each is about all of its bindings."""
 
 log = structlog.get_logger(__name__)
 
@@ -66,6 +69,8 @@ class Works:
         self._host, self._caches, self._rules, self._dependencies = host, caches, rules, dependencies
         self._overrides = overrides
         self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
+        #: namespaces all of whose dispatched bindings are to be looked at
+        self._namespaces: WorkQueue[str] = WorkQueue("namespaces of works", lambda name: {"namespace": name})
         #: (binding UID, member) whose claims a Work took along; of bindings that are deleted
         self._cleared: set[tuple[str, str]] = set()
         caches.works.add_index("name of the binding", lambda work: [binding_key(work)])
@@ -77,12 +82,15 @@ class Works:
         for reflector in caches.rules.values():
             reflector.on_change(self._rule_changed)
         dependencies.on_change(self._queue.add)
+        overrides.on_made(self._queue.add)
         caches.overrides.on_change(lambda old, new: self._override_changed(new or old))
         caches.cluster_overrides.on_change(lambda old, new: self._override_changed(new or old))
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._queue.run(self.reconcile, workers=self._settings.workers)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._queue.run(self.reconcile, workers=self._settings.workers))
+            group.create_task(self._namespaces.run(self._look_at_namespace))
 
     # -- triggers ----------------------------------------------------------------------------------------------------
 
@@ -135,6 +143,9 @@ class Works:
                     self._queue.add(binding.metadata.key)
 
     def _look_at_all(self, namespace: str) -> None:
+        self._namespaces.add(namespace, after=_TOGETHER_S)
+
+    async def _look_at_namespace(self, namespace: str) -> None:
         for binding in self._caches.bindings.by_index("namespace", namespace):
             if not binding.suspended:
                 self._queue.add(binding.metadata.key)
@@ -153,7 +164,7 @@ class Works:
             return
         try:
             wanted = self._wanted(binding)
-        except NotRead:
+        except (NotRead, NotEvaluated):
             return
         cleared = await self._clear_claims(binding, works) if going and not _preserved(binding) else True
         stale = [work for work in works if work.metadata.namespace not in wanted or str(work.epoch) != binding.epoch]
@@ -184,12 +195,14 @@ class Works:
                     await self._host.create(WORKS, manifest, field_manager="atoll-control")
                 except errors.AlreadyExists:
                     log.debug("work is there already", work=manifest["metadata"]["name"])
-            elif (existing.spec.workload.manifests, existing.spec.suspend_dispatching) != (
+                continue
+            said, had, spec = manifest["metadata"]["annotations"], existing.metadata.annotations, existing.spec
+            if (spec.workload.manifests, spec.suspend_dispatching, had.get(keys.OVERRIDDEN)) != (
                 manifest["spec"]["workload"]["manifests"],
                 manifest["spec"]["suspendDispatching"],
+                said.get(keys.OVERRIDDEN),
             ):
-                said = manifest["metadata"]["annotations"]
-                follow = (keys.GANG, keys.APPLIED_OVERRIDES, keys.APPLIED_CLUSTER_OVERRIDES)
+                follow = (keys.GANG, keys.APPLIED_OVERRIDES, keys.APPLIED_CLUSTER_OVERRIDES, keys.OVERRIDDEN)
                 await self._host.merge_patch(
                     WORKS,
                     existing.metadata.name,

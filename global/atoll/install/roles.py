@@ -175,6 +175,8 @@ WEBHOOK: Final = (
             _on(CLUSTERS, "list", "watch"),
             _on(POLICIES, "list", "watch"),
             _on(CLUSTER_POLICIES, "list", "watch"),
+            _on(OVERRIDES, "list", "watch"),
+            _on(CLUSTER_OVERRIDES, "list", "watch"),
             _on(WORKLOAD_KINDS, "list", "watch"),
             # What pods name, and their workloads' wishes are read from.
             _on(POD_GROUPS, "list", "watch"),

@@ -44,6 +44,8 @@ QUEUE_READER: Final = "atoll-queue-reader"
 
 RBAC knows no exceptions: the accounts of members read them as well.
 """
+OVERRIDE_EDITOR: Final = "atoll-override-editor"
+"""ClusterRole for those who may write OverridePolicies of a namespace; in no built-in role."""
 
 
 MEMBER_READER: Final = "atoll-member-reader"
@@ -74,14 +76,17 @@ VIEW: Final = Grant(
 EDIT: Final = Grant(
     None,
     (
-        *(_on(resource, _WRITE) for resource in (JOBS, POD_GROUPS, COMMANDS, POLICIES, OVERRIDES)),
+        *(_on(resource, _WRITE) for resource in (JOBS, POD_GROUPS, COMMANDS, POLICIES)),
         *(_on(resource, _WRITE) for resource in makers.ROUTES),
         _on(WHAT_IFS, ("create",)),
         # Whoever may not do that with pods is refused all the same, and so are all by members that do not allow it.
         *(_on(VERDICTS, ("get",), sub=sub) for sub in ("exec", "portforward")),
     ),
 )
-"""Added to `edit`: workloads, what is asked of them, and what members get. Bindings are Atoll's own."""
+"""Added to `edit`: workloads, what is asked of them, and where they go. Bindings are Atoll's own."""
+
+OVERRIDES_WRITTEN: Final = Grant(None, (_on(OVERRIDES, _WRITE),))
+"""Of whoever is bound to it: an override changes images and commands after the host's admission judged them."""
 
 MEMBERS_READ: Final = Grant(None, (_on(CLUSTERS, _READ), _on(CAPACITIES, _READ)))
 """Added to `view` as well, where it is bound for the whole host; to be bound by itself for users of namespaces."""
@@ -91,7 +96,7 @@ QUEUES_READ: Final = Grant(None, (_on(QUEUES, _READ), _on(WORKLOAD_KINDS, _READ)
 
 
 async def ensure_user_roles(host: ApiServer) -> None:
-    """The roles that `view` and `edit` take up, the one of all users, and the one to bind. Safe to repeat.
+    """The roles that `view` and `edit` take up, the one of all users, and those to bind. Safe to repeat.
 
     Args:
         host: with an administrator's credentials.
@@ -105,6 +110,8 @@ async def ensure_user_roles(host: ApiServer) -> None:
     await _apply(host, CLUSTER_ROLES, MEMBER_READER, {"rules": manifest_rules(MEMBERS_READ)}, labels)
     secrets = {"rules": manifest_rules(SECRETS_OF_NAMESPACES)}
     await _apply(host, CLUSTER_ROLES, keys.SECRET_READER, secrets, MANAGED_BY)
+    written = {"rules": manifest_rules(OVERRIDES_WRITTEN)}
+    await _apply(host, CLUSTER_ROLES, OVERRIDE_EDITOR, written, MANAGED_BY)
     await _apply(host, CLUSTER_ROLES, QUEUE_READER, {"rules": manifest_rules(QUEUES_READ)}, MANAGED_BY)
     reference = {"apiGroup": _GROUP, "kind": CLUSTER_ROLES.kind, "name": QUEUE_READER}
     subject = {"apiGroup": _GROUP, "kind": "Group", "name": _EVERYBODY}

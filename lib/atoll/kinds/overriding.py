@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from atoll.admission import pod_security
 from atoll.admission.problems import added
 from atoll.admission.rules import Change
 from atoll.kinds import kind_of
@@ -60,7 +61,9 @@ def containers(manifest: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def check(kind: Kind, before: Json, after: Json, applied: Sequence[Applied]) -> None:
+def check(
+    kind: Kind, before: Json, after: Json, applied: Sequence[Applied], labels: Mapping[str, str] | None = None
+) -> None:
     """Refuse what would be another gang, or what admission refuses.
 
     Args:
@@ -68,6 +71,7 @@ def check(kind: Kind, before: Json, after: Json, applied: Sequence[Applied]) -> 
         before: the manifest without overrides.
         after: the manifest with them.
         applied: the overrides.
+        labels: of the namespace, whose Pod Security holds for the result.
 
     Raises:
         Failed: it would be; the message says what.
@@ -78,6 +82,7 @@ def check(kind: Kind, before: Json, after: Json, applied: Sequence[Applied]) -> 
             if old != new:
                 raise _failed(applied, f"it would change {what}, which was decided with the workload")
         problems = added(*(kind.admission().problems(Change(new=each, namespace={})) for each in (before, after)))
+        problems = problems or list(pod_security.problems(kind.admission().templates(after), labels or {}))
     except MALFORMED as error:
         raise _failed(applied, f"the {before['kind']} could not be read any more: {error}") from error
     if problems:
@@ -138,6 +143,6 @@ def _failed(applied: Sequence[Applied], why: str) -> Failed:
     return Failed(", ".join(dict.fromkeys(each.policy for each in applied)), why)
 
 
-def digest(manifest: Json) -> str:
-    """A short text that is another one for other contents."""
-    return hashlib.sha256(orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
+def digest(manifest: Json, length: int = 8) -> str:
+    """A text of that many characters that is another one for other contents."""
+    return hashlib.sha256(orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)).hexdigest()[:length]

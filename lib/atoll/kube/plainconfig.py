@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from atoll.kube.access import Access, Material
+from atoll.model.documents import BadDocument, read_yaml, read_yaml_file
 
 Json = dict[str, Any]
 
@@ -41,9 +40,6 @@ _LARGEST: Final = 256 * 1024
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds the token of its ServiceAccount and the authority of the API server; the kubelet replaces both."""
 
-# The parser in C is ten times faster, where PyYAML was built with it.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 
 class _NotPlain(Exception):
     """The other reader is to say what it is."""
@@ -57,12 +53,8 @@ def parse(path: str) -> Json | None:
     """
     try:
         text = Path(path).expanduser().read_bytes()
-        # What is merged (<<) may grow beyond all measure while it is read.
-        if len(text) > _LARGEST or b"<<" in text:
-            return None
-        found = yaml.load(text, _Loader)
-    except Exception:
-        # The parser answers what is no YAML with any error at all; what to tell of it is not for here.
+        found = read_yaml(text, largest=_LARGEST)
+    except (OSError, BadDocument):
         return None
     return found if isinstance(found, dict) else None
 
@@ -75,13 +67,13 @@ def fault(path: str, context: str | None) -> str:
         context: of the file; None for its current one.
     """
     try:
-        found = yaml.load(Path(path).expanduser().read_bytes().decode(), _Loader)
+        found = next(iter(read_yaml_file(Path(path).expanduser().read_bytes().decode())), None)
     except OSError as error:
         return f"it can't be read: {error.strerror}"
     except UnicodeDecodeError:
         return "it is not UTF-8 text"
-    except Exception:
-        return ""
+    except BadDocument as error:
+        return str(error)
     if not isinstance(found, dict):
         said = "it is empty" if found is None else f"a {type(found).__name__} is there"
         return f"it is no kubeconfig, which has clusters, users and contexts: {said}"

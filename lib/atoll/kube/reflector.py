@@ -226,7 +226,11 @@ class Reflector(Generic[T]):
 
     def by_index(self, index: str, value: str) -> list[T]:
         """The objects that the indexer filed under this value, in order of their keys."""
-        return [self._store[key] for key in sorted(self._indexes[index].get(value, ()))]
+        return [self._store[key] for key in self.keys_of(index, value)]
+
+    def keys_of(self, index: str, value: str) -> list[str]:
+        """Their keys alone, in order."""
+        return sorted(self._indexes[index].get(value, ()))
 
     def replace(self, obj: T) -> None:
         """Keep this instead of an object that is there, of the same version: what is read of it depends on more than

@@ -11,17 +11,14 @@ import binascii
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-import yaml
 from yarl import URL
 
 from atoll.kube.access import BadKubeconfig, load_chain, tls_context
 from atoll.kube.config import Connection
+from atoll.model import documents
 
 MAX_BYTES = 256 * 1024
 """Of a kubeconfig; a Secret may hold 1 MiB, and YAML of that size takes seconds to read."""
-
-_MAX_BRACKETS = 256
-"""The parser takes seconds for deeply nested text; tokens and certificates have none."""
 
 _CLUSTER = frozenset(
     ("server", "certificate-authority-data", "tls-server-name", "proxy-url", "disable-compression", "extensions")
@@ -68,26 +65,12 @@ def from_secret(data: Mapping[str, str], source: str, *, endpoint: str = "") -> 
     return _connection(cluster, {"token": token}, source, "Cluster spec.apiEndpoint", "data")
 
 
-class _WithoutAliases(yaml.SafeLoader):
-    """Refuses `*name`: some hundred bytes of them and of merge keys stand for more than can be built."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "aliases (*) are not allowed", None)
-        return super().compose_node(parent, index)
-
-
 def _from_kubeconfig(text: bytes, source: str) -> Connection:
     where = f"{source}: kubeconfig"
-    if len(text) > MAX_BYTES:
-        raise BadKubeconfig(f"{where}: {len(text)} bytes; the most that is read is {MAX_BYTES}")
-    if text.count(b"[") + text.count(b"{") > _MAX_BRACKETS:
-        raise BadKubeconfig(f"{where}: it is no kubeconfig: more than {_MAX_BRACKETS} brackets")
     try:
-        config = yaml.load(text, _WithoutAliases)
-    except Exception as error:
-        # Besides its own errors the parser lets those of number, date and recursion through.
-        raise BadKubeconfig(f"{where}: it is no YAML: {str(error)[:300] or type(error).__name__}") from error
+        config = documents.read_yaml(text, largest=MAX_BYTES)
+    except documents.BadDocument as error:
+        raise BadKubeconfig(f"{where}: {error}") from error
     config = _mapping(config, where)
     clusters = _named(config, "clusters", "cluster", _CLUSTER, where)
     users = _named(config, "users", "user", _USER, where)

@@ -1,5 +1,7 @@
 """A queue of keys to reconcile: each key at most once in it, never with two workers, later if it failed.
 
+Groups, which are namespaces, take turns: ten thousand keys of one do not delay the first key of another.
+
 Level-based: a key says "look again", not what happened, so any number of changes while a worker is busy cost one more
 look.
 """
@@ -11,6 +13,7 @@ import heapq
 import itertools
 import math
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
@@ -31,23 +34,32 @@ log = structlog.get_logger(__name__)
 
 
 class WorkQueue(Generic[K]):
-    """Keys that wait for a worker, by priority (larger first), then by time."""
+    """Keys that wait for a worker, by priority (larger first), then by turns of their groups, then by time."""
 
-    def __init__(self, name: str, about: Callable[[K], Mapping[str, str]] = lambda key: {"key": str(key)}) -> None:
+    def __init__(
+        self,
+        name: str,
+        about: Callable[[K], Mapping[str, str]] = lambda key: {"key": str(key)},
+        group: Callable[[K], str] | None = None,
+    ) -> None:
         """No I/O happens here.
 
         Args:
             name: in metrics and logs.
             about: the fields that every log line of a look at this key gets, such as `{"workload": "ns/name"}`.
+            group: whose turn a key takes; the namespace of keys such as `ns/name` and `(resource, "ns/name")`.
         """
         self.name = name
-        self._about = about
-        #: (-priority, order, key) of keys that are due; an entry whose order `_due` does not hold is skipped
-        self._ready: list[tuple[int, int, K]] = []
+        self._about, self._group = about, group or _namespace
+        #: (-priority, turn, order, key) of keys that are due; an entry whose order `_due` does not hold is skipped
+        self._ready: list[tuple[int, int, int, K]] = []
+        #: priority -> the turn that was served last; and -> group -> its last turn
+        self._served: defaultdict[int, int] = defaultdict(int)
+        self._turns: defaultdict[int, dict[str, int]] = defaultdict(dict)
         #: (due time, order, key) of keys that wait for their time; one whose order `_later` does not hold is skipped
         self._delayed: list[tuple[float, int, K]] = []
-        #: key -> (priority, order, since when) of keys that are due and not with a worker; disjoint from `_active`
-        self._due: dict[K, tuple[int, int, float]] = {}
+        #: key -> (priority, turn, order, since when) of keys that are due, not with a worker; disjoint from `_active`
+        self._due: dict[K, tuple[int, int, int, float]] = {}
         #: key -> (due time, priority, order); disjoint from `_due` and `_again`
         self._later: dict[K, tuple[float, int, int]] = {}
         #: key -> time.monotonic() at which a worker got it
@@ -107,13 +119,18 @@ class WorkQueue(Generic[K]):
             highest, since = self._again.get(key, (priority, now))
             self._again[key] = (max(highest, priority), since)
             return
-        before, _, since = self._due.get(key, (None, 0, now))
+        before, _, _, since = self._due.get(key, (None, 0, 0, now))
         if before is None or before < priority:
+            if not self._due:
+                self._turns.clear()
+            # Start-time fair queuing: a group's keys have one turn each, the first one no earlier than the present.
+            turns, group = self._turns[priority], self._group(key)
+            turn = turns[group] = max(self._served[priority], turns.get(group, -1) + 1)
             order = next(self._order)
-            self._due[key] = (priority, order, since)
-            heapq.heappush(self._ready, (-priority, order, key))
+            self._due[key] = (priority, turn, order, since)
+            heapq.heappush(self._ready, (-priority, turn, order, key))
             if len(self._ready) > _SLACK + 2 * len(self._due):
-                self._ready = [(-priority, order, key) for key, (priority, order, _) in self._due.items()]
+                self._ready = [(-each, turn, order, key) for key, (each, turn, order, _) in self._due.items()]
                 heapq.heapify(self._ready)
             self._changed.set()
 
@@ -131,11 +148,12 @@ class WorkQueue(Generic[K]):
         while True:
             self._promote()
             while self._ready:
-                _, order, key = heapq.heappop(self._ready)
-                _, current, since = self._due.get(key, (0, -1, 0.0))
+                _, turn, order, key = heapq.heappop(self._ready)
+                priority, _, current, since = self._due.get(key, (0, 0, -1, 0.0))
                 if order != current:
                     continue
                 del self._due[key]
+                self._served[priority] = turn
                 self._active[key] = time.monotonic()
                 self.waits.observe(asyncio.get_running_loop().time() - since)
                 return key
@@ -203,3 +221,8 @@ class WorkQueue(Generic[K]):
             self.forget(key)
         finally:
             self.done(key)
+
+
+def _namespace(key: Hashable) -> str:
+    text = key[-1] if isinstance(key, tuple) else key
+    return text.rpartition("/")[0] if isinstance(text, str) else ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from atoll.model import selectors
 from atoll.model.apiresource import ApiResource
-from atoll.model.objects import Full, Meta, Slim
+from atoll.model.objects import Full, HasMeta, Meta, Slim
 
 Json = dict[str, Any]
 
@@ -37,6 +39,20 @@ class PolicySpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
         return True if self.propagate_deps is None and self.association else self.propagate_deps
 
 
+class SelectingSpec(Protocol):
+    """spec of any policy."""
+
+    @property
+    def resource_selectors(self) -> list[Json]: ...
+
+
+class Selecting(HasMeta, Protocol):
+    """Any policy that selects objects."""
+
+    @property
+    def spec(self) -> SelectingSpec: ...
+
+
 class PolicyObject(Slim, frozen=True, rename="camel"):
     """A PropagationPolicy."""
 
@@ -48,6 +64,12 @@ decode_policy = msgspec.json.Decoder(PolicyObject).decode
 _NAMESPACED: Final = "propagationpolicy.karmada.io"
 _CLUSTER: Final = "clusterpropagationpolicy.karmada.io"
 ALL_MEMBERS: Final = "*"
+MOST_SELECTING: Final = 100
+"""Policies of a namespace, or of the cluster, that may select one object by kind and name."""
+
+
+class TooMany(ValueError):
+    """More policies may select an object than are compared."""
 
 
 class Claim(NamedTuple):
@@ -89,14 +111,17 @@ def suspended_on(policy: PolicyObject | None) -> list[str]:
     return sorted(set((suspension.get("dispatchingOnClusters") or {}).get("clusterNames") or ()))
 
 
+Lookup = Callable[[str], Iterable[PolicyObject]]
+"""The policies under a value of the index `selected`."""
+
+
 def choose(
     resource: ApiResource,
     obj: Full,
     *,
-    own: Iterable[PolicyObject],
-    common: Iterable[PolicyObject],
-    default: str = "",
-    others: Iterable[PolicyObject] = (),
+    own: Lookup,
+    common: Lookup,
+    default: PolicyObject | None = None,
     claim: Claim | None = None,
 ) -> PolicyObject | None:
     """The policy of a workload: of its namespace, else of the cluster, else the default of its queue; None means all
@@ -105,26 +130,42 @@ def choose(
     Args:
         resource: of the workload.
         obj: the workload.
-        own: the policies of its namespace.
+        own: the policies of namespaces.
         common: those of the cluster.
-        default: that the queue names: `name` of a cluster-scoped one, or `namespace/name`.
-        others: the policies of that namespace, or more.
+        default: the one that the queue names.
         claim: the policy that it follows already: it does so while that selects it, until one with preemption Always
             and a higher priority does; one of the namespace preempts those of the cluster whatever the priorities.
+
+    Raises:
+        TooMany: may select it.
     """
-    own, common = [*own], [*common]
-    held = next(
-        (each for each in [*own, *common] if claim == (each.metadata.namespace or "", each.metadata.name)), None
-    )
+    groups = [
+        _candidates(lookup, namespace, resource, obj.metadata.name)
+        for lookup, namespace in ((own, obj.metadata.namespace), (common, ""))
+    ]
+    held = next((each for each in chain(*groups) if claim == (each.metadata.namespace or "", each.metadata.name)), None)
     if held is not None and best([held], resource, obj) is not None:
-        takers = [[each for each in group if _preempts(each, held)] for group in (own, common)]
+        takers = [[each for each in group if _preempts(each, held)] for group in groups]
         return best(takers[0], resource, obj) or best(takers[1], resource, obj) or held
-    chosen = best(own, resource, obj) or best(common, resource, obj)
-    if chosen is not None or not default:
-        return chosen
-    namespace, _, name = default.rpartition("/")
-    named = (each for each in (others if namespace else common) if each.metadata.name == name)
-    return next((each for each in named if (each.metadata.namespace or "") == namespace), None)
+    return best(groups[0], resource, obj) or best(groups[1], resource, obj) or default
+
+
+def lookup(policies: Iterable[PolicyObject]) -> Lookup:
+    """Policies that no cache indexes, by what they select."""
+    found: defaultdict[str, list[PolicyObject]] = defaultdict(list)
+    for each in policies:
+        for value in selected(each):
+            found[value].append(each)
+    return lambda value: found.get(value, ())
+
+
+def _candidates(lookup: Lookup, namespace: str, resource: ApiResource, name: str) -> list[PolicyObject]:
+    found = {each.metadata.name: each for value in selecting(namespace, resource, name) for each in lookup(value)}
+    if len(found) > MOST_SELECTING:
+        scope = f"of namespace {namespace}" if namespace else "of the cluster"
+        text = f"{len(found)} propagation policies {scope} may select it; {MOST_SELECTING} are compared at most"
+        raise TooMany(f"{text}: select workloads by name, or delete some")
+    return list(found.values())
 
 
 def best(policies: Iterable[PolicyObject], resource: ApiResource, obj: Full) -> PolicyObject | None:
@@ -144,6 +185,25 @@ def _preempts(policy: PolicyObject, held: PolicyObject) -> bool:
         return False
     scopes = bool(policy.metadata.namespace), bool(held.metadata.namespace)
     return policy.spec.priority > held.spec.priority if scopes[0] == scopes[1] else scopes[0]
+
+
+def selected(policy: Selecting) -> list[str]:
+    """What an index files a policy under: its namespace, and the kinds and names that it selects."""
+    own, selectors = policy.metadata.namespace, policy.spec.resource_selectors
+    named = {f"{own}/{each.get('apiVersion')}/{each.get('kind')}/{each.get('name') or ''}" for each in selectors}
+    return sorted(named) or [f"{own}///"]
+
+
+def selecting(namespace: str, resource: ApiResource, name: str) -> tuple[str, ...]:
+    """Under which values that index has the policies that may select an object.
+
+    Args:
+        namespace: of the policies; empty for the cluster's.
+        resource: of the object.
+        name: of the object.
+    """
+    kind = f"{namespace}/{resource.api_version}/{resource.kind}"
+    return f"{kind}/{name}", f"{kind}/", f"{namespace}///"
 
 
 def exactness(selector: Json, resource: ApiResource, metadata: Meta) -> int:

@@ -16,6 +16,7 @@ import yaml
 
 from atoll.dispatcher.capacity import is_resource
 from atoll.model import quantity
+from atoll.model.documents import BadDocument, read_yaml_file
 from atoll.model.gang import MOST_UNITS
 from atoll.model.numbers import INT32
 
@@ -100,15 +101,10 @@ def documents(path: Path) -> list[dict[str, Any]]:
     """
     text = text_of(path)
     try:
-        found = [document for document in yaml.load_all(text, _Loader) if document is not None]
-    except yaml.YAMLError as error:
-        said = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
-        raise InputError(f"{path}: not YAML: {said}") from error
-    except (ValueError, AttributeError) as error:
-        # The library lets them through for a 31st of February, and for tags that its own patterns don't fit.
-        raise InputError(f"{path}: not YAML: a date or a number in it that there is not; put it in quotes") from error
-    except RecursionError as error:
-        raise InputError(f"{path}: nested too deeply") from error
+        found = [document for document in read_yaml_file(text, _Loader) if document is not None]
+    except BadDocument as error:
+        said = str(error).replace('in "<unicode string>", ', "at ")
+        raise InputError(f"{path}: {said}") from error
     if not found:
         raise InputError(f"{path}: is empty, comments aside; check that it is the right file")
     result: list[dict[str, Any]] = []

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 import orjson
-import yaml
 
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
+from atoll.model import documents
 from atoll.model.apiresource import HYPER_NODES, KUEUE_TOPOLOGIES
 from atoll.topology import ufm
 from atoll.topology.discovery import fabric, labels
@@ -82,8 +82,8 @@ def parsed(text: str) -> list[Source]:
         SourceError: it is none; the message says where.
     """
     try:
-        return msgspec.convert(yaml.safe_load(text), list[Source])
-    except (msgspec.ValidationError, yaml.YAMLError) as error:
+        return msgspec.convert(documents.read_yaml(text), list[Source])
+    except (msgspec.ValidationError, documents.BadDocument) as error:
         raise SourceError(str(error)) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from atoll.admission.problems import Json, Problem, mapping
 from atoll.kube.reflector import Reflector
@@ -11,7 +12,7 @@ from atoll.model import keys, network
 from atoll.model.apiresource import ApiResource
 from atoll.model.divided import may_divide
 from atoll.model.objects import Full, Meta
-from atoll.model.policies import PolicyObject, choose
+from atoll.model.policies import PolicyObject, TooMany, choose, selected
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class Policies:
     """PropagationPolicies."""
     common: Reflector[PolicyObject]
     """ClusterPropagationPolicies."""
+
+    def __post_init__(self) -> None:
+        """Add an index to the caches, so call this before they run."""
+        for each in (self.own, self.common):
+            each.add_index("selected", selected)
 
     def unreachable(
         self, resource: ApiResource, workload: Json, namespace: str, default: str, fields: Iterable[str]
@@ -43,14 +49,16 @@ class Policies:
             {str(key): str(text) for key, text in mapping(said.get(name)).items()} for name in ("labels", "annotations")
         )
         meta = Meta(name=str(said.get("name") or ""), namespace=namespace, labels=labels, annotations=notes)
-        policy = choose(
-            resource,
-            Full(meta, workload),
-            own=(each for each in self.own if each.metadata.namespace == namespace),
-            common=self.common,
-            default=default,
-            others=self.own,
-        )
+        try:
+            policy = choose(
+                resource,
+                Full(meta, workload),
+                own=partial(self.own.by_index, "selected"),
+                common=partial(self.common.by_index, "selected"),
+                default=(self.own if "/" in default else self.common).get(default),
+            )
+        except TooMany as error:
+            return [Problem("metadata.name", str(error))]
         placement = (policy.spec.placement if policy is not None else None) or {}
         declared = policy is not None and network.read(policy.metadata.annotations.get(keys.NETWORK))
         if declared or not may_divide(placement, notes):

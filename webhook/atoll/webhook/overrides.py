@@ -6,12 +6,20 @@ A path says most of it; what only the object shows is refused when the override 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import orjson
 
 from atoll.admission.problems import Json, Problem, mapping, sequence
 from atoll.kinds import BY_GVK
 from atoll.kinds.overriding import DECIDED, is_decided
-from atoll.model import json_patch
-from atoll.model.apiresource import CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS
+from atoll.kube.reflector import Reflector
+from atoll.model import documents, json_patch
+from atoll.model.apiresource import CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, ApiResource
+from atoll.model.objects import Meta
+from atoll.model.overrides import MOST_RECORD, Failed, OverrideObject, candidates, document_fields, read_document
+from atoll.model.policies import selected
 from atoll.webhook.placements import affinity_problems, selector_problems
 
 _OTHERS = frozenset((each.api_version, each.kind) for each in (CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS))
@@ -21,10 +29,67 @@ _OVERRIDERS = (
 )  # fmt: skip
 
 
+_MOST_SELECTORS = 100
+"""Of one policy: all of them are compared with each object that it may select."""
+_MOST_READ = 4 * documents.LARGEST
+"""Bytes of all documents of one workload, which are read while an API server waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The override policies that a workload may meet."""
+
+    own: Reflector[OverrideObject]
+    """OverridePolicies."""
+    common: Reflector[OverrideObject]
+    """ClusterOverridePolicies."""
+
+    def __post_init__(self) -> None:
+        """Add an index to the caches, so call this before they run."""
+        for each in (self.own, self.common):
+            each.add_index("selected", selected)
+
+    def problems(self, resource: ApiResource, workload: Json, namespace: str) -> Iterator[Problem]:
+        """Why members could not get a workload as the policies say; what only a member's copy shows is not here.
+
+        Args:
+            resource: of the workload.
+            workload: the object.
+            namespace: its namespace.
+        """
+        metadata = mapping(workload.get("metadata"))
+        labels = {str(key): str(text) for key, text in mapping(metadata.get("labels")).items()}
+        left = _MOST_READ
+        meta = Meta(name=str(metadata.get("name") or ""), namespace=namespace, labels=labels)
+        for cache, scope in ((self.common, ""), (self.own, namespace)):
+            try:
+                found = candidates(partial(cache.by_index, "selected"), scope, resource, meta.name)
+            except Failed as error:
+                yield Problem("metadata.name", error.why)
+                continue
+            for place, is_yaml in document_fields(found, resource, meta).items():
+                try:
+                    left -= len(str(json_patch.get(workload, place)))
+                    if left < 0:
+                        text = f"override policies change documents in it of more than {_MOST_READ} bytes together"
+                        yield Problem("spec", f"{text}: use fewer or shorter ones")
+                        return
+                    read_document(workload, place, is_yaml=is_yaml)
+                except documents.BadDocument as error:
+                    yield Problem("spec", f"an override policy changes a document in it: {error}")
+                except json_patch.PatchError:
+                    continue
+
+
 def override_problems(policy: Json, namespace: str) -> list[Problem]:
     """All that is wrong with an OverridePolicy, or with a ClusterOverridePolicy where `namespace` is empty."""
     spec = mapping(policy.get("spec"))
     problems = list(selector_problems(spec.get("resourceSelectors"), namespace))
+    if (count := len(sequence(spec.get("resourceSelectors")))) > _MOST_SELECTORS:
+        problems.append(Problem("spec.resourceSelectors", f"has {count}; {_MOST_SELECTORS} are the most"))
+    if (size := len(orjson.dumps(spec))) > MOST_RECORD:
+        text = f"takes {size} bytes; what applies is written on each Work, which holds {MOST_RECORD}: make it smaller"
+        problems.append(Problem("spec", text))
     if sequence(spec.get("overrideRules")):
         older = [field for field in ("targetCluster", "overriders") if mapping(spec.get(field))]
         text = "is the older form of overrideRules; set one of them, not both"

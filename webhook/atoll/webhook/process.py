@@ -24,10 +24,12 @@ from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
+    CLUSTER_OVERRIDES,
     CLUSTER_POLICIES,
     CLUSTERS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    OVERRIDES,
     POD_GROUPS,
     POLICIES,
     PRIORITY_CLASSES,
@@ -35,8 +37,9 @@ from atoll.model.apiresource import (
     WORKLOAD_KINDS,
 )
 from atoll.model.objects import decode_full, decode_meta
+from atoll.model.overrides import decode_override
 from atoll.model.policies import decode_policy
-from atoll.webhook import networks, queues, registration, resources, reviews, server
+from atoll.webhook import networks, overrides, queues, registration, resources, reviews, server
 from atoll.webhook.rotation import Keeper
 from atoll.webhook.settings import ReviewSettings, WebhookSettings
 
@@ -85,9 +88,21 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
         Reflector(api, POLICIES, decode_policy, optional=True, withheld=True),
         Reflector(api, CLUSTER_POLICIES, decode_policy, optional=True, withheld=True),
     )
+    override_policies = overrides.Policies(
+        Reflector(api, OVERRIDES, decode_override, optional=True, withheld=True),
+        Reflector(api, CLUSTER_OVERRIDES, decode_override, optional=True, withheld=True),
+    )
     guard = Guard()
     answers = reviews.Reviews(
-        queue_cache, namespaces, priority_classes, clusters, declared, referable, policies, settings=settings.reviews
+        queue_cache,
+        namespaces,
+        priority_classes,
+        clusters,
+        declared,
+        referable,
+        policies,
+        override_policies,
+        settings=settings.reviews,
     )
     app = server.application(answers, process.metrics, guard)
     listener = _Listener(app, guard, _bound(*_address(client_config, settings)), settings.reviews)
@@ -121,6 +136,8 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
     process.add_task("clusters", clusters.run())
     process.add_task("policies", policies.own.run())
     process.add_task("cluster policies", policies.common.run())
+    process.add_task("override policies", override_policies.own.run())
+    process.add_task("cluster override policies", override_policies.common.run())
     # Without it workloads that name such an object are refused.
     for resource, cache in referable.items():
         process.add_task(resource.plural, cache.run())

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from atoll.admission import groups, jsonpatch, trust
+from atoll.admission import groups, jsonpatch, pod_security, trust
 from atoll.admission.problems import Json, Problem, added, idle, report
 from atoll.admission.rules import Change, Rules
 from atoll.kinds import KINDS, Kind, declare, known, makers, metadata
@@ -35,7 +35,6 @@ from atoll.webhook import (
     networks,
     overrides,
     placements,
-    pod_security,
     queues,
     resources,
     sizes,
@@ -226,6 +225,7 @@ class Reviews:
         workload_kinds: Reflector[Full] | None = None,
         referable: Mapping[ApiResource, Reflector[Full]] = MappingProxyType({}),
         policies: networks.Policies | None = None,
+        override_policies: overrides.Policies | None = None,
         *,
         settings: ReviewSettings = ReviewSettings(),
     ) -> None:
@@ -239,11 +239,12 @@ class Reviews:
             workload_kinds: of WorkloadKinds, whose kinds are served from the moment at which they are heard of.
             referable: of what workloads of some kinds name; without it they are refused.
             policies: propagation policies; without them nothing is told of networks between members.
+            override_policies: without them documents that these change are not read.
             settings: its times and bounds.
         """
         self._settings = settings
         self._referable = referable
-        self._policies = policies
+        self._policies, self._override_policies = policies, override_policies
         for each in referable.values():
             each.on_change(self._notice)
         self._clusters = clusters
@@ -472,6 +473,7 @@ class Reviews:
         default, old = metadata.default_queue(change.namespace), change.old
         queue = kind.queue_of(change.new, default=default)
         classes = self._not_allowed(rules, change.new, queue)
+        problems += self._badly_overridden(kind, request, old)
         if old is None:
             problems += [*classes, *self._queue_problems(queue, request.namespace, rules.queue_field)]
             return problems or [*sizes.gang_problems(kind, change.new), *self._insecure(rules, request)]
@@ -481,6 +483,14 @@ class Reviews:
             problems += rules.kept(old, left) or self._queue_problems(queue, request.namespace, rules.queue_field)
         problems += self._made_insecure(rules, request, old)
         return problems or added(*(sizes.gang_problems(kind, each) for each in (old, change.new)))
+
+    def _badly_overridden(self, kind: Kind, request: Request, old: Json | None) -> list[Problem]:
+        """What override policies would find in a workload that they can't change; of a change only what it brings."""
+        met = self._override_policies
+        if met is None:
+            return []
+        now = list(met.problems(kind.resource, request.object or {}, request.namespace))
+        return added(met.problems(kind.resource, old, request.namespace), now) if now and old is not None else now
 
     def _shared(self) -> bool:
         """Whether controllers of the host run what is there."""

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import yaml
-
-from atoll.model import duration
+from atoll.model import documents, duration
 from atoll.model.scoring import MOST_WEIGHT, Scoring
 
 _ACTIONS: Final = {
@@ -82,9 +80,9 @@ def read(text: str) -> Conf:
         ConfError: it is not YAML, or of another form.
     """
     try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-        raise ConfError("is not YAML: " + " ".join(str(error).split())) from error
+        found = documents.read_yaml(text)
+    except documents.BadDocument as error:
+        raise ConfError(f"can't be read: {error}") from error
     if not isinstance(found, Mapping):
         raise ConfError("is no mapping with actions and tiers")
     reading = _Reading()

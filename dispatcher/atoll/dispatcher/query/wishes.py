@@ -25,7 +25,7 @@ from atoll.model.apiresource import (
     ApiResource,
 )
 from atoll.model.objects import MALFORMED, Full, Meta
-from atoll.model.policies import PolicyObject, choose
+from atoll.model.policies import PolicyObject, TooMany, choose, lookup
 from atoll.model.priority import PriorityClassObject, class_of, default_class
 
 Json = dict[str, Any]
@@ -118,8 +118,12 @@ class Wishes:
         default = found.metadata.annotations.get(keys.DEFAULT_POLICY, "") if found is not None else ""
         own = await self._policies(POLICIES, obj.metadata.namespace)
         common = await self._policies(CLUSTER_POLICIES)
-        others = await self._policies(POLICIES, default.partition("/")[0]) if "/" in default else []
-        return choose(kind.resource, obj, own=own, common=common, default=default, others=others)
+        others = await self._policies(POLICIES, default.partition("/")[0]) if "/" in default else common
+        named = next((each for each in others if each.metadata.key == default), None)
+        try:
+            return choose(kind.resource, obj, own=lookup(own), common=lookup(common), default=named)
+        except TooMany as error:
+            raise Refusal(422, "Invalid", str(error)) from error
 
     async def _policies(self, resource: ApiResource, namespace: str | None = None) -> list[PolicyObject]:
         return [msgspec.convert(each, PolicyObject) for each in await self._host.list(resource, namespace)]

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
+from atoll.admission import pod_controls as controls
+from atoll.admission.pod_controls import Check, Pod, Violation
 from atoll.admission.problems import Problem, mapping
 from atoll.model.pod_security import PREFIX
-from atoll.webhook import pod_controls as controls
-from atoll.webhook.pod_controls import Check, Pod, Violation
 
 LEVELS: Final = ("privileged", "baseline", "restricted")
 """The later, the stricter."""
