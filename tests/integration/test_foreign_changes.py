@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import random
+import re
 from collections.abc import AsyncIterator
+from functools import partial
 
 import orjson
 import pytest
 
 from atoll.kube import errors
 from atoll.model import keys, placer
-from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, NAMESPACES, POLICIES, WORKS, ApiResource
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, DEPLOYMENTS, JOBS, NAMESPACES, POLICIES, WORKS, ApiResource
 from tests.integration.federation import Json, Site, accepting, batch_job, job, until
 from tests.integration.member_policies import policy_on_jobs
 
@@ -253,3 +257,65 @@ async def test_a_change_that_the_member_refuses_is_told_and_its_status_is_report
         and "agent" in event["user"]["username"]
     ]
     assert 1 <= len(patches) <= 5
+
+
+def _incompressible(length: int) -> str:
+    return base64.b64encode(random.Random(7).randbytes(length * 3 // 4)).decode()
+
+
+async def test_workloads_with_a_mebibyte_of_incompressible_content_are_delivered_and_followed(site: Site) -> None:
+    """1. A batch Job has 1 MiB in its arguments, a Volcano Job 140 kB in an annotation. 2. Both run in a member, and
+    no annotation there is too long. 3. A Deployment runs, and grows by 300 kB of variables. 4. The member has them.
+    """
+    text = _incompressible(1 << 20)
+    batch = batch_job("big")
+    batch["spec"]["template"]["spec"]["containers"][0]["args"] = [
+        text[i : i + 60_000] for i in range(0, 1 << 20, 60_000)
+    ]
+    noted = job("noted", seconds=None)
+    noted["metadata"]["annotations"] = {"data": text[:140_000]}
+    web: Json = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}]},
+            },
+        },
+    }
+    for each in (batch, noted, web):
+        await site.submit(each)
+
+    async def there(resource: ApiResource, name: str) -> Json | None:
+        found = [await site.find(resource, name, member) for member in site.members]
+        return next((each for each in found if each is not None), None)
+
+    for resource, name in ((BATCH_JOBS, "big"), (JOBS, "noted"), (DEPLOYMENTS, "web")):
+        obj = await until(partial(there, resource, name), what=f"{name} is in a member")
+        assert len(obj["metadata"]["annotations"][keys.DELIVERED]) < 4_000
+    env = [{"name": f"V{number}", "value": text[number * 30_000 :][:30_000]} for number in range(10)]
+    containers = [{**web["spec"]["template"]["spec"]["containers"][0], "env": env}]
+    await site.host.merge_patch(
+        DEPLOYMENTS, "web", {"spec": {"template": {"spec": {"containers": containers}}}}, site.namespace
+    )
+
+    async def grown() -> bool:
+        found = await there(DEPLOYMENTS, "web")
+        return found is not None and found["spec"]["template"]["spec"]["containers"][0].get("env") == env
+
+    await until(grown, what="the Deployment in the member has the variables")
+
+
+async def test_names_that_a_member_could_not_record_are_refused(site: Site) -> None:
+    text = _incompressible(1 << 20)
+    batch = batch_job("named")
+    env = [{"name": f"V{text[n * 32 : n * 32 + 32]}", "value": ""} for n in range(12_000)]
+    batch["spec"]["template"]["spec"]["containers"][0]["env"] = [
+        {**each, "name": re.sub("[^A-Za-z0-9_]", "_", each["name"])} for each in env
+    ]
+    with pytest.raises(errors.ApiError, match="make names fewer and shorter"):
+        await site.submit(batch)

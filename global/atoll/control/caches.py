@@ -98,7 +98,7 @@ class Caches:
             overrides.add_index("selected", selected)
         for rules in self.rules.values():
             rules.add_index("namespace", lambda rule: [rule.metadata.namespace])
-        for workloads in self.workloads.values():
+        for workloads in (*self.workloads.values(), *self.makers.values()):
             workloads.add_index("namespace", lambda obj: [obj.metadata.namespace])
         jobs = self.workloads[JOBS]
         assert isinstance(jobs, Reflector), "each is one object"

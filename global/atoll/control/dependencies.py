@@ -8,7 +8,6 @@ got before, and an Event on the workload says why. Of a ServiceAccount the name 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
 from atoll.control.rules import OURS
 from atoll.control.settings import DependencySettings
+from atoll.delivery.work import MOST_SENT
 from atoll.kinds import Kind, entire
 from atoll.kube import errors
 from atoll.kube.events import Recorder
@@ -60,9 +60,9 @@ class Dependencies:
     ) -> None:
         """No I/O happens here; `run` does it."""
         self._host, self._caches, self._recorder, self._settings = host, caches, recorder, settings
-        #: binding key -> what its workload refers to; and (namespace, kind, name) -> binding keys
+        #: binding key -> what its workload refers to; and (namespace, kind) -> name -> binding keys
         self._used: dict[str, list[Reference]] = {}
-        self._users: defaultdict[tuple[str, ApiResource, str], set[str]] = defaultdict(set)
+        self._users: dict[_Place, dict[str, set[str]]] = {}
         #: what is to be read, and what is
         self._there: dict[_Place, Reflector[Full]] = {}
         self._running: dict[_Place, tuple[Reflector[Full], asyncio.Task[None]]] = {}
@@ -150,6 +150,7 @@ class Dependencies:
         if not all(self._there[place].synced.is_set() or place in self._forbidden for place in places):
             raise NotRead
         manifests, problems, size = list[Json](), list[tuple[str, str]](), 0
+        most = min(self._settings.size, MOST_SENT - len(orjson.dumps(manifest)))
         for each in wanted:
             about = f"{each.resource.kind} {each.name}"
             if each.resource == SERVICE_ACCOUNTS:
@@ -179,13 +180,11 @@ class Dependencies:
             else:
                 made = _with_contents(each, found)
                 length = len(orjson.dumps(made))
-                if size + length <= self._settings.size:
+                if size + length <= most:
                     size += length
                     manifests.append(made)
                     continue
-                text = (
-                    f"members don't get {about}: with it what pods refer to is of more than {self._settings.size} bytes"
-                )
+                text = f"members don't get {about}: with it what pods refer to is of more than {most} bytes"
                 problems.append(("DependencyTooLarge", f"{text}; put large files into the image or on a volume"))
             manifests.append(_withheld(each, namespace))
         self._tell(key, kind, obj, problems)
@@ -231,15 +230,14 @@ class Dependencies:
         def changed(old: Full | None, new: Full | None) -> None:
             either = new or old
             if either is not None and _contents(resource, old) != _contents(resource, new):
-                self._look_at(self._users.get((namespace, resource, either.metadata.name), set()))
+                self._look_at(self._users.get((namespace, resource), {}).get(either.metadata.name, set()))
 
         reflector.on_change(changed)
         return reflector
 
     def _look_at_users(self, place: _Place) -> None:
-        for identity, users in list(self._users.items()):
-            if identity[:2] == place:
-                self._look_at(users)
+        for users in list(self._users.get(place, {}).values()):
+            self._look_at(users)
 
     def _look_at(self, bindings: set[str]) -> None:
         for key in sorted(bindings):
@@ -251,20 +249,20 @@ class Dependencies:
         if before == wanted:
             return
         for each in before:
-            users = self._users[namespace, each.resource, each.name]
-            users.discard(key)
-            if not users:
-                del self._users[namespace, each.resource, each.name]
+            names = self._users[namespace, each.resource]
+            names.get(each.name, set()).discard(key)
+            if not names.get(each.name, True):
+                del names[each.name]
         for each in wanted:
-            self._users[namespace, each.resource, each.name].add(key)
+            self._users.setdefault((namespace, each.resource), {}).setdefault(each.name, set()).add(key)
         if wanted:
             self._used[key] = wanted
         else:
             self._used.pop(key, None)
-        used = {identity[:2] for identity in self._users}
-        for resource in {each.resource for each in before}:
-            if (namespace, resource) not in used:
-                self._end((namespace, resource))
+        for place in {(namespace, each.resource) for each in before}:
+            if not self._users.get(place):
+                self._users.pop(place, None)
+                self._end(place)
 
     def _end(self, place: _Place) -> None:
         self._forbidden.discard(place)

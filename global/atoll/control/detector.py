@@ -74,7 +74,7 @@ class Detector:
         """Reconcile until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._queue.run(self.reconcile, workers=self._settings.detector.workers))
-            group.create_task(self._namespaces.run(self._look_at_namespace))
+            group.create_task(self._namespaces.run(self.look_at_namespace))
 
     # -- triggers ----------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Detector:
     def _namespace_changed(self, namespace: str) -> None:
         self._namespaces.add(namespace, after=_TOGETHER_S)
 
-    async def _look_at_namespace(self, namespace: str) -> None:
+    async def look_at_namespace(self, namespace: str) -> None:
         for resource, cache in self._caches.workloads.items():
             for key in cache.keys_of("namespace", namespace):
                 self._queue.add((resource, key))

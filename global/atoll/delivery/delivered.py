@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import copy
+import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -21,12 +22,28 @@ Json = dict[str, Any]
 
 _MOST = 8 << 20
 """Bytes that a record may unpack to; an object of the API server is smaller."""
+MOST_ANNOTATIONS: Final = 240 * 1024
+"""Bytes of an object's own annotations and its record: an API server takes 256 KiB, and Atoll writes some more."""
+_LONG: Final = 64
+"""Characters beyond which a value is recorded as its digest: whether it changed is all that is asked of it."""
+_DIGEST: Final = "\0"
+"""What a digest in a record begins with."""
 
 
 def encode(manifest: Mapping[str, Any]) -> str:
-    """The record of a manifest as an annotation holds it: packed, since all annotations together may have 256 KiB."""
-    packed = zlib.compress(orjson.dumps(_sent(manifest), option=orjson.OPT_SORT_KEYS))
+    """The record of a manifest as an annotation holds it: packed, since all annotations together may have 256 KiB.
+
+    Of long texts, and of lists that are sent whole, it has digests; names stay, since what goes is known by them.
+    """
+    packed = zlib.compress(orjson.dumps(_shortened(_sent(manifest)), option=orjson.OPT_SORT_KEYS))
     return base64.b64encode(packed).decode()
+
+
+def noted(manifest: Mapping[str, Any]) -> int:
+    """Bytes of the annotations of a manifest in a member, its record included."""
+    annotations = (manifest.get("metadata") or {}).get("annotations") or {}
+    own = sum(len(str(key).encode()) + len(str(text).encode()) for key, text in annotations.items())
+    return own + len(encode(manifest))
 
 
 def recorded(annotations: Mapping[str, str]) -> Json | None:
@@ -66,9 +83,36 @@ def _sent(manifest: Mapping[str, Any]) -> Json:
     return {"metadata": kept, "spec": manifest.get("spec") or {}}
 
 
+def _shortened(value: Any) -> Any:
+    """A value as the record has it."""
+    if isinstance(value, str):
+        return _digest(value) if len(value) > _LONG or value.startswith(_DIGEST) else value
+    if isinstance(value, Mapping):
+        return {name: _shortened(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_shortened(each) for each in value] if not value or _by_name(value) is not None else _digest(value)
+    return value
+
+
+def _digest(value: Any) -> str:
+    found = hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).digest()
+    return _DIGEST + base64.b64encode(found[:15]).decode()
+
+
+def _same(last: Any, wanted: Any) -> bool:
+    """Whether a value is the one that was recorded, by itself or by its digest."""
+    if isinstance(last, str) and last.startswith(_DIGEST):
+        return isinstance(wanted, (str, list)) and last == _digest(wanted)
+    if isinstance(last, Mapping) and isinstance(wanted, Mapping):
+        return last.keys() == wanted.keys() and all(_same(last[name], wanted[name]) for name in last)
+    if isinstance(last, list) and isinstance(wanted, list):
+        return len(last) == len(wanted) and all(map(_same, last, wanted))
+    return bool(last == wanted)
+
+
 def _merged(last: Any, wanted: Any, live: Any) -> Any:
     """`live` with the changes from `last` to `wanted`."""
-    if last == wanted:
+    if _same(last, wanted):
         return live
     if isinstance(wanted, Mapping) and isinstance(live, Mapping):
         before = last if isinstance(last, Mapping) else {}
@@ -82,11 +126,11 @@ def _merged(last: Any, wanted: Any, live: Any) -> Any:
         for name, value in wanted.items():
             if name in live:
                 result[name] = _merged(before.get(name), value, live[name])
-            elif name not in before or before[name] != value:
+            elif name not in before or not _same(before[name], value):
                 # What the member took away, and the host did not touch, stays away.
                 result[name] = value
         return result
-    if isinstance(wanted, list) and isinstance(live, list):
+    if isinstance(wanted, list) and isinstance(live, list) and not isinstance(last, str):
         named = [_by_name(each) for each in (last if isinstance(last, list) else [], wanted, live)]
         if all(each is not None for each in named):
             merged: Json = _merged(*named)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -140,6 +140,10 @@ class WorkObject(Slim, frozen=True, rename="camel"):
         return "Unknown"
 
 
+MOST_SENT: Final = 1280 * 1024
+"""Bytes of a workload with what it asks for, and of what its pods refer to, in a Work: a store takes 1.5 MiB, and the
+rules of a namespace and the overriders that were applied go with it.
+"""
 _decode_counts = msgspec.json.Decoder(dict[str, int]).decode
 decode_work = msgspec.json.Decoder(WorkObject).decode
 

@@ -128,7 +128,8 @@ GENERATION: Final = "atoll.sh/generation"
 PARTS: Final = "atoll.sh/parts"
 """Member workload annotation: in how many members the workload runs at once."""
 DELIVERED: Final = "atoll.sh/delivered"
-"""Member workload annotation: labels, annotations and spec as they were delivered last (JSON, zlib, base64)."""
+"""Member workload annotation: labels, annotations and spec as they were delivered last, long values as digests (JSON,
+zlib, base64)."""
 AT_ONCE: Final = "atoll.sh/at-once"
 """Annotation of a Volcano Job in a member: how many pods of a task may exist beside those that have ended (JSON, task
 name to pods); a task that is not named has all of its pods.

@@ -135,3 +135,17 @@ async def test_the_connection_that_an_agent_makes_last_counts_and_a_lost_one_end
         await second.say(Answer(asked.number, "half\n"))
         await second.socket.close()
         assert await reading == ["half\n", "[member east: the connection to its agent broke]\n"]
+
+
+@pytest.mark.parametrize(
+    "message", ["", "{}", '{"number": "x"}', "[" * 60_000], ids=["none", "no number", "a text", "deep"]
+)
+async def test_an_agent_that_sends_what_is_no_answer_is_disconnected(message: str) -> None:
+    tunnels = Tunnels()
+    async with connected(tunnels, "east") as (east,):
+        reading = asyncio.create_task(read(tunnels, "east"))
+        asked = await east.asked()
+        await east.say(Answer(asked.number, "half\n"))
+        await east.socket.send_str(message)
+        assert await reading == ["half\n", "[member east: the connection to its agent broke]\n"]
+        assert (await east.socket.receive(timeout=5)).type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED)

@@ -48,8 +48,9 @@ class Tunnels:
             await before.close()
         try:
             async for message in socket:
-                if message.type == aiohttp.WSMsgType.TEXT:
-                    self._take(cluster, message.data)
+                if message.type == aiohttp.WSMsgType.TEXT and not self._take(cluster, message.data):
+                    # Reading more of the like would cost as much again; the agent comes back with a growing pause.
+                    await socket.close(code=aiohttp.WSCloseCode.UNSUPPORTED_DATA, message=b"no answer")
         finally:
             if self._sockets.get(cluster) is socket:
                 del self._sockets[cluster]
@@ -58,15 +59,17 @@ class Tunnels:
                         self._put(Answer(number, end=True, error="the connection to its agent broke"))
         return socket
 
-    def _take(self, cluster: str, data: str) -> None:
+    def _take(self, cluster: str, data: str) -> bool:
+        """Pass an answer on; whether it is one."""
         try:
             answer = tunnel.to_answer(data)
-        except msgspec.MsgspecError as error:
-            log.warning("an agent sends what is no answer", cluster=cluster, error=str(error))
-            return
+        except (msgspec.MsgspecError, RecursionError) as error:
+            log.warning("an agent sends what is no answer: disconnected", cluster=cluster, error=str(error))
+            return False
         # A member answers for itself alone, whatever numbers it knows.
         if self._waiting.get(answer.number, ("",))[0] == cluster:
             self._put(answer)
+        return True
 
     def _put(self, answer: Answer) -> None:
         waiting = self._waiting.get(answer.number)

@@ -16,6 +16,7 @@ from atoll.control.settings import MakerSettings
 from atoll.control.statuses import put_status
 from atoll.kube import errors
 from atoll.kube.events import Recorder
+from atoll.kube.ratelimit import RateLimit
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES, JOBS, VOLCANO_CRON_JOBS, ApiResource
@@ -25,6 +26,10 @@ from atoll.model.timestamps import rfc3339_seconds
 log = structlog.get_logger(__name__)
 
 Key = tuple[ApiResource, str]
+_RATE, _AT_ONCE = 2.0, 200
+"""Jobs that all makers of a namespace make a second, and at once: each costs every process of the host, and a schedule
+such as `@every 1s` is a line.
+"""
 _MAKERS = (JOB_FLOWS, VOLCANO_CRON_JOBS, HYPER_JOBS)
 
 
@@ -39,6 +44,8 @@ class Makers:
         self._queue: WorkQueue[Key] = WorkQueue("makers", lambda key: {"kind": key[0].kind, "object": key[1]})
         #: object -> Job -> why the API server did not take it last
         self._refused: dict[Key, dict[str, str]] = {}
+        #: namespace -> of the Jobs that are made there
+        self._limits: dict[str, RateLimit] = {}
         for resource in _MAKERS:
             caches.makers[resource].on_change(partial(self._changed, resource))
         caches.makers[JOB_TEMPLATES].on_change(self._template_changed)
@@ -47,7 +54,7 @@ class Makers:
 
     async def run(self) -> None:
         """Make Jobs until cancelled."""
-        await self._queue.run(self._reconcile, workers=self._settings.workers)
+        await self._queue.run(self.reconcile, workers=self._settings.workers)
 
     # -- what is looked at ---------------------------------------------------------------------------------------------
 
@@ -74,18 +81,19 @@ class Makers:
             self._all_of(job.metadata.namespace, JOB_FLOWS, HYPER_JOBS)
 
     def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
+        if new is None and old is not None:
+            self._limits.pop(old.metadata.name, None)
         if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
             self._all_of(new.metadata.name, *_MAKERS)
 
     def _all_of(self, namespace: str, *resources: ApiResource) -> None:
         for resource in resources:
-            for each in self._caches.makers[resource]:
-                if each.metadata.namespace == namespace:
-                    self._queue.add((resource, each.metadata.key))
+            for name in self._caches.makers[resource].keys_of("namespace", namespace):
+                self._queue.add((resource, name))
 
     # -- what is done --------------------------------------------------------------------------------------------------
 
-    async def _reconcile(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         resource, name = key
         obj = self._caches.makers[resource].get(name)
         if obj is None or not self._caches.enabled(obj.metadata.namespace):
@@ -98,12 +106,12 @@ class Makers:
             with suppress(errors.NotFound):
                 patch = {"metadata": {"annotations": notes}}
                 await self._host.merge_patch(JOBS, name, patch, namespace, field_manager="atoll-control")
-        refused = await self._create(plan)
+        refused, rest = await self._create(plan, self._limits.setdefault(namespace, RateLimit(_RATE, _AT_ONCE)))
         if resource == JOB_FLOWS and refused != self._refused.get(key, {}):
             self._refused[key] = refused
             # What it waits for is said at once.
             plan = self._plan(key, obj)
-        elif refused and resource == VOLCANO_CRON_JOBS:
+        elif (refused or rest) and resource == VOLCANO_CRON_JOBS:
             # That run is still due.
             plan.status.pop("lastScheduleTime", None)
             if before := (obj.body.get("status") or {}).get("lastScheduleTime"):
@@ -112,11 +120,16 @@ class Makers:
         about |= {"namespace": namespace, "name": obj.metadata.name, "uid": obj.metadata.uid}
         for job, why in refused.items():
             self._recorder.record(about, "FailedCreate", f"Job {job}: {why}", warning=True)
-        for news in () if refused else plan.news:
+        if rest:
+            note = f"{rest} Jobs are made later: those of a namespace are {_AT_ONCE} at once and {_RATE:g} a second"
+            self._recorder.record(about, "MadeLater", note, warning=True)
+        for news in () if refused or rest else plan.news:
             self._recorder.record(about, news.reason, news.note, warning=news.warning)
         if plan.status != (obj.body.get("status") or {}):
             await put_status(self._host, resource, obj.body, plan.status, seen=obj.metadata.resource_version)
-        if refused:
+        if rest:
+            self._queue.add(key, after=1 / _RATE)
+        elif refused:
             self._queue.add(key, after=self._settings.again)
         elif plan.again is not None:
             self._queue.add(key, after=max(0.0, plan.again - time.time()))
@@ -144,10 +157,12 @@ class Makers:
         self._recorder.record(about, "FailedCreate", note, warning=True)
         return True
 
-    async def _create(self, plan: Plan) -> dict[str, str]:
-        """Make Jobs; those that were not taken, and why."""
-        refused = {}
-        for job in plan.create:
+    async def _create(self, plan: Plan, limit: RateLimit) -> tuple[dict[str, str], int]:
+        """Make Jobs; those that were not taken, and why, and how many are to be made later."""
+        refused = dict[str, str]()
+        for number, job in enumerate(plan.create):
+            if limit.reserve(time.monotonic(), 0) is None:
+                return refused, len(plan.create) - number
             name = job["metadata"]["name"]
             try:
                 await self._host.create(JOBS, job, field_manager="atoll-control")
@@ -160,7 +175,7 @@ class Makers:
                     refused[name] = error.said
             except (errors.Invalid, errors.Forbidden) as error:
                 refused[name] = error.said
-        return refused
+        return refused, 0
 
 
 def _by_name(get: Callable[[str], Full | None], namespace: str) -> Callable[[str], Json | None]:
