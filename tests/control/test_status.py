@@ -202,7 +202,7 @@ async def test_a_status_that_the_api_server_refuses_is_told_of_and_offered_again
     reference = {"name": name, "namespace": site.namespace, "uid": made["metadata"]["uid"], **about}
     body = {"metadata": {"name": f"{name}-statefulset", "namespace": site.namespace}, "spec": {"resource": reference}}
     recorder, caches = Recorder(site.host, "test"), Caches(site.host)
-    status = Status(site.host, caches, recorder, Overrides(caches, recorder))
+    status = Status(site.host, caches, recorder, Overrides(site.host, caches, recorder))
     writes = asyncio.create_task(recorder.run())
     try:
         with pytest.raises(errors.Retry):

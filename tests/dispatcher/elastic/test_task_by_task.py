@@ -220,8 +220,8 @@ def test_a_gang_that_runs_comes_to_its_end(
     """Its pods end one by one, in any order; each that ends leaves its quota and its node to the next."""
     s = Scene(make_queue("q", gpu=quota), make_cluster("m"), make_capacity("m", nodes))
     work = make_binding("a")
-    for replicas, least, gpu in of_tasks:
-        work.tasks(replicas, minimum=min(least, replicas), gpu=gpu)
+    for pods, least, gpu in of_tasks:
+        work.tasks(pods, minimum=min(least, pods), gpu=gpu)
     replicas = [each[0] for each in of_tasks]
     s.submit(work.minimum(min(minimum, sum(replicas))))
     s.run()
