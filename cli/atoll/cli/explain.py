@@ -50,9 +50,8 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
         CommandError: no such kind, no kind and nothing of that name, or a Volcano Job and a batch Job of it.
     """
     from atoll.cli.unseen import Unseen
-    from atoll.kinds.makers import MADE
     from atoll.model import keys
-    from atoll.model.apiresource import CLUSTERS, LEASES, NAMESPACES, WORKS
+    from atoll.model.apiresource import CLUSTERS, LEASES, MADE, NAMESPACES, WORKS
     from atoll.model.verdict import Reason
     from atoll.view.explanation import Facts
     from atoll.view.seen import seen

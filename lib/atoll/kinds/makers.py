@@ -14,12 +14,9 @@ from atoll.admission.problems import SUBDOMAIN_RULE, Json, Problem, integer, is_
 from atoll.kinds.volcano_job.admission import circle, default_job, validate_job, warnings
 from atoll.model import cron
 from atoll.model.apiresource import (
-    BATCH_JOBS,
-    CRON_JOBS,
     HYPER_JOBS,
     JOB_FLOWS,
     JOB_TEMPLATES,
-    JOBS,
     VOLCANO_CRON_JOBS,
     ApiResource,
 )
@@ -31,13 +28,6 @@ ROUTES: Final[dict[ApiResource, str]] = {
     HYPER_JOBS: "hyperjobs",
 }
 """What their webhooks are called."""
-MADE: Final[dict[ApiResource, ApiResource]] = {
-    CRON_JOBS: BATCH_JOBS,
-    VOLCANO_CRON_JOBS: JOBS,
-    JOB_FLOWS: JOBS,
-    HYPER_JOBS: JOBS,
-}
-"""Which workloads each of them makes, with itself as their controller; the host's own CronJobs as well."""
 _LONGEST_NAME = 52
 _MINUTES = "00000000"
 _MOST_STEPS = 256

@@ -125,3 +125,11 @@ WORKLOAD_KINDS: Final = ApiResource("atoll.sh", "v1alpha1", "workloadkinds", "Wo
 VERDICTS: Final = ApiResource("query.atoll.sh", "v1alpha1", "verdicts", "Verdict")
 TUNNELS: Final = ApiResource("query.atoll.sh", "v1alpha1", "tunnels", "Tunnel", namespaced=False)
 WHAT_IFS: Final = ApiResource("query.atoll.sh", "v1alpha1", "whatifs", "WhatIf")
+
+MADE: Final[dict[ApiResource, ApiResource]] = {
+    CRON_JOBS: BATCH_JOBS,
+    VOLCANO_CRON_JOBS: JOBS,
+    JOB_FLOWS: JOBS,
+    HYPER_JOBS: JOBS,
+}
+"""The workloads that each maker makes, with itself as their controller; the host's own CronJobs as well."""
