@@ -22,7 +22,7 @@ from atoll.model.apiresource import BATCH_JOBS, HYPER_JOBS, JOB_FLOWS, VOLCANO_C
 from atoll.model.objects import Full, Meta, Slim, decode_full
 from atoll.model.overrides import decode_override
 from atoll.model.policies import decode_policy
-from tests.control.test_rules import Told
+from tests.control.recorders import Told
 from tests.kube.servers import client
 
 Json = dict[str, Any]

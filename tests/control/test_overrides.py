@@ -19,9 +19,9 @@ from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.objects import Full, Meta, Slim, decode_full
 from atoll.model.overrides import MOST_POLICIES, decode_override
-from tests.control.test_rules import Told
+from tests.control.recorders import Told
 from tests.kube.servers import client
-from tests.model.test_documents import BOMB
+from tests.model.hostile import BOMB
 
 Json = dict[str, Any]
 KIND = BY_GVK["batch/v1", "Job"]

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from atoll.control.caches import Caches
 from atoll.control.rules import Rules
 from atoll.control.settings import RuleSettings
-from atoll.kube.events import Recorder
 from atoll.model import keys
 from atoll.model.apiresource import LIMIT_RANGES, NETWORK_POLICIES, ApiResource
 from atoll.model.objects import Full, Meta
+from tests.control.recorders import Told
 from tests.kube.servers import client
-
-
-class Told(Recorder):
-    """Keeps what it is told of instead of writing Events."""
-
-    def __init__(self) -> None:
-        super().__init__(client(9), "control")
-        self.about: list[tuple[str, str]] = []
-
-    def record(self, about: Any, reason: str, note: str, **more: Any) -> None:
-        self.about.append((about["name"], reason))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from atoll.model.documents import DEEPEST, LARGEST, BadDocument, check_depth, read_json, read_yaml, read_yaml_file
+from tests.model.hostile import BOMB
 
-BOMB = "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 25))
-"""700 bytes that stand for 16 million values."""
 LISTS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 25))
 
 

@@ -12,7 +12,7 @@ from atoll.model.apiresource import BATCH_JOBS, CLUSTER_OVERRIDES, OVERRIDES
 from atoll.model.overrides import MOST_POLICIES, decode_override
 from atoll.webhook.overrides import Policies, override_problems, override_warnings
 from tests.kube.servers import client
-from tests.model.test_documents import BOMB
+from tests.model.hostile import BOMB
 
 Json = dict[str, Any]
 JOB: Json = {"apiVersion": "batch/v1", "kind": "Job"}
