@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
-from atoll.model.apiresource import NAMESPACES, PODS, QUEUES, ApiResource
+from atoll.model.apiresource import JOBS, NAMESPACES, PODS, QUEUES, ApiResource
 from tests.integration.command_line import atollctl
 from tests.integration.federation import Json, Site, accepting, batch_job, job, until
 
@@ -101,3 +103,30 @@ async def test_a_pod_that_is_resized_in_place_is_charged_what_it_was_resized_to(
     # It may ask for what it asked for at first again, at any time.
     await resize("50m")
     await allocated(site, queue, cpu="100m")
+
+
+async def test_pods_that_ended_give_their_quota_back_and_are_not_made_again(site: Site) -> None:
+    await site.only(MEMBER)
+    queue = await site.queue(capability={"cpu": "400m"})
+    made = job("mixed", seconds=None, queue=queue)
+    [task] = made["spec"]["tasks"]
+    short = copy.deepcopy({**task, "name": "short", "replicas": 3, "minAvailable": 3})
+    short["template"]["metadata"]["annotations"]["atoll.sh/run-time"] = "1s"
+    made["spec"] |= {"tasks": [task, short], "minAvailable": 4}
+    await site.submit(made)
+    await site.phase("mixed", "Running")
+    await site.submit(job("next", replicas=2, seconds=None, queue=queue))
+    # The rest of the gang runs on.
+    await site.phase("next", "Running")
+    await allocated(site, queue, cpu="300m")
+    api = site.members[MEMBER]
+    await api.delete(PODS, "mixed-short-1", site.namespace)
+
+    async def counted() -> bool:
+        status = (await api.get(JOBS, "mixed", site.namespace))["status"]
+        return bool(status.get("done") == {"short": "0-2"} and status.get("succeeded") == 3)
+
+    await until(counted, what="the Job remembers what has succeeded")
+    names = {pod["metadata"]["name"] for pod in await site.pods(MEMBER)}
+    assert "mixed-short-1" not in names
+    await allocated(site, queue, cpu="300m")

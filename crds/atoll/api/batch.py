@@ -278,6 +278,8 @@ class JobStatus(ApiModel):
     """The last change of the Job's spec on the host that its policies were asked about; Atoll's own."""
     evicted: dict[str, Time] = Field(default_factory=dict)
     """Pods that were evicted, and when, as long as a policy may ask; Atoll's own."""
+    done: dict[str, str] = Field(default_factory=dict)
+    """Indices of pods that have succeeded by task, such as `0,2-4`: these are never made again; Atoll's own."""
     # Atomic: these are phases in order, and none of their fields is a key.
     conditions: list[JobCondition] = Field(default_factory=list)
     """Phases so far."""
