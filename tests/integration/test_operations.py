@@ -329,7 +329,7 @@ async def test_what_has_ended_can_not_be_held(site: Site) -> None:
 
 async def test_a_federation_that_does_not_exist_is_not_stopped(site: Site) -> None:
     said = await atollctl(site, "local", "status", "--name", "no-such", ok=False)
-    assert "there is no federation no-such" in said
+    assert "federation no-such does not run" in said
     assert "atollctl local up --name no-such" in said
 
 
