@@ -197,9 +197,12 @@ class Works:
                     log.debug("work is there already", work=manifest["metadata"]["name"])
                 continue
             said, had, spec = manifest["metadata"]["annotations"], existing.metadata.annotations, existing.spec
-            if (spec.workload.manifests, spec.suspend_dispatching, had.get(keys.OVERRIDDEN)) != (
+            # An agent lets no more pods start than the gang has: one that grew may change nothing else.
+            own = (had.get(keys.GANG), had.get(keys.OVERRIDDEN))
+            if (spec.workload.manifests, spec.suspend_dispatching, *own) != (
                 manifest["spec"]["workload"]["manifests"],
                 manifest["spec"]["suspendDispatching"],
+                said.get(keys.GANG),
                 said.get(keys.OVERRIDDEN),
             ):
                 follow = (keys.GANG, keys.APPLIED_OVERRIDES, keys.APPLIED_CLUSTER_OVERRIDES, keys.OVERRIDDEN)
