@@ -42,6 +42,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
     share,
+    with_amounts,
 )
 
 
@@ -309,3 +310,14 @@ def test_nothing_is_reserved_for_what_waits_too_long_for_something_else(view: di
     s.run()
     s.submit(make_binding("long").tasks(4).submitted(LATE))
     assert names(s.run(after=20.0)) == ["long"]
+
+
+def test_classes_that_wait_for_one_amount_go_in_the_order_of_their_members() -> None:
+    s = scene(make_queue("q", gpu=4), room=(make_cluster("m"), with_amounts(make_capacity("m", [100]), x=100)))
+    s.submit(make_binding("fill").tasks(4))
+    assert names(s.run()) == ["fill"]
+    for day, (name, amount) in enumerate([("k1", 1), ("k2", 2), ("k3", 2), ("k4", 1)], 1):
+        s.submit(make_binding(name).tasks(1, gpu=4, requests={"x": amount}).submitted(f"2026-02-0{day}T00:00:00Z"))
+    assert names(s.run()) == []
+    s.tell(make_queue("q", gpu=12))
+    assert names(s.run()) == ["k1", "k2"]

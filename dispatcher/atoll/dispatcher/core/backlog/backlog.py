@@ -527,8 +527,8 @@ class Waiting:
         heads = lot.heads[group.leaf]
         heads.classes[group.shape.key] = group
         heads.push(group)
-        if lot.awake and lot.anchor is group.leaf:
-            self._spots[group.leaf].heads.push(group)
+        # Another class of the lot may be first by now, which was not when the lot woke.
+        self._push_first(lot, group.leaf)
 
     def _unfile(self, group: ShapeClass) -> None:
         lot, group.lot = group.lot, None
