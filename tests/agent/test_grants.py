@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import orjson
 import pytest
 
+from atoll.agent.jobs import pods
+from atoll.agent.objects import decode_pod
 from atoll.agent.scheduler.core import Bind, Evict, Explain, MemberCore
 from atoll.agent.scheduler.core.events import Granted, PodGone, PodSet, Released, Whose
-from atoll.model import quantity
+from atoll.kinds import Part, assembled, pod_group
+from atoll.model import keys, quantity
 from atoll.model.gang import Gang, Task
 from tests.agent.builders import make_node, make_pod
 from tests.agent.telling import core_of, gang, of, settle
+from tests.kinds.test_pod_group import pod
 
 
 def granted(
@@ -124,6 +129,21 @@ def test_nothing_is_limited_that_was_granted_nothing_or_is_the_hosts_no_more(cor
     core.handle(Released("b"))
     make(core, "e2", index=2)
     assert bound(settle(core)) == ["e1", "e2"]
+
+
+@pytest.mark.parametrize("cpus", [("1", "3", "3"), ("1", "1", "1")], ids=["pods that differ", "pods that are alike"])
+def test_pods_of_a_pod_group_count_for_the_tasks_that_the_host_granted(core: MemberCore, cpus: tuple[str, ...]) -> None:
+    """Each of them is a task of the Volcano Job here; those of one shape are a task of the host's gang."""
+    names = ("leader", "w0", "w1")
+    [group] = assembled(pod_group.KIND, [pod(name, total=3, cpu=cpu) for name, cpu in zip(names, cpus, strict=True)])
+    host = pod_group.KIND.gang(group, priority=0)
+    core.handle(Granted("b", 1, host))
+    counts = {task.name: task.replicas for task in host.tasks}
+    sent = pod_group.KIND.rewrite(group, Part("m", counts, 3, identity={keys.BINDING_UID: "b"}))
+    job = {**sent, "metadata": {**sent["metadata"], "namespace": "default", "uid": "j"}}
+    there = [decode_pod(orjson.dumps(pods.pod(job, position, 0))) for position in range(3)]
+    gang(core, pods.group_name(job), *(msgspec.structs.replace(each, gated=False) for each in there))
+    assert len(bound(settle(core))) == 3
 
 
 @pytest.mark.parametrize("preempts", [True, False])

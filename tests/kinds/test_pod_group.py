@@ -223,7 +223,8 @@ def test_a_member_gets_a_volcano_job_with_a_task_for_each_pod() -> None:
     assert sent["spec"]["minAvailable"] == 2
     first = sent["spec"]["tasks"][0]
     assert (first["replicas"], first["minAvailable"]) == (1, 1)
-    assert first["template"]["metadata"] == {"labels": {"app": "train"}, "annotations": {keys.BINDING_UID: "u"}}
+    notes = {keys.BINDING_UID: "u", keys.GANG_TASK: "main"}
+    assert first["template"]["metadata"] == {"labels": {"app": "train"}, "annotations": notes}
     spec = first["template"]["spec"]
     assert spec["hostname"] == "a"
     assert spec["schedulingGates"] == [{"name": "their.own/gate"}]

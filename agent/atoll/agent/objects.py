@@ -256,6 +256,11 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
         return self.metadata.annotations.get(keys.TASK_SPEC) or self.metadata.labels.get(keys.TASK_SPEC, "")
 
     @property
+    def gang_task(self) -> str:
+        """The task of its binding's gang that it counts for: its own, but for pods of a pod group."""
+        return self.metadata.annotations.get(keys.GANG_TASK) or self.task
+
+    @property
     def cards(self) -> tuple[int, ...]:
         """The GPUs of its node that it has a share of; empty where that is not said."""
         text = self.metadata.annotations.get(keys.GPU_CARDS)

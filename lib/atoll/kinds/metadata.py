@@ -24,7 +24,7 @@ QUEUE_PLACES: Final = (
 """Where the metadata of a workload may name its queue, the first that does counts. A queue system of the member would
 take them for its own.
 """
-_QUEUE_KEYS = frozenset(key for _, key in QUEUE_PLACES)
+_HOST_KEYS = frozenset((*(key for _, key in QUEUE_PLACES), keys.GANG_TASK))
 MOST_OF_ATTEMPT = 64
 """Characters of the annotation that count."""
 
@@ -44,7 +44,7 @@ def for_member(obj: Mapping[str, Any]) -> dict[str, Any]:
 def template_for_member(
     template: Mapping[str, Any], task: str = "", flavors: Sequence[Assigned] = ()
 ) -> dict[str, Any]:
-    """A pod template without the names of the host's queues, kept to the nodes of the flavors that its task got."""
+    """A pod template without queues and tasks of the host, kept to the nodes of the flavors that its task got."""
     head = template.get("metadata") or {}
     named = {field: without_queues(head[field]) for field in ("labels", "annotations") if head.get(field)}
     made = {**template, "metadata": {**head, **named}} if named else dict(template)
@@ -74,8 +74,8 @@ def ending_in_time(template: Mapping[str, Any], grace: int | None) -> dict[str, 
 
 
 def without_queues(named: Mapping[str, str] | None) -> dict[str, str]:
-    """Labels or annotations without those that name a queue of the host."""
-    return {name: value for name, value in (named or {}).items() if name not in _QUEUE_KEYS}
+    """Labels or annotations without those that name a queue of the host, or a task of its gang."""
+    return {name: value for name, value in (named or {}).items() if name not in _HOST_KEYS}
 
 
 def template_for(template: Mapping[str, Any], how: MadeFor, *, scheduler: str = "") -> dict[str, Any]:

@@ -260,6 +260,8 @@ GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 GROUP_NAMES: Final = (GROUP_NAME, "scheduling.volcano.sh/group-name")
 """By either a pod names its PodGroup."""
 TASK_SPEC: Final = "volcano.sh/task-spec"
+GANG_TASK: Final = "atoll.sh/gang-task"
+"""Annotation of the template of a pod group's pod in a member: the task of the host's gang that the pod counts for."""
 TASK_INDEX: Final = "volcano.sh/task-index"
 PARTITION: Final = "volcano.sh/partition-id"
 RANKS: Final = "atoll.sh/pods-of-each-job"

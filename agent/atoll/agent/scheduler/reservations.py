@@ -169,7 +169,7 @@ class Reservations:
             self._writes.add(meta.key)
             return
         settled = tuple(
-            (pod.task, pod.node)
+            (pod.gang_task, pod.node)
             for pod in self._cache.pods.by_index("binding", plan.uid)
             if pod.node and pod.metadata.annotations.get(keys.EPOCH) == str(plan.epoch)
         )

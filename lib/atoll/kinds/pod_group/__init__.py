@@ -221,6 +221,7 @@ class PodGroup(VolcanoJob):
                 continue
             template = metadata.template_for_member(_template(pod, part), sorts[name], part.flavors)
             template = metadata.ending_in_time(template, part.grace)
+            template["metadata"]["annotations"][keys.GANG_TASK] = sorts[name]
             if slices is None:
                 # Each pod is a task there, and none a group.
                 template["metadata"]["annotations"].pop(keys.APART, None)

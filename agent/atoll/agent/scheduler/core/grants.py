@@ -52,7 +52,7 @@ class Grants:
         before, uid = self._of.pop(key, ""), pod.binding_uid if pod is not None else ""
         if pod is not None and uid:
             self._of[key] = uid
-            self._placed.setdefault(uid, {})[key] = pod.task
+            self._placed.setdefault(uid, {})[key] = pod.gang_task
         if not before or before == uid:
             return set()
         left = self._placed[before]
@@ -72,7 +72,7 @@ class Grants:
             left[_task(name, tasks)] -= 1
         granted, problem = [], ""
         for pod in view.waiting:
-            name = _task(pod.task, tasks)
+            name = _task(pod.gang_task, tasks)
             why = _beyond(pod, tasks.get(name), left[name])
             if why:
                 problem = problem or why
@@ -93,7 +93,7 @@ def _task(name: str, tasks: dict[str, Task]) -> str:
 def _beyond(pod: Pod, task: Task | None, left: int) -> str:
     """Why a pod is not among what was granted; empty where it is."""
     if task is None:
-        return f"the host knows no pods of task {pod.task or pod.metadata.name} of this workload: none was granted"
+        return f"the host knows no pods of task {pod.gang_task or pod.metadata.name} of this workload: none was granted"
     if left <= 0:
         text = f"the host granted {counted(task.replicas, 'pod')} of task {task.name}, and as many have nodes"
         return f"{text}: another waits until one has ended or more are granted"

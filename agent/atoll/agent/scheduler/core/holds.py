@@ -212,7 +212,7 @@ class Holds:
         hold = self._holds.get(pod.binding_uid)
         if hold is None or str(hold.epoch) != pod.metadata.annotations.get(keys.EPOCH):
             return
-        slots = sorted(slot for slot in hold.slots if hold.gang.tasks[slot[0]].name == pod.task)
+        slots = sorted(slot for slot in hold.slots if hold.gang.tasks[slot[0]].name == pod.gang_task)
         # Batch Jobs have one task, and their pods don't name it.
         slots = slots or (sorted(hold.slots) if len(hold.gang.tasks) == 1 else [])
         if not slots:
@@ -377,7 +377,7 @@ def _match(hold: Hold, pods: Iterable[Pod]) -> list[tuple[Pod, Slot]] | None:
         left.setdefault(slot[0], []).extend([slot] * count)
     chosen = []
     for pod in pods:
-        number = numbers.get(pod.task, -1)
+        number = numbers.get(pod.gang_task, -1)
         if not left.get(number):
             continue
         kept = hold.gang.tasks[number].requests
