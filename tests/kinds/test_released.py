@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from atoll.kinds import BY_GVK
+from atoll.kinds import BY_GVK, metadata
+from atoll.model import keys
 from tests.kinds.samples import BY_TITLE, part_of, taken
 
 Json = dict[str, Any]
@@ -35,8 +36,18 @@ def policy(action: str, event: str = "PodFailed") -> list[Json]:
 
 M, W = {"name": "m", "replicas": 1}, {"name": "w", "replicas": 3}
 ENDED = counted(m={"Running": 1}, w={"Succeeded": 2, "Failed": 1})
+LEADER, *WORKERS = (
+    {"name": name, "template": {"metadata": {"annotations": {keys.GANG_TASK: task}}}}
+    for name, task in (("l", "main-1"), ("w0", "main-2"), ("w1", "main-2"))
+)
 CASES: list[tuple[str, Json, Json, dict[str, int]]] = [
     ("of a Volcano Job those that succeeded or failed", volcano(M, W), ENDED, {"w": 3}),
+    (
+        "of a pod group those of each task of its gang",
+        volcano(LEADER, *WORKERS),
+        counted(l={"Running": 1}, w0={"Succeeded": 1}, w1={"Failed": 1}),
+        {"main-2": 2},
+    ),
     ("none beyond those that were sent", volcano(M, W), counted(w={"Succeeded": 9}), {"w": 3}),
     ("none of a Job that a policy may restart", volcano(M, W, policies=policy("RestartJob")), ENDED, {}),
     ("none where a task's policy may restart the Job", volcano({**M, "policies": policy("RestartJob")}, W), ENDED, {}),
@@ -95,3 +106,9 @@ def test_jobs_that_a_failure_starts_again_stay_charged() -> None:
     made = taken("JobSet")
     made["spec"]["failurePolicy"] = {"maxRestarts": 1}
     assert BY_TITLE["JobSet"].released(made, {"replicatedJobsStatus": JOBS}) == {}
+
+
+def test_a_user_counts_no_pods_for_another_task() -> None:
+    """Small pods that end would give back the quota of large ones."""
+    theirs = {"metadata": {"annotations": {keys.GANG_TASK: "large", "a": "b"}}, "spec": {}}
+    assert metadata.template_for_member(theirs)["metadata"]["annotations"] == {"a": "b"}

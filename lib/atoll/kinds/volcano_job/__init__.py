@@ -6,6 +6,7 @@ job.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -261,7 +262,11 @@ class VolcanoJob:
             tasks = {name: task for name, task in tasks.items() if name not in restarted}
         found = {name: (counted.get(name) or {}).get("phase") or {} for name in tasks}
         ended = {name: int(of.get("Succeeded") or 0) + int(of.get("Failed") or 0) for name, of in found.items()}
-        return {name: min(count, task_replicas(tasks[name])) for name, count in ended.items() if count}
+        released: Counter[str] = Counter()
+        for name, count in ended.items():
+            notes = ((tasks[name].get("template") or {}).get("metadata") or {}).get("annotations") or {}
+            released[notes.get(keys.GANG_TASK, name)] += min(count, task_replicas(tasks[name]))
+        return +released
 
     def suspended(self, status: Mapping[str, Any]) -> str:
         """Never: it has no such field, and one that is aborted is to stay so."""
