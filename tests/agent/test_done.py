@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.agent.jobs import done
-from atoll.agent.jobs.pods import present, vanished
+from atoll.agent.jobs.pods import group_change, pod_group, present, vanished
 from atoll.agent.jobs.state import Census, act, doomed, next_phase
 from atoll.agent.objects import Pod
 from tests.agent.builders import make_job, make_pod, make_task
@@ -75,3 +75,15 @@ def test_what_a_status_keeps_of_a_task_is_bounded() -> None:
     made = make_job(make_task("w", 100_000))
     many = [make_pod(f"train-w-{index}", task="w", phase="Succeeded") for index in range(0, 20_000, 2)]
     assert len(done.recorded(made, many)["w"]) <= 16 * 1024
+
+
+def test_a_gang_counts_on_no_pods_that_succeeded_and_were_removed() -> None:
+    """Else the pod that takes a failed one's place would wait for them for ever."""
+    made = make_job({**make_task("m", 1)}, {**make_task("w", 4, minimum=3)}, minAvailable=4)
+    whole = pod_group(made)["spec"]
+    assert (whole["minMember"], whole["minTaskMember"]) == (4, {"m": 1, "w": 3})
+    change = group_change(whole, made, gone={"w": 2})
+    expected = {"minMember": 2, "minTaskMember": {"m": 1, "w": 1}, "minResources": {"cpu": "2"}}
+    assert change == {"spec": expected}
+    assert pod_group(made, {0, 1}, {"m": 1, "w": 4})["spec"]["minMember"] == 1
+    assert group_change(expected, made)["spec"] == {key: whole[key] for key in expected}

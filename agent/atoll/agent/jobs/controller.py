@@ -160,7 +160,8 @@ class JobController:
     async def _look(self, cached: Full) -> None:
         uid = cached.metadata.uid
         job, there = self._known(cached), self._cache.pods.by_index("owner", uid)
-        existing = [*there, *done.remembered(job, there)]
+        gone = done.remembered(job, there)
+        existing = [*there, *gone]
         again = self._made_again(job, existing)
         pods = [pod for pod in existing if pod.metadata.uid not in again]
         if (asked := made.asked(job)) > MOST_PODS:
@@ -205,7 +206,7 @@ class JobController:
         census = state.Census(pods, _by_task(job, made_now), leaving=leaving)
         ended = done.recorded(job, staying)
         status = asyncio.ensure_future(self._write_status(job, uid, census, intent, opened, ended))
-        outcomes = await asyncio.gather(status, self._make(job, missing, status, opened), return_exceptions=True)
+        outcomes = await asyncio.gather(status, self._make(job, missing, status, opened, gone), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -300,22 +301,24 @@ class JobController:
         missing: dict[str, tuple[int, int]],
         told: asyncio.Future[dict[str, Any]],
         opened: Collection[int],
+        gone: Iterable[Pod],
     ) -> None:
         uid = job["metadata"]["uid"]
         namespace = job["metadata"]["namespace"]
         if (state.phase_of(job) or "Pending") not in state.MAKING:
             return
+        over = Counter(pod.task for pod in gone)
         group = self._cache.pod_groups.get(f"{namespace}/{made.group_name(job)}")
         if group is not None:
             present = {
                 "minMember": group.spec.min_member,
                 "minTaskMember": group.spec.min_task_member,
             }
-            if change := made.group_change(present, job, opened):
+            if change := made.group_change(present, job, opened, over):
                 await self._api.merge_patch(POD_GROUPS, group.metadata.name, change, namespace)
         elif uid not in self._grouped:
             # The gang before its pods: a pod without its gang's size could be taken for a complete gang.
-            await self._create(job, POD_GROUPS, made.pod_group(job, opened))
+            await self._create(job, POD_GROUPS, made.pod_group(job, opened, over))
             await asyncio.gather(*(self._create(job, CLAIMS, claim) for claim in made.claims(job)))
         # Before the pods, which mount what plugins make.
         try:

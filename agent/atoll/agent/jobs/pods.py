@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -52,23 +53,29 @@ def _waiting_time(job: Mapping[str, Any]) -> dict[str, str]:
     return {name: annotations[name] for name in keys.WAITING_TIMES if isinstance(annotations.get(name), str)}
 
 
-def pod_group(job: Mapping[str, Any], opened: Collection[int] | None = None) -> Json:
+def pod_group(
+    job: Mapping[str, Any], opened: Collection[int] | None = None, gone: Mapping[str, int] = MappingProxyType({})
+) -> Json:
     """The Job's gang.
 
     Args:
         job: the whole object.
         opened: positions of the tasks that are in it so far; None for all.
+        gone: task -> pods of it that have succeeded and were removed: its minimums count what is there.
     """
     spec = job["spec"]
     tasks = list(spec.get("tasks") or ())
     opened = range(len(tasks)) if opened is None else opened
+    left = [gone.get(task_name(task, index), 0) for index, task in enumerate(tasks)]
     counts = stages.gang_minimums(spec, min_available(spec), opened)
     wanted: Json = {
-        "minMember": floor_of(spec, opened),
+        "minMember": max(floor_of(spec, opened) - sum(left), 1) if any(left) else floor_of(spec, opened),
         "minTaskMember": {
-            task_name(task, index): task_minimum(task) for index, task in enumerate(tasks) if index in opened
+            task_name(task, index): max(task_minimum(task) - left[index], 0)
+            for index, task in enumerate(tasks)
+            if index in opened
         },
-        "minResources": _min_resources(tasks, counts),
+        "minResources": _min_resources(tasks, [max(count - less, 0) for count, less in zip(counts, left, strict=True)]),
         "queue": KIND.queue_of(job),
     }
     for key in ("priorityClassName", "networkTopology"):
@@ -331,15 +338,21 @@ def _mount(job: Mapping[str, Any], body: Json) -> None:
             mounts.append({"name": name, "mountPath": volume["mountPath"]})
 
 
-def group_change(present: Mapping[str, Any], job: Mapping[str, Any], opened: Collection[int] | None = None) -> Json:
+def group_change(
+    present: Mapping[str, Any],
+    job: Mapping[str, Any],
+    opened: Collection[int] | None = None,
+    gone: Mapping[str, int] = MappingProxyType({}),
+) -> Json:
     """What a Job's new size or priority changes in its PodGroup's spec: a merge patch, empty when nothing does.
 
     Args:
         present: the PodGroup's `minMember` and `minTaskMember`.
         job: the whole object.
         opened: as for `pod_group`.
+        gone: as there.
     """
-    wanted = pod_group(job, opened)["spec"]
+    wanted = pod_group(job, opened, gone)["spec"]
     if all(present.get(key) == wanted[key] for key in ("minMember", "minTaskMember")):
         return {}
     tasks = {**dict.fromkeys(present.get("minTaskMember") or (), None), **wanted["minTaskMember"]}
