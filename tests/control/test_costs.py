@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
@@ -14,9 +15,11 @@ from atoll.control import objects, policies
 from atoll.control.caches import Caches
 from atoll.control.dependencies import Dependencies, NotRead
 from atoll.control.detector import Detector
+from atoll.control.makers import controller
 from atoll.control.makers.controller import Makers
 from atoll.control.overrides import Overrides
 from atoll.kinds import BY_GVK
+from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import BATCH_JOBS, HYPER_JOBS, JOB_FLOWS, VOLCANO_CRON_JOBS
 from atoll.model.objects import Full, Meta, Slim, decode_full
@@ -166,3 +169,35 @@ async def test_makers_of_a_namespace_make_two_hundred_jobs_at_once_and_two_a_sec
         await makers.reconcile((HYPER_JOBS, f"{name}/h"))
         assert 200 <= len(made) - begun < 250
     assert ("h", "MadeLater") in scene.told.about
+
+
+async def test_jobs_that_are_refused_keep_no_others_from_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, made, now = list[str](), list[str](), [1000.0]
+    monkeypatch.setattr(controller, "time", SimpleNamespace(monotonic=lambda: now[0], time=time.time))
+
+    class Host:
+        async def create(self, _: object, job: Json, **__: Any) -> None:
+            asked.append(name := job["metadata"]["name"])
+            if name.startswith("h-bad-"):
+                raise errors.Forbidden("no", code=403)
+            made.append(name)
+            metadata = {**job["metadata"], "uid": name}
+            scene.caches.jobs.put(f"busy/{name}", decode_full(orjson.dumps({**job, "metadata": metadata})))
+
+        async def json_patch(self, *_: object, **__: Any) -> None: ...
+
+        merge_patch = json_patch
+
+    scene = Scene()
+    makers = Makers(cast(ApiServer, Host()), scene.caches, scene.told)
+    each: Json = {"templateSpec": {"tasks": []}}
+    groups = [{**each, "name": "bad", "replicas": 200}, {**each, "name": "good", "replicas": 3}]
+    raw = {"metadata": {"name": "h", "namespace": "busy", "uid": "u"}, "spec": {"replicatedJobs": groups}}
+    scene.caches.makers[HYPER_JOBS].put("busy/h", decode_full(orjson.dumps(raw)))
+    counts = []
+    for seconds in (0, 2, 10, 18):
+        now[0] += seconds
+        await makers.reconcile((HYPER_JOBS, "busy/h"))
+        counts.append((len(asked), len(made)))
+    assert counts[:3] == [(200, 0), (203, 3), (203, 3)]
+    assert counts[3][0] > 203, "what was refused is asked for again after a while"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -14,6 +16,7 @@ from atoll.control.makers import cron, flow, hyper
 from atoll.control.makers.making import Json, Plan
 from atoll.control.settings import MakerSettings
 from atoll.control.statuses import put_status
+from atoll.kinds.overriding import digest
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.ratelimit import RateLimit
@@ -33,6 +36,17 @@ such as `@every 1s` is a line.
 _MAKERS = (JOB_FLOWS, VOLCANO_CRON_JOBS, HYPER_JOBS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why the API server did not take a Job when that was tried last."""
+
+    why: str
+    of: str
+    """Digest of the Job."""
+    at: float
+    """On the monotonic clock."""
+
+
 class Makers:
     """Makes the Volcano Jobs of JobFlows, CronJobs and HyperJobs."""
 
@@ -42,8 +56,8 @@ class Makers:
         """No I/O happens here; `run` does it."""
         self._host, self._caches, self._recorder, self._settings = host, caches, recorder, settings
         self._queue: WorkQueue[Key] = WorkQueue("makers", lambda key: {"kind": key[0].kind, "object": key[1]})
-        #: object -> Job -> why the API server did not take it last
-        self._refused: dict[Key, dict[str, str]] = {}
+        #: object -> Job that the API server did not take
+        self._refused: dict[Key, dict[str, _Refusal]] = {}
         #: namespace -> of the Jobs that are made there
         self._limits: dict[str, RateLimit] = {}
         for resource in _MAKERS:
@@ -59,10 +73,8 @@ class Makers:
     # -- what is looked at ---------------------------------------------------------------------------------------------
 
     def _changed(self, resource: ApiResource, old: Full | None, new: Full | None) -> None:
-        if new is not None:
-            self._queue.add((resource, new.metadata.key))
-        elif old is not None:
-            self._refused.pop((resource, old.metadata.key), None)
+        if (changed := new or old) is not None:
+            self._queue.add((resource, changed.metadata.key))
 
     def _template_changed(self, old: Full | None, new: Full | None) -> None:
         changed = new or old
@@ -78,6 +90,9 @@ class Makers:
                     self._queue.add((resource, f"{job.metadata.namespace}/{owner.name}"))
         if new is None and not job.metadata.controller_uid:
             # Its name is free again.
+            for (_, maker), refused in self._refused.items():
+                if maker.partition("/")[0] == job.metadata.namespace:
+                    refused.pop(job.metadata.name, None)
             self._all_of(job.metadata.namespace, JOB_FLOWS, HYPER_JOBS)
 
     def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
@@ -96,6 +111,8 @@ class Makers:
     async def reconcile(self, key: Key) -> None:
         resource, name = key
         obj = self._caches.makers[resource].get(name)
+        if obj is None:
+            self._refused.pop(key, None)
         if obj is None or not self._caches.enabled(obj.metadata.namespace):
             return
         plan = self._plan(key, obj)
@@ -106,9 +123,10 @@ class Makers:
             with suppress(errors.NotFound):
                 patch = {"metadata": {"annotations": notes}}
                 await self._host.merge_patch(JOBS, name, patch, namespace, field_manager="atoll-control")
-        refused, rest = await self._create(plan, self._limits.setdefault(namespace, RateLimit(_RATE, _AT_ONCE)))
-        if resource == JOB_FLOWS and refused != self._refused.get(key, {}):
-            self._refused[key] = refused
+        known = self._why(key)
+        rest = await self._create(key, plan, self._limits.setdefault(namespace, RateLimit(_RATE, _AT_ONCE)))
+        refused = self._why(key)
+        if resource == JOB_FLOWS and refused != known:
             # What it waits for is said at once.
             plan = self._plan(key, obj)
         elif (refused or rest) and resource == VOLCANO_CRON_JOBS:
@@ -130,7 +148,8 @@ class Makers:
         if rest:
             self._queue.add(key, after=1 / _RATE)
         elif refused:
-            self._queue.add(key, after=self._settings.again)
+            since = min((each.at for each in self._refused.get(key, {}).values()), default=-math.inf)
+            self._queue.add(key, after=max(0.0, since + self._settings.again - time.monotonic()))
         elif plan.again is not None:
             self._queue.add(key, after=max(0.0, plan.again - time.time()))
 
@@ -139,7 +158,7 @@ class Makers:
         if key[0] == JOB_FLOWS:
             templates, jobs = self._caches.makers[JOB_TEMPLATES], self._caches.jobs
             return flow.plan(
-                obj.body, _by_name(templates.get, namespace), _by_name(jobs.get, namespace), self._refused.get(key, {})
+                obj.body, _by_name(templates.get, namespace), _by_name(jobs.get, namespace), self._why(key)
             )
         if key[0] == HYPER_JOBS:
             mine = [each.body for each in self._caches.jobs_of(obj.metadata.uid)]
@@ -157,25 +176,53 @@ class Makers:
         self._recorder.record(about, "FailedCreate", note, warning=True)
         return True
 
-    async def _create(self, plan: Plan, limit: RateLimit) -> tuple[dict[str, str], int]:
-        """Make Jobs; those that were not taken, and why, and how many are to be made later."""
-        refused = dict[str, str]()
-        for number, job in enumerate(plan.create):
+    def _why(self, key: Key) -> dict[str, str]:
+        """Job of an object -> why the API server did not take it last."""
+        return {job: each.why for job, each in self._refused.get(key, {}).items()}
+
+    async def _create(self, key: Key, plan: Plan, limit: RateLimit) -> int:
+        """Make Jobs, and remember those that are not taken; how many are to be made later.
+
+        A Job that was refused comes after the others, and again after a while or when it is another: it costs as much
+        as one that is made.
+        """
+        known = self._refused.pop(key, {})
+        fresh, due, refused = list[Json](), list[Json](), dict[str, _Refusal]()
+        for job in plan.create:
+            before = known.get(job["metadata"]["name"])
+            if before is None or before.of != digest(job):
+                fresh.append(job)
+                continue
+            refused[job["metadata"]["name"]] = before
+            if time.monotonic() - before.at >= self._settings.again:
+                due.append(job)
+        if refused:
+            self._refused[key] = refused
+        for number, job in enumerate([*fresh, *due]):
             if limit.reserve(time.monotonic(), 0) is None:
-                return refused, len(plan.create) - number
-            name = job["metadata"]["name"]
-            try:
-                await self._host.create(JOBS, job, field_manager="atoll-control")
-                log.info("job made", job=f"{job['metadata']['namespace']}/{name}")
-            except errors.AlreadyExists as error:
-                uid = job["metadata"]["ownerReferences"][0]["uid"]
-                found = await self._host.get(JOBS, name, job["metadata"]["namespace"])
-                owners = found["metadata"].get("ownerReferences") or ()
-                if not any(each["uid"] == uid for each in owners):
-                    refused[name] = error.said
-            except (errors.Invalid, errors.Forbidden) as error:
-                refused[name] = error.said
-        return refused, 0
+                return len(fresh) + len(due) - number
+            refused.pop(job["metadata"]["name"], None)
+            if why := await self._make(job):
+                self._refused.setdefault(key, refused)[job["metadata"]["name"]] = _Refusal(
+                    why, digest(job), time.monotonic()
+                )
+        return 0
+
+    async def _make(self, job: Json) -> str:
+        """Make a Job; why it was not taken."""
+        name = job["metadata"]["name"]
+        try:
+            await self._host.create(JOBS, job, field_manager="atoll-control")
+            log.info("job made", job=f"{job['metadata']['namespace']}/{name}")
+        except errors.AlreadyExists as error:
+            uid = job["metadata"]["ownerReferences"][0]["uid"]
+            found = await self._host.get(JOBS, name, job["metadata"]["namespace"])
+            owners = found["metadata"].get("ownerReferences") or ()
+            if not any(each["uid"] == uid for each in owners):
+                return error.said
+        except (errors.Invalid, errors.Forbidden) as error:
+            return error.said
+        return ""
 
 
 def _by_name(get: Callable[[str], Full | None], namespace: str) -> Callable[[str], Json | None]:
