@@ -233,6 +233,47 @@ def test_the_pods_by_which_it_grew_are_the_first_that_go_also_where_their_nodes_
     assert resized(s.run()) == {"a": 2}
 
 
+# -- what wakes it -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(NamespaceView("default", {GPU: 2}), NamespaceView("default", {GPU: 4}), id="quota"),
+        pytest.param(NamespaceView("default", {GPU: 2}), NamespaceView("default"), id="no quota any more"),
+        pytest.param(
+            NamespaceView("default", labels={"team": "b"}), NamespaceView("default", labels={"team": "a"}), id="label"
+        ),
+    ],
+)
+def test_it_grows_once_its_namespace_allows_it(before: NamespaceView, after: NamespaceView) -> None:
+    queue = make_queue("q", view={"namespaces": {"matchLabels": {"team": "a"}}} if before.labels else {})
+    s = scene(queue, NamespaceSet(dataclasses.replace(before, labels=after.labels)))
+    s.submit(elastic("a", 2, 4))
+    if before.labels:
+        s.tell(make_capacity("m", [2]))
+    assert started(s.run(), "a") == 2
+    s.tell(NamespaceSet(before))
+    runs(s, "a")
+    assert explained(s.run())
+    if before.labels:
+        s.tell(make_capacity("m", [8], generation=2))
+    assert resized(s.run()) == {}
+    s.tell(NamespaceSet(after))
+    assert resized(s.run()) == {"a": 4}
+
+
+def test_it_grows_once_another_workload_of_its_namespace_ends() -> None:
+    s = scene(NamespaceSet(NamespaceView("default", {GPU: 4})))
+    s.submit(make_binding("other").tasks(2).priority(1), elastic("a", 2, 4))
+    assert started(s.run(), "a") == 2
+    runs(s, "a")
+    assert explained(s.run())["a"].decision.reason is Reason.QUOTA_EXCEEDED
+    assert not s.run()
+    s.change("other", finished=True)
+    assert resized(s.run()) == {"a": 4}
+
+
 # -- what it says ------------------------------------------------------------------------------------------------------
 
 

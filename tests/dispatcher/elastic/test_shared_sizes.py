@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from atoll.dispatcher.core import MemberAnswer
+from atoll.dispatcher.core import MemberAnswer, NamespaceSet, NamespaceView
 from atoll.dispatcher.split.webster import steady
 from atoll.model.verdict import Reason
-from tests.dispatcher.builders import NEVER, Scene, make_capacity, make_cluster, make_queue
+from tests.dispatcher.builders import GPU, NEVER, Scene, make_capacity, make_cluster, make_queue
 from tests.dispatcher.placement.sharing import divided, duplicated, parts, scene, shared
 
 
@@ -108,6 +108,19 @@ def test_more_wait_for_quota_and_for_room() -> None:
     made.tell(make_capacity("a1", [9], generation=2), make_capacity("b1", [9], generation=2))
     made.run()
     assert parts(made, "w") == {"a1": 5, "b1": 5}
+
+
+def test_more_wait_for_the_quota_of_their_namespace() -> None:
+    made = scene(a1=4, b1=4)
+    made.tell(NamespaceSet(NamespaceView("default", {GPU: 4})))
+    made.submit(shared("w", 4, divided(a1=1, b1=1)))
+    started(made)
+    scale(made, 6)
+    assert (parts(made, "w"), made.view("w").decision.reason) == ({"a1": 2, "b1": 2}, Reason.QUOTA_EXCEEDED)
+    assert not made.run()
+    made.tell(NamespaceSet(NamespaceView("default", {GPU: 6})))
+    made.run()
+    assert parts(made, "w") == {"a1": 3, "b1": 3}
 
 
 def test_a_member_that_joins_gets_a_copy() -> None:

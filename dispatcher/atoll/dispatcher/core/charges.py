@@ -53,12 +53,16 @@ class Charges:
         for used in self.on_used:
             used(binding.leaf, binding.view.namespace, more, 1)
         self.namespaces.charge(binding.view.namespace, binding.charges())
-        self._namespace_eased(binding.view.namespace)
+        if any(amount < 0 for amount in more.values()):
+            self._namespace_eased(binding.view.namespace)
         self.wakes.use_changed(binding.leaf)
 
     def _namespace_eased(self, name: str) -> None:
-        def enough(group: ShapeClass) -> bool:
-            return group.shape.gang.together is not None or self.namespaces.shortage(name, group.shape.charges) is None
+        def enough(item: ShapeClass | str) -> bool:
+            # What runs and wants more takes any part of that.
+            if not isinstance(item, ShapeClass) or item.shape.gang.together is not None:
+                return True
+            return self.namespaces.shortage(name, item.shape.charges) is None
 
         self.wakes.fire(Trigger(Cause.NAMESPACE, name), enough)
 

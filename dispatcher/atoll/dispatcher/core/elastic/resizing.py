@@ -195,14 +195,14 @@ class Resizing:
         if self.tree.standing(leaf) is not Standing.OPEN:
             return Stop(Verdict(Reason.QUEUE_CLOSED, Blocker("Queue", leaf.name)))
         if (outside := self._state.outside(leaf, namespace)) is not None:
-            return Stop(outside)
+            return Stop(outside, of_namespace(namespace))
         short = self.tree.shortage(leaf, amount)
         if short is not None:
             return over_limit(short)
         if (there := self.tree.shortage_in(leaf, name, amount)) is not None:
             return Stop(there.verdict())
         if (missing := self.namespaces.shortage(namespace, charges)) is not None:
-            return Stop(missing)
+            return Stop(missing, of_namespace(namespace))
         if not self.members.member(name).ready:
             return Stop(Verdict(Reason.CLUSTERS_NOT_READY, Blocker("Cluster", name)))
         return None
@@ -326,6 +326,11 @@ def no_room(name: str, miss: Miss) -> Stop:
 def over_limit(short: Shortage) -> Stop:
     """A queue's limit does not allow it."""
     return Stop(short.verdict(), (Trigger(Cause.FELL, short.queue),))
+
+
+def of_namespace(name: str) -> tuple[Trigger, ...]:
+    """What may change that a namespace is not to have more."""
+    return KEPT, Trigger(Cause.NAMESPACE, name)
 
 
 def _fewer(more: Gang, placement: Placement) -> Iterator[Counts]:

@@ -19,7 +19,7 @@ from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.growth import size_kept, unlike
-from atoll.dispatcher.core.elastic.resizing import Resizing, Stop, no_room, over_limit
+from atoll.dispatcher.core.elastic.resizing import Resizing, Stop, no_room, of_namespace, over_limit
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.sharing import offer
 from atoll.dispatcher.core.quota.namespaces import by_scopes
@@ -202,6 +202,6 @@ class Steady:
             return over_limit(short)
         missing = self._state.namespaces.shortage(binding.view.namespace, by_scopes(choice.gangs, amount))
         if missing is not None:
-            return Stop(missing)
+            return Stop(missing, of_namespace(binding.view.namespace))
         delayed = self._state.reservations.delayed(uid, leaf, amount, choice, self._state.now + estimate(binding))
         return Stop(Verdict(Reason.WOULD_DELAY)) if delayed else None
