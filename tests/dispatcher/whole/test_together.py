@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from atoll.dispatcher.core import Commit, Evict, MemberAnswer
@@ -341,6 +342,22 @@ def test_another_leader_keeps_to_the_members_that_are_used() -> None:
     s.gone("a")
     s.tell(make_capacity("m", [4], generation=NEVER))
     assert names(s.run()) == ["b"]
+
+
+def test_one_that_ended_before_its_eviction_completes_the_group_for_the_rest() -> None:
+    s = scene()
+    s.submit(of_group("a", 1), of_group("b", 1))
+    s.run()
+    started(s, "a", "b")
+    view = s.view("a")
+    decision = msgspec.structs.replace(view.decision, epoch=view.epoch + 1, phase=Phase.EVICTING)
+    s.change(
+        "a", suspended=True, parts=(), epoch=view.epoch + 1, generation=view.generation + 1,
+        released=view.generation + 1, placed={}, reserved={}, decision=decision,
+    )  # fmt: skip
+    assert evicted(s.run()) == ["b"]
+    s.change("b", finished=True)
+    assert names(s.run(after=60)) == ["a"]
 
 
 def test_what_waits_costs_nothing_until_something_changed() -> None:

@@ -51,7 +51,7 @@ class GangGroups:
         self._key[uid] = key
         self._of.setdefault(key, {})[uid] = None
         self._doubtful[key] = None
-        if binding.shape is not None:
+        if binding.shape is not None or binding.phase is Phase.FINISHED:
             # With it the others may be enough.
             self.look_again(binding)
 
