@@ -49,7 +49,7 @@ class Reservations(Protocol):
         """Place the pods of this dispatch on these nodes, if they have room; nothing is kept there."""
 
     def grant(self, uid: str, epoch: int, gang: Gang) -> None:
-        """Place no more pods of this dispatch than its part has, and none that are larger where the part is strict."""
+        """Place no more pods of this dispatch than its part has."""
 
     def state(self, uid: str) -> dict[str, Any] | None:
         """The answer as it stands; None when there is no hold, or no answer yet.

@@ -223,7 +223,6 @@ def task_of(
     namespace: str = "",
     later: bool = False,
     numa_policy: str = "",
-    strict: bool = False,
 ) -> Task:
     """A task of a gang.
 
@@ -237,7 +236,6 @@ def task_of(
         namespace: theirs.
         later: whether they are made once other tasks have started.
         numa_policy: the policy of the topology manager that their nodes must have; empty, or `none`, for any.
-        strict: whether their spec was worked out, not read.
     """
     guaranteed = numa.is_guaranteed(pod)
     return Task(
@@ -245,7 +243,6 @@ def task_of(
         replicas=replicas,
         min_available=min_available,
         requests=pod_requests(pod),
-        strict=strict,
         node_selector=pod.get("nodeSelector") or {},
         node_terms=selectors.required_node_terms(pod),
         tolerations=pod.get("tolerations") or [],

@@ -124,8 +124,6 @@ class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """Tasks of one role are one group where groups are to be apart; empty for a task by itself."""
     away: list[str] = []
     """Names of domains that its pods must not be in, as pods of other groups are there."""
-    strict: bool = False
-    """What its pods request was worked out, not read from a template: no larger pod is placed."""
     own_terms: list[dict[str, Any]] | None = None
     """`node_terms` without what the pod's volumes add to them, where they add something: pods that are to be spread are
     counted over the nodes of these.

@@ -286,7 +286,6 @@ class Templated:
                 replicas=each.pods,
                 min_available=each.pods if each.minimum is None else min(each.minimum, each.pods),
                 default_class=default_class,
-                strict=each.pod is not None,
             )
             for each, pod in zip(components, pods, strict=True)
         ]

@@ -1,8 +1,9 @@
-"""What the host granted to each binding here: no more of its pods are placed, and none that are larger.
+"""What the host granted to each binding here: no more of its pods are placed.
 
 The queue was charged for the grant. Whatever made the pods, a kind whose controller makes more of them than the host
 counted uses no more nodes than were paid for: the rest wait. Pods that have ended or were deleted count no more, so
-those that take their places need no grant of their own.
+those that take their places need no grant of their own. What single pods request beyond the grant, as a member may add
+to them, the host charges by what the agent reports.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import replace
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.gangs import Standing
 from atoll.model.gang import Gang, Task
-from atoll.model.quantity import format_units
 from atoll.model.words import counted
 
 
@@ -97,8 +97,4 @@ def _beyond(pod: Pod, task: Task | None, left: int) -> str:
     if left <= 0:
         text = f"the host granted {counted(task.replicas, 'pod')} of task {task.name}, and as many have nodes"
         return f"{text}: another waits until one has ended or more are granted"
-    for name, amount in sorted(pod.requests.items()) if task.strict else ():
-        if amount > (most := task.requests.get(name, 0)):
-            text = f"pod {pod.metadata.name} requests {format_units(name, amount)} of {name}"
-            return f"{text}, and the host granted {format_units(name, most)} for each pod of task {task.name}"
     return ""
