@@ -9,6 +9,7 @@ import pytest
 
 from atoll.agent.objects import Pod, decode_pod
 from atoll.agent.placements import requests_by_task
+from atoll.model import keys
 
 ASKED = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
 PROXY = {"name": "proxy", "resources": {"requests": {"cpu": "250m"}}}
@@ -37,3 +38,10 @@ def pod(**spec: Any) -> Pod:
 def test_what_is_reported_has_what_the_member_added(spec: dict[str, Any]) -> None:
     assert {task: amounts["cpu"] for task, amounts in requests_by_task([pod()]).items()} == {"worker": 1000}
     assert {task: amounts["cpu"] for task, amounts in requests_by_task([pod(**spec)]).items()} == {"worker": 1250}
+
+
+def test_it_is_reported_by_task_of_the_gang() -> None:
+    """Each pod of a pod group is a task of its own in the member, which the host knows nothing of."""
+    found = pod()
+    found.metadata.annotations[keys.GANG_TASK] = "main"
+    assert list(requests_by_task([found])) == ["main"]

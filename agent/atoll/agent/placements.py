@@ -230,8 +230,8 @@ def requests_by_task(pods: Iterable[Pod]) -> dict[str, Vector]:
     found: dict[str, Vector] = {}
     for pod in pods:
         if pod.node:
-            known = found.get(pod.task)
-            found[pod.task] = pod.requests if known is None else vector.larger(known, pod.requests)
+            known = found.get(pod.gang_task)
+            found[pod.gang_task] = pod.requests if known is None else vector.larger(known, pod.requests)
     return found
 
 
