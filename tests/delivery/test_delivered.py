@@ -84,6 +84,20 @@ LONG, LONGER = "x" * 100_000, "y" * 100_000
             {"l": [task("w", 1)]},
             id="a list that has names now",
         ),
+        pytest.param(
+            {"tasks": [task("n" * 65, 1), task("v", 1)]},
+            {"tasks": [task("v", 1)]},
+            {"tasks": [task("n" * 65, 1), task("v", 1)]},
+            {"tasks": [task("v", 1)]},
+            id="a thing with a long name goes when the host drops it",
+        ),
+        pytest.param(
+            {"tasks": [task("n" * 65, 1)]},
+            {"tasks": [task("n" * 65, 2)]},
+            {"tasks": [task("n" * 65, 1, policy="theirs")]},
+            {"tasks": [task("n" * 65, 2, policy="theirs")]},
+            id="a thing with a long name is merged by it",
+        ),
         pytest.param({"a": "\0x"}, {"a": "\0x"}, {"a": 1}, {}, id="a text that looks like a digest"),
         pytest.param(
             {"tasks": [task("w", 1, args=[LONG]), task("v", 1, args=[LONG])]},

@@ -90,7 +90,10 @@ def _shortened(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _shortened(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_shortened(each) for each in value] if not value or _by_name(value) is not None else _digest(value)
+        if value and _by_name(value) is None:
+            return _digest(value)
+        # Their names stay: by these they are known.
+        return [{**_shortened(each), "name": each["name"]} for each in value]
     return value
 
 
