@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 import msgspec
 import structlog
@@ -391,7 +391,7 @@ class Reflector(Generic[T]):
                         if known is not None and versions.older(
                             obj.metadata.resource_version, known.metadata.resource_version
                         ):
-                            raise StoreWentBack(f"{self.name} {key} is older in a list than it was before")
+                            self._doubt(f"{self.name} {key} is older in a list than it was before")
                         self.put(key, obj)
                     await turn.give()
                 version = page.metadata.resource_version
@@ -449,10 +449,13 @@ class Reflector(Generic[T]):
         """
         if versions.number(version) < 0 or versions.number(version) >= self._newest:
             return
+        self._doubt(f"{self.name} are at {version} after {self._newest}")
+
+    def _doubt(self, why: str) -> NoReturn:
         self._stale_lists += 1
         if self._stale_lists < _STALE_LISTS:
-            raise _Distrusted(f"a list at {version} is older than what was seen at {self._newest}")
-        raise StoreWentBack(f"{self.name} are at {version} after {self._newest}: the store was put back")
+            raise _Distrusted(why)
+        raise StoreWentBack(f"{why}: the store was put back")
 
     def take_line(self, line: bytes) -> str | None:
         """Take one watch event in and give its resourceVersion."""
