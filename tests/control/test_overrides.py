@@ -84,6 +84,7 @@ class Scene:
     def __init__(self, *policies: Any, obj: Full | None = None, labels: dict[str, str] | None = None) -> None:
         self.caches = Caches(client(9))
         self.host, self.told, self.obj = Host(self.caches), Told(), obj or job(doc="a: 1\n")
+        self.part: Json | None = None
         self.made = list[str]()
         self.lead()
         self.caches.clusters.put("m", objects.decode_cluster(b'{"metadata": {"name": "m"}}'))
@@ -100,7 +101,7 @@ class Scene:
     def look(self, work: WorkObject | None = None) -> Any:
         there = self.caches.bindings.get("team/j-job")
         assert there is not None
-        return self.overrides.of(there, KIND, self.obj, "m", [self.obj.body], work)
+        return self.overrides.of(there, KIND, self.obj, "m", [self.part or self.obj.body], work)
 
     async def evaluated(self, work: WorkObject | None = None) -> Any:
         """The answer after one evaluation."""
@@ -204,3 +205,21 @@ async def test_overriders_that_a_work_can_not_record_are_told() -> None:
     scene = Scene(policy("p", {"annotationsOverrider": [{"operator": "add", "value": {"a": "x" * 70_000}}]}))
     assert await scene.evaluated() is None
     assert "which holds 65536" in scene.failure
+
+
+async def test_a_failure_of_a_part_is_none_of_another_part() -> None:
+    scene = Scene(policy("p", field(DOCUMENT)), obj=job(doc="["))
+    body = scene.obj.body
+    scene.part = {**body, "spec": {**body["spec"], "parallelism": 1, "completions": 1}}
+    assert await scene.evaluated() is None
+    assert scene.look() is None
+    scene.part = {**body, "spec": {**body["spec"], "parallelism": 4, "completions": 4}}
+    assert await scene.evaluated() is None
+
+
+async def test_a_failure_beside_a_work_is_of_what_that_was_started_with() -> None:
+    scene = Scene(policy("p", field(DOCUMENT)), obj=job(doc="["))
+    assert await scene.evaluated() is None
+    started = {keys.APPLIED_OVERRIDES: '[{"policyName": "old", "overriders": {}}]'}
+    with pytest.raises(NotEvaluated):
+        scene.look(work_of([scene.obj.body], started))

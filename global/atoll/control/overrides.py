@@ -180,7 +180,8 @@ class Overrides:
         if work is not None and recorded.get(keys.OVERRIDDEN) == _seal(digest, recorded, work.spec.workload.manifests):
             self._made[place[0]].pop(place[1], None)
             return _Made(digest, work.spec.workload.manifests, recorded)
-        lasting = _digest([*manifests[:-1], _lasting(obj)], chosen)
+        before = _recorded(work) if work is not None and not kind.service else None
+        lasting = _digest([*manifests[:-1], _lasting(obj), _share(kind, manifests[-1])], [*chosen, before or []])
         if (failure := _failures(binding).get(place[1])) is not None and failure["of"] == lasting:
             raise Failed(failure["policy"], failure["why"])
         match self._made[place[0]].get(place[1]):
@@ -190,7 +191,6 @@ class Overrides:
                 raise error
         found = self._caches.namespaces.get(obj.metadata.namespace)
         labels = found.metadata.labels if found is not None else {}
-        before = _recorded(work) if work is not None and not kind.service else None
         self._jobs[place] = _Job(digest, lasting, kind, manifests, chosen, before, recorded, labels)
         self._queue.add(place)
         raise NotEvaluated
@@ -385,6 +385,11 @@ def _lasting(obj: Full) -> Json:
     metadata = obj.metadata
     about = {"uid": metadata.uid, "labels": metadata.labels, "annotations": metadata.annotations}
     return {**{key: value for key, value in obj.body.items() if key != "status"}, "metadata": about}
+
+
+def _share(kind: Kind, manifest: Json) -> Json:
+    """Pods of each task that a member gets."""
+    return {"share": [(task.name, task.replicas) for task in kind.gang(manifest, priority=0).tasks]}
 
 
 def _failures(binding: BindingObject) -> dict[str, Any]:
