@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from atoll.control import objects
+from atoll.control import overrides as controlled
 from atoll.control.caches import Caches
 from atoll.control.overrides import NotEvaluated, Overrides
 from atoll.delivery.work import WorkObject, decode_work
@@ -223,3 +224,17 @@ async def test_a_failure_beside_a_work_is_of_what_that_was_started_with() -> Non
     started = {keys.APPLIED_OVERRIDES: '[{"policyName": "old", "overriders": {}}]'}
     with pytest.raises(NotEvaluated):
         scene.look(work_of([scene.obj.body], started))
+
+
+async def test_an_evaluation_that_broke_off_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    make, breaks = vars(controlled)["_make"], [RuntimeError("broke off")]
+
+    def once(job: Any) -> Any:
+        if breaks:
+            raise breaks.pop()
+        return make(job)
+
+    monkeypatch.setattr(controlled, "_make", once)
+    scene = Scene(policy("p", field(DOCUMENT)))
+    assert await scene.evaluated() is not None
+    assert not breaks

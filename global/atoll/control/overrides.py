@@ -27,7 +27,6 @@ from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
 from atoll.delivery.work import WorkObject
 from atoll.kinds import BY_GVK, Kind, overriding
-from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -199,6 +198,15 @@ class Overrides:
         job = self._jobs.pop(place, None)
         if job is None:
             return
+        try:
+            await self._keep(place, job)
+        except BaseException:
+            # The queue comes again for it; a job that came meanwhile is newer.
+            self._jobs.setdefault(place, job)
+            raise
+
+    async def _keep(self, place: Place, job: _Job) -> None:
+        """Evaluate a job and keep the outcome: a failure on the binding."""
         key, cluster = place
         failure: Json | None = None
         try:
@@ -217,13 +225,9 @@ class Overrides:
             metadata = binding.metadata
             identity = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
             patch = {"metadata": {**identity, "annotations": {keys.OVERRIDES_FAILED: note}}}
-            try:
-                await self._host.merge_patch(
-                    BINDINGS, metadata.name, patch, metadata.namespace, field_manager="atoll-control"
-                )
-            except errors.ApiError:
-                self._jobs.setdefault(place, job)
-                raise
+            await self._host.merge_patch(
+                BINDINGS, metadata.name, patch, metadata.namespace, field_manager="atoll-control"
+            )
         self._on_made(key)
 
     def _chosen_for(self, manifest: Json, of: Meta, cluster: str) -> list[list[Applied]]:
