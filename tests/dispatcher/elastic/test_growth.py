@@ -10,7 +10,7 @@ import pytest
 
 from atoll.dispatcher.core import CapacitySet, Ceiling, Dispatch, Event, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.commands import Resize
-from atoll.dispatcher.core.settings import CoreSettings
+from atoll.dispatcher.core.settings import CoreSettings, GrowthSettings
 from atoll.fit.pods import last_pods
 from atoll.fit.sizes import can_grow, can_shrink
 from atoll.model.decision import Decision, Line, Phase
@@ -272,6 +272,45 @@ def test_it_grows_once_another_workload_of_its_namespace_ends() -> None:
     assert not s.run()
     s.change("other", finished=True)
     assert resized(s.run()) == {"a": 4}
+
+
+def one_look(gpu: int, *elastics: str) -> Scene:
+    """Workloads with one of two pods each fill the queue; a pass looks at one of them."""
+    one = CoreSettings(growth=GrowthSettings(looks=1, pause=0.2))
+    s = Scene(make_queue("q", gpu=gpu), make_cluster("m"), make_capacity("m", [8]), settings=one)
+    s.submit(*(elastic(name, 1, 2) for name in elastics))
+    s.run()
+    for name in elastics:
+        runs(s, name)
+    for _ in range(8):
+        s.run(after=1.0)
+    assert s.core.next_deadline is None
+    return s
+
+
+def test_a_pass_looks_at_so_many_and_at_no_more_before_the_pause_is_over() -> None:
+    s = one_look(3, "a", "b", "c")
+    s.tell(make_queue("q", gpu=6))
+    assert resized(s.run()) == {"a": 2}
+    assert resized(s.run(after=0.1)) == {}
+    assert s.core.next_deadline == pytest.approx(s.now + 0.1, abs=0.01)
+    assert resized(s.run(after=0.2)) == {"b": 2}
+    assert resized(s.run(after=0.2)) == {"c": 2}
+
+
+def test_what_wakes_while_others_have_their_turns_has_one_after_them() -> None:
+    s = one_look(3, "a", "b", "c")
+    s.tell(make_queue("q", gpu=6), make_queue("r"))
+    assert resized(s.run()) == {"a": 2}
+    s.submit(elastic("d", 1, 2).queue("r"))
+    assert started(s.run(after=0.01), "d") == 1
+    for name in "abcd":
+        runs(s, name)
+    grown: dict[str, int] = {}
+    for _ in range(8):
+        if (due := s.core.next_deadline) is not None and due < s.now + 1:
+            grown |= resized(s.run(after=max(due - s.now, 0.001)))
+    assert grown == {"b": 2, "c": 2, "d": 2}
 
 
 # -- what it says ------------------------------------------------------------------------------------------------------

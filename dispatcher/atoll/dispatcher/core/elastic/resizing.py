@@ -82,17 +82,16 @@ class Resizing:
             The queues of what grew.
         """
         hungry, bounds = self._state.sizes.hungry, self._state.settings.growth
-        if not self._turns:
-            awake = sorted((self.bindings[uid] for uid in hungry.awake), key=self.turn, reverse=True)
-            self._turns = [binding.view.uid for binding in awake]
-        elif self._state.now < self._due:
+        if self._turns and self._state.now < self._due:
             return []
         self._missed.clear()
         grew: dict[Queue, None] = {}
         begun = {command.uid: index for index, command in enumerate(commands) if isinstance(command, Dispatch)}
         looks, self._due = bounds.looks, self._state.now + bounds.pause
-        while self._turns and looks > 0:
+        looked: set[str] = set()
+        while looks > 0 and (self._turns or self._line_up(looked)):
             uid = self._turns.pop()
+            looked.add(uid)
             if uid not in hungry.awake:
                 continue
             binding = self.bindings[uid]
@@ -125,7 +124,15 @@ class Resizing:
                 )
             else:
                 commands.append(self.grown(binding, before, "there is room", expected))
+        if not self._turns:
+            self._line_up(looked)
         return list(grew)
+
+    def _line_up(self, looked: Collection[str]) -> bool:
+        """Begin another round with all that are awake but these, as some wake while a round lasts; False for none."""
+        awake = [self.bindings[uid] for uid in self._state.sizes.hungry.awake if uid not in looked]
+        self._turns = [binding.view.uid for binding in sorted(awake, key=self.turn, reverse=True)]
+        return bool(self._turns)
 
     def grown(self, binding: Binding, before: int, text: str, expected: Mapping[str, Spots] | None = None) -> Command:
         """Write that it has more pods than before, and why. `expected`: where the new ones are to be."""
