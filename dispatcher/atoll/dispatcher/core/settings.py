@@ -187,8 +187,8 @@ class PreemptionSettings(Section, frozen=True):
         float, seconds("The same at most for each such workload that comes before it: searches are shared by rank.")
     ] = 4.0
     looks: Annotated[
-        int, number("Shapes per pass of which it is looked whether victims may exist by now; a look is quick.")
-    ] = 500
+        int, number("Shapes per pass that are asked whether victims may exist by now; an answer is quick.")
+    ] = 100
     look_pause: Annotated[float, seconds("Until the next of them are looked at.", above=0)] = 0.2
     victims: Annotated[
         int,

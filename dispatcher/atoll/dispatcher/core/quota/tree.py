@@ -123,7 +123,7 @@ class Tree:
         if members == self.members:
             return []
         self.members = members
-        return self._refresh(dict.fromkeys(subtree(self.root)), [])
+        return self._refresh(dict.fromkeys(self.queues.values()), [])
 
     def set_ceilings(self, ceilings: Mapping[str, Vector]) -> None:
         """The most that may be used of each member, all queues together; of one that is not named, all."""
@@ -151,9 +151,9 @@ class Tree:
     ) -> None:
         self._changed[queue] = None
         if used:
-            self._adopted(queue)
             vector.add_each(queue.own_in, where, used)
             use(queue, amount, used)
+            self._settle(queue)
         up: Queue | None = queue
         while up is not None:
             up.waiting += waiting
@@ -187,15 +187,26 @@ class Tree:
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = Queue(name, parent=self.root)
+            compute(queue, self.members)
         return queue
 
-    def _adopted(self, queue: Queue) -> Queue:
-        """The queue, a child of its parent from now on."""
-        if queue.parent is not None and queue.name not in queue.parent.children:
-            queue.parent.children[queue.name] = queue
+    def _settle(self, queue: Queue) -> None:
+        """Make the queue a child of its parent or not, as what it is and uses says."""
+        parent = queue.parent
+        if parent is None or (counts := _counts(queue)) == (queue.name in parent.children):
+            return
+        if counts:
+            parent.children[queue.name] = queue
+            # Changes above reach children alone.
             compute(queue, self.members)
             queue.unrank()
-        return queue
+        else:
+            queue.leave_order()
+            del parent.children[queue.name]
+            queue.entitled = dict(queue.declared)
+            queue.ranked = None
+        # Its part is another one though all others may wish the same.
+        parent.stale, parent.divided_from = True, None
 
     def standing(self, queue: Queue) -> Standing:
         """Whether the queue may admit work at all."""
@@ -395,8 +406,8 @@ class Tree:
             assert queue.name == name, f"{name} is filed under another name"
             up = queue.parent
             assert (up is None) == (queue is self.root), f"queue {name}: only the root has no parent"
-            only_named = queue.view is None and not (queue.used or queue.children)
-            assert up is None or only_named or up.children.get(name) is queue, f"queue {name}: no child of its parent"
+            child = queue if _counts(queue) else None
+            assert up is None or up.children.get(name) is child, f"queue {name}: its parent does not know it"
             below = queue.children.values()
             inside, used, wanted = vector.total(c.used for c in below), queue.used, queue.wanted
             assert all(amount <= used.get(each, 0) for each, amount in inside.items()), f"queue {name}: used"
@@ -419,7 +430,7 @@ class Tree:
 
     def _replace(self, queue: Queue, view: QueueView | None, dirty: dict[Queue, None]) -> None:
         """Set a queue's view and its place in the tree; queues to compute again go to `dirty`."""
-        before = self._circle(self._adopted(queue))
+        before = self._circle(queue)
         queue.view = view
         involved = {each.name: each for each in (*before, *self._circle(queue), queue)}
         touched = [involved[name] for name in sorted(involved)]
@@ -437,11 +448,14 @@ class Tree:
             dirty[each] = None
             if each.parent is not None:
                 dirty[each.parent] = None
+        # Both parents as well: one without an object may have its first child, or none any more.
+        for each in (*touched, *dirty):
+            self._settle(each)
         self._track(queue)
 
     def _above(self, queue: Queue) -> Queue:
         """The parent that its view asks for."""
-        return self._adopted(self.queue(queue.said.parent)) if queue.said.parent else self.root
+        return self.queue(queue.said.parent) if queue.said.parent else self.root
 
     def _circle(self, queue: Queue) -> list[Queue]:
         """The queues of the circle of declared parents through this queue, from it up; empty when there is none."""
@@ -474,7 +488,7 @@ class Tree:
                 each.waiting += times * queue.waiting
                 each.unrank()
                 each.stale = True
-        del old.children[queue.name]
+        old.children.pop(queue.name, None)
         parent.children[queue.name] = queue
         queue.parent = parent
         queue.unrank()
@@ -518,6 +532,11 @@ class Tree:
         """The queue and those above it that are not above the other one too."""
         shared = set(path(other))
         return [each for each in path(queue) if each not in shared]
+
+
+def _counts(queue: Queue) -> bool:
+    """Whether a queue takes part in its parent's figures: it has an object, a child, or uses something."""
+    return queue.view is not None or bool(queue.used or queue.children)
 
 
 def _is_due(queue: Queue, amount: Vector) -> bool:
