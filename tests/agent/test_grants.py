@@ -17,7 +17,7 @@ from atoll.model import keys, quantity
 from atoll.model.gang import Gang, Task
 from tests.agent.builders import make_node, make_pod
 from tests.agent.telling import core_of, gang, of, settle
-from tests.kinds.test_pod_group import pod
+from tests.kinds.grouped import pod
 
 
 def granted(core: MemberCore, epoch: int = 1, *, cpu: str = "1", preempts: bool = True, **pods: int) -> None:

@@ -15,44 +15,10 @@ from atoll.kinds.pod_group.admission import ADMISSION, default_pod, validate_pod
 from atoll.model import keys
 from atoll.model.gang import Partition, TopologyWish
 from atoll.model.placer import MadeFor, Placer, Unplaceable
+from tests.kinds.grouped import pod
 
 Json = dict[str, Any]
 NOW = "2026-01-01T00:01:00Z"
-
-
-def pod(
-    name: str, phase: str = "Pending", *, total: int = 2, age: int = 0, cpu: str = "1", notes: Json | None = None
-) -> Json:
-    container = {
-        "name": "c",
-        "image": "i",
-        "resources": {"requests": {"cpu": cpu}},
-        "volumeMounts": [{"name": "kube-api-access-x", "mountPath": "/t"}, {"name": "data", "mountPath": "/d"}],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "ns",
-            "uid": f"uid-{name}",
-            "resourceVersion": "7",
-            "creationTimestamp": f"2026-01-01T00:00:{age:02}Z",
-            "labels": {GROUP: "g", "app": "train", keys.KUEUE_QUEUE_LABEL: "research"},
-            "annotations": {TOTAL: str(total), **(notes or {})},
-        },
-        "spec": {
-            "containers": [container],
-            "volumes": [{"name": "kube-api-access-x"}, {"name": "data"}],
-            "schedulingGates": [{"name": GATE}, {"name": "their.own/gate"}],
-            "schedulerName": "default-scheduler",
-            "serviceAccountName": "default",
-            "serviceAccount": "default",
-            "priority": 0,
-            "preemptionPolicy": "PreemptLowerPriority",
-        },
-        "status": {"phase": phase, "qosClass": "Burstable"},
-    }
 
 
 def group(*pods: Json) -> Json:
