@@ -292,6 +292,7 @@ async def test_a_pod_and_a_service_of_another_owner_are_named(site: Site) -> Non
         assert f"{which.format(site.namespace)} exists and is not of this Job" in line
         assert "DeadlineExceeded" not in orjson.dumps(decision).decode()
         await site.host.delete(JOBS, name, site.namespace)
+    await api.delete(PODS, "pc-w-0", site.namespace)
 
 
 async def test_pods_of_a_deployment_that_a_quota_of_the_member_refuses_are_told(site: Site) -> None:

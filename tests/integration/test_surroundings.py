@@ -68,7 +68,7 @@ async def test_what_karmada_left_in_a_member_is_not_touched_and_named(site: Site
         return next((each for each in said if "is not Atoll's" in each.get("message", "")), None)
 
     found = await until(told, what="the binding says what is in the way")
-    assert f"Job {site.namespace}/train exists in {MEMBER}" in found["message"]
+    assert f"refused by {MEMBER}: Job {site.namespace}/train exists there" in found["message"]
     there = await site.find(JOBS, "train", MEMBER)
     assert there is not None
     assert (there["metadata"]["uid"], there["spec"]) == (before["metadata"]["uid"], before["spec"])

@@ -58,7 +58,7 @@ async def host(bare_host: ClusterHandle, tmp_path_factory: pytest.TempPathFactor
     async with await bare_host.connect() as admin:
         at = await install.endpoint(bare_host.kubeconfig)
         address = {"url": "https://127.0.0.1:1"}
-        await install.init(admin, at, out=directory, webhook_client_config=address, enable=["default"])
+        await install.init(admin, at, out=directory, webhook_client_config=address, enable=["default"], force=True)
         # No webhook runs: policies hold all the same.
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             await admin.delete(resource, keys.WEBHOOKS)

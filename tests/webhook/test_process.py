@@ -43,7 +43,9 @@ def free_port() -> int:
 async def prepare(api: ApiServer, kubeconfig: Path, port: int) -> Path:
     """What an installer does before the webhook starts; gives the credentials of the webhook."""
     address = {"url": f"https://127.0.0.1:{port}"}
-    await install.init(api, await install.endpoint(kubeconfig), out=kubeconfig.parent, webhook_client_config=address)
+    at = await install.endpoint(kubeconfig)
+    # An earlier test of this host left the address of a webhook that has ended.
+    await install.init(api, at, out=kubeconfig.parent, webhook_client_config=address, force=True)
     return install.kubeconfig_of(kubeconfig.parent, "webhook")
 
 

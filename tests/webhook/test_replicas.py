@@ -140,7 +140,7 @@ async def site(bare_host: ClusterHandle, tmp_path_factory: pytest.TempPathFactor
 async def init(site: Site) -> None:
     at = await install.endpoint(site.handle.kubeconfig)
     address = {"url": f"https://127.0.0.1:{site.port}"}
-    await install.init(site.api, at, out=site.directory, webhook_client_config=address, enable=["default"])
+    await install.init(site.api, at, out=site.directory, webhook_client_config=address, enable=["default"], force=True)
 
 
 async def renew(site: Site, age: timedelta = timedelta(0)) -> None:

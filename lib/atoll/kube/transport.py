@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import random
 import re
@@ -42,6 +43,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 _JSON = "application/json"
 _METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
 
+_IN_ONE_PIECE: Final = 1 << 20
+"""Bytes of a request."""
 PAGE_SIZE = 500
 """Objects in a page of a list."""
 LEAST_PAGE_SIZE = 25
@@ -555,7 +558,7 @@ class ApiServer:
                 if body is not None:
                     options["headers"]["Content-Type"] = content_type
                 async with self._session.request(
-                    method, self._target(path), data=body, params=params, timeout=_TIMEOUT, **options
+                    method, self._target(path), data=_payload(body), params=params, timeout=_TIMEOUT, **options
                 ) as response:
                     content = await response.read()
                     self.requests[method, _plural(path), response.status] += 1
@@ -672,6 +675,11 @@ def _loads(body: bytes) -> Json:
     if not isinstance(result, dict):
         raise errors.Unexpected(f"the answer is no object but {body[:100]!r}: is this an API server?")
     return result
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """A request's body as aiohttp takes it: bytes beyond a mebibyte are sent in pieces, or it warns that they block."""
+    return io.BytesIO(body) if body is not None and len(body) > _IN_ONE_PIECE else body
 
 
 def _plural(path: str) -> str:
