@@ -37,3 +37,10 @@ def commands(page: Path) -> Iterator[str]:
         for line in body.replace("\\\n", " ").splitlines():
             if line.lstrip().startswith("$ "):
                 yield line.lstrip()[2:]
+
+
+def rows(page: Path, section: str) -> list[list[str]]:
+    """The cells of the rows of a section that begin with code."""
+    text = page.read_text("utf-8").split(f"\n## {section}\n")[1].split("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]

@@ -13,20 +13,9 @@ import pytest
 from atoll.cli import settings_reference
 from atoll.kube.settings import ProcessSettings, leaves
 from atoll.local.atoll_federation import AtollFederation
-from tests.docs.pages import DOCS
+from tests.docs.pages import DOCS, rows
 
-PAGE = (DOCS / "operations.md").read_text("utf-8")
 PROCESSES = ("webhook", "control", "dispatcher", "agent")
-
-
-def section(title: str) -> str:
-    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
-
-
-def rows(title: str) -> list[list[str]]:
-    """The cells of a table, without its head."""
-    lines = [line for line in section(title).splitlines() if line.startswith("| `")]
-    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
 async def flags_of(process: str) -> set[str]:
@@ -68,7 +57,7 @@ async def test_every_metric_of_every_process_is_in_the_page(federation: AtollFed
                 families = set(re.findall(r"^# TYPE (atoll_\w+)", await answer.text(), re.M))
             found[process] = {family for family in families if not family.endswith("_created")}
     told: dict[str, set[str]] = {process: set() for process in PROCESSES}
-    for names, _, _, where in rows("Metrics"):
+    for names, _, _, where in rows(DOCS / "operations.md", "Metrics"):
         for process in PROCESSES if where == "all" else where.split(", "):
             told[process] |= set(re.findall(r"atoll_\w+", names))
     assert told == found

@@ -1,0 +1,61 @@
+"""Expressions of deploy/monitoring, and the metrics that they may name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from tests.docs.pages import DOCS, ROOT, rows
+
+FOLDER = ROOT / "deploy" / "monitoring"
+RULES = FOLDER / "rules.yaml"
+_OF_PROMETHEUS = {"job", "instance", "le"}
+"""Labels that a scrape or a histogram adds."""
+_OF_THE_CLIENT = ("process_resident_memory_bytes", "process_cpu_seconds_total")
+
+
+def alerts() -> list[dict[str, Any]]:
+    """All alerts of the rules."""
+    return [rule for group in yaml.safe_load(RULES.read_text("utf-8"))["groups"] for rule in group["rules"]]
+
+
+def panels(name: str) -> list[dict[str, Any]]:
+    """All panels of a dashboard."""
+    found: list[dict[str, Any]] = json.loads((FOLDER / "dashboards" / name).read_text("utf-8"))["panels"]
+    return found
+
+
+def metrics() -> dict[str, set[str]]:
+    """Each series that a scrape may show, with its labels: those of docs/operations.md, which an integration test
+    compares with the processes."""
+    found: dict[str, set[str]] = {name: set() for name in _OF_THE_CLIENT}
+    for names, described, _, _ in rows(DOCS / "operations.md", "Metrics"):
+        kind, _, labels = described.partition(":")
+        every = {label.strip() for label in labels.split(",")} - {""}
+        for name in re.findall(r"`(atoll_\w+)`", names):
+            suffixes = ("_bucket", "_count", "_sum") if kind == "histogram" else ("",)
+            found |= {name + suffix: every for suffix in suffixes}
+    return found
+
+
+def wrong(expression: str, known: dict[str, set[str]]) -> Iterator[str]:
+    """Metrics and labels of an expression that no process has."""
+    bare = re.sub(r'"[^"]*"', '""', expression)
+    named = re.findall(r"\b((?:atoll|process)_\w+)", re.sub(r"\b(by|without|on|ignoring) *\([^)]*\)", "", bare))
+    yield from (f"metric {name}" for name in named if name not in known)
+    if not named:
+        yield "no metric"
+    allowed = _OF_PROMETHEUS.union(*(known.get(name, set()) for name in named))
+    labels = [
+        name for group in re.findall(r"\{([^}]*)\}", bare) for name in re.findall(r"(\w+) *(?:=~|!=|!~|=)", group)
+    ]
+    labels += [
+        name
+        for group in re.findall(r"\b(?:by|without|on|ignoring) *\(([^)]*)\)", bare)
+        for name in re.findall(r"\w+", group)
+    ]
+    yield from (f"label {name}" for name in labels if name not in allowed)
