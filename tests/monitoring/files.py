@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -21,12 +20,6 @@ _OF_THE_CLIENT = ("process_resident_memory_bytes", "process_cpu_seconds_total")
 def alerts() -> list[dict[str, Any]]:
     """All alerts of the rules."""
     return [rule for group in yaml.safe_load(RULES.read_text("utf-8"))["groups"] for rule in group["rules"]]
-
-
-def panels(name: str) -> list[dict[str, Any]]:
-    """All panels of a dashboard."""
-    found: list[dict[str, Any]] = json.loads((FOLDER / "dashboards" / name).read_text("utf-8"))["panels"]
-    return found
 
 
 def metrics() -> dict[str, set[str]]:
