@@ -37,6 +37,7 @@ async def play(ground: Ground) -> None:
         shutil.rmtree(copy)
 
     await _stopped(ground, put_back, "put back")
+    await _begin_anew(ground)
 
 
 async def _stopped(ground: Ground, change: object, what: str) -> None:
@@ -51,3 +52,15 @@ async def _stopped(ground: Ground, change: object, what: str) -> None:
             await server.start()
             await server.wait_ready(ground.ready_s)
         ground.checkpoints += await ground.servers.settle(ground.members, began, store=True)
+
+
+async def _begin_anew(ground: Ground) -> None:
+    """Restart Kubernetes' controllers: their caches hold later versions, and they list again for nobody.
+
+    https://kubernetes.io/docs/tasks/administer-cluster/configure-upgrade-etcd/#restoring-an-etcd-cluster asks for it.
+    """
+    for process in ground.federation.federation.processes.processes:
+        if process.spec.name.endswith(("-controller-manager", "-scheduler")):
+            await process.stop()
+            await process.start()
+            await process.wait_ready(ground.ready_s)
