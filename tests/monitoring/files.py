@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.docs.pages import DOCS, ROOT, rows
@@ -52,3 +54,11 @@ def wrong(expression: str, known: dict[str, set[str]]) -> Iterator[str]:
         for name in re.findall(r"\w+", group)
     ]
     yield from (f"label {name}" for name in labels if name not in allowed)
+
+
+def promtool() -> str:
+    """The program; the test is skipped without it."""
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not on PATH; Debian has it in package prometheus")
+    return found

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.monitoring.files import FOLDER, metrics, wrong
+from tests.monitoring.files import FOLDER, metrics, promtool, wrong
 
 KNOWN = metrics()
 NAMES = ("federation", "members", "queues")
@@ -46,6 +49,15 @@ def test_every_query_names_metrics_and_labels_of_the_processes(name: str) -> Non
             named = re.findall(r"\b(?:atoll|process)_\w+", target["expr"])
             shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
             assert shown <= {"job", "instance"}.union(*(KNOWN[each] for each in named)), panel["title"]
+
+
+def test_promtool_parses_every_query(tmp_path: Path) -> None:
+    queries = [target["expr"] for name in NAMES for panel in read(name)["panels"] for target in panel["targets"]]
+    records = [{"record": f"query_{number}", "expr": query} for number, query in enumerate(queries)]
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(yaml.safe_dump({"groups": [{"name": "dashboards", "rules": records}]}), "utf-8")
+    run = subprocess.run([promtool(), "check", "rules", str(rules)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import DOCS, ROOT, anchors, blocks
-from tests.monitoring.files import RULES, alerts, metrics, wrong
+from tests.monitoring.files import FOLDER, RULES, alerts, metrics, promtool, wrong
 
 KNOWN = metrics()
 SECTIONS = re.findall(r"^## (\w+)$", (DOCS / "runbooks.md").read_text("utf-8"), re.M)
@@ -85,3 +85,15 @@ def test_the_rules_wrapped_as_the_page_says_are_a_prometheus_rule(tmp_path: Path
     made = yaml.safe_load((tmp_path / "rule.yaml").read_text("utf-8"))
     assert made["kind"] == "PrometheusRule"
     assert made["spec"] == yaml.safe_load(RULES.read_text("utf-8"))
+
+
+def test_each_alert_is_seen_firing_by_the_cases_of_promtool() -> None:
+    cases = yaml.safe_load((FOLDER / "rules.test.yaml").read_text("utf-8"))["tests"]
+    fired = {each["alertname"] for case in cases for each in case.get("alert_rule_test", ()) if each.get("exp_alerts")}
+    assert fired == {alert["alert"] for alert in alerts()}
+
+
+@pytest.mark.parametrize("words", [("check", "rules", "rules.yaml"), ("test", "rules", "rules.test.yaml")])
+def test_promtool_passes(words: tuple[str, ...]) -> None:
+    run = subprocess.run([promtool(), *words], cwd=FOLDER, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
