@@ -68,6 +68,7 @@ COMMANDS = {
         "Example: atollctl drain east --one-by-one --deadline 30m   # as atollctl cluster drain",
     ),
     "topology": _Entry("topology"),
+    "import": _Entry("importing"),
 }
 """What follows the program's name -> where it is."""
 

@@ -77,11 +77,23 @@ def read(filename: str) -> list[Json]:
     Raises:
         CommandError: there is none, or it can't be read.
     """
+    found = read_documents(filename)
+    if not found or not all(isinstance(each, dict) and isinstance(each.get("metadata"), dict) for each in found):
+        raise CommandError(f"-f {filename}: manifests of workloads are wanted", USAGE)
+    return found
+
+
+def read_documents(filename: str) -> list[Any]:
+    """The documents of a file, or of standard input for `-`.
+
+    Raises:
+        CommandError: it can't be read.
+    """
     from atoll.model import documents
 
     try:
         content = sys.stdin.buffer.read() if filename == "-" else Path(filename).read_bytes()
-        found = [each for each in documents.read_yaml_file(content.decode()) if each]
+        return [each for each in documents.read_yaml_file(content.decode()) if each]
     except UnicodeDecodeError as error:
         text = f"is not UTF-8 text (byte {error.start + 1}): save it as UTF-8"
         raise CommandError(f"-f {filename}: {text}", USAGE) from error
@@ -91,9 +103,6 @@ def read(filename: str) -> list[Json]:
         raise CommandError(f"-f {filename}: {error.strerror}", USAGE) from error
     except documents.BadDocument as error:
         raise CommandError(f"-f {filename}: {error}", USAGE) from error
-    if not found or not all(isinstance(each, dict) and isinstance(each.get("metadata"), dict) for each in found):
-        raise CommandError(f"-f {filename}: manifests of workloads are wanted", USAGE)
-    return found
 
 
 def show(
