@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e image wheel lint bench format generate clean chaos chaos-nodes faults beside soak fuzz mutants
+.PHONY: help setup demo test e2e image wheel release lint bench format generate clean chaos chaos-nodes faults beside soak fuzz mutants
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -90,6 +90,14 @@ image: $(STAMP) ## Atoll's container image as an archive in dist/, without Docke
 
 wheel: $(STAMP) ## Atoll's wheel in dist/, for deploy/image/Dockerfile
 	@$(BIN)/python -m hatchling build --target wheel --directory dist
+
+release: $(STAMP) ## wheel, sdist, CRDs and SHA256SUMS in dist/, and the image where root has mmdebstrap
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build --directory dist
+	@for each in crds/atoll/api/yaml/*.yaml; do echo ---; cat $$each; done > dist/atoll-crds.yaml
+	@if command -v mmdebstrap > /dev/null && [ $$(id -u) = 0 ]; then $(MAKE) --no-print-directory image; \
+	else echo "no image: it needs root and mmdebstrap"; fi
+	@cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS && cat SHA256SUMS
 
 clean: ## remove the environment and what the tools left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist
