@@ -26,10 +26,7 @@ Files = Annotated[
 ]
 
 
-@app.command(
-    epilog="Example: kubectl get clusterqueues,cohorts,resourceflavors,workloadpriorityclasses,localqueues -A -o yaml"
-    " | atollctl import kueue -f - > queues.yaml; kubectl apply -f queues.yaml"
-)
+@app.command(epilog="Example: atollctl import kueue -f kueue.yaml > queues.yaml; kubectl apply -f queues.yaml")
 def kueue(filename: Files) -> None:
     """Print Queues and PriorityClasses for Kueue's objects; stderr names what has no counterpart, and what to do."""
     from atoll.cli import import_kueue
@@ -37,9 +34,7 @@ def kueue(filename: Files) -> None:
     _print(filename, import_kueue.imported)
 
 
-@app.command(
-    epilog="Example: kubectl get queues,priorityclasses -o yaml | atollctl import volcano -f - | kubectl apply -f -"
-)
+@app.command(epilog="Example: atollctl import volcano -f volcano.yaml | kubectl apply -f -")
 def volcano(filename: Files) -> None:
     """Print Queues and PriorityClasses for Volcano's objects; stderr names what has no counterpart, and what to do."""
     from atoll.cli import import_volcano
