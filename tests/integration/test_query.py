@@ -151,9 +151,11 @@ async def test_a_workload_that_fits_and_one_that_does_not(served: Site) -> None:
     refused = await ask(served.host, served.namespace, job("x", cpu="2", queue=queue))
     assert not refused["starts"]
     assert refused["reason"] == "QuotaExceeded"
-    limits, ends = refused["changes"]
+    limits, ends, other = refused["changes"]
     assert (limits["kind"], limits["limits"][0]["shortage"]) == ("RaiseLimits", "1")
-    assert (ends["kind"], ends["workloads"]) == ("Finish", [{"namespace": served.namespace, "name": "runs-job"}])
+    runs = {"namespace": served.namespace, "name": "runs-job", "workload": "runs"}
+    assert (ends["kind"], ends["workloads"]) == ("Finish", [runs])
+    assert other["kind"] == "Queue"
 
 
 async def test_what_would_not_be_taken_does_not_start(served: Site) -> None:
@@ -263,7 +265,7 @@ async def test_explain_and_what_if_print_what_the_dispatcher_knows(served: Site,
     head = "2 workloads, each as if it came alone\n"
     assert first.startswith(f"{head}Job {served.namespace}/waits would start now\n  in ")
     assert second.startswith(" would wait\n  reason    QuotaExceeded")
-    assert f"would help: the end of 1 workload: {served.namespace}/runs-job; that is enough" in second
+    assert f"would help: the end of 1 workload: {served.namespace}/runs; that is enough" in second
     assert [each["metadata"]["name"] for each in await served.host.list(JOBS, served.namespace)] == ["runs", "waits"]
     data = orjson.loads(await atollctl(served, "what-if", "-f", str(file), "-o", "json"))
     assert [each["status"]["starts"] for each in data] == [True, False]

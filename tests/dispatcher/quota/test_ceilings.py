@@ -121,7 +121,8 @@ def test_the_whole_verdict_names_the_ceiling_among_the_limits() -> None:
     [limit] = found.limits
     assert (limit.kind, limit.name, limit.cluster, limit.resource) == ("Queue", "q", "m", GPU)
     assert (limit.requested, limit.available, limit.shortage, limit.declared) == ("2", "1", "1", True)
-    [change] = found.changes
+    change, other = found.changes
+    assert (other.kind, other.message) == (ChangeKind.QUEUE, "another queue whose limits have room for it: other")
     assert (change.kind, change.enough, change.limits) == (ChangeKind.LIMITS, True, [limit])
     assert f"queue q in cluster m: 1 {GPU}" in change.message
     [room] = found.clusters
@@ -135,7 +136,7 @@ def test_one_higher_ceiling_is_enough_although_several_are_too_low() -> None:
     assert found is not None
     assert {(limit.cluster, limit.shortage) for limit in found.limits} == {("m", "3"), ("n", "1")}
     assert found.blocker is not None
-    [change] = found.changes
+    change, _other = found.changes
     assert (change.enough, [limit.cluster for limit in change.limits]) == (True, [found.blocker.cluster])
 
 

@@ -188,7 +188,7 @@ class PreemptionSettings(Section, frozen=True):
     ] = 4.0
     looks: Annotated[
         int, number("Shapes per pass that are asked whether victims may exist by now; an answer is quick.")
-    ] = 100
+    ] = 50
     look_pause: Annotated[float, seconds("Until the next of them are looked at.", above=0)] = 0.2
     victims: Annotated[
         int,

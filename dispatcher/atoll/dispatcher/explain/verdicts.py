@@ -512,6 +512,7 @@ class _Look:
             and tree.standing(queue) is Standing.OPEN
             and self.core.state.outside(queue, namespace) is None
             and tree.shortage(queue, request) is None
+            and any(tree.shortage_in(queue, member, request) is None for member in tree.members)
         )
         if names := heapq.nsmallest(_OTHER_QUEUES, others):
             text = f"another queue whose limits have room for it: {', '.join(names)}"
@@ -519,7 +520,11 @@ class _Look:
         return found
 
     def _pods_within_limits(self) -> int:
-        """The most pods, fewer than it must start with, that the limits of its queue have room for."""
+        """The most pods, fewer than it must start with, that the limits of its queue have room for; 0 where a ceiling in
+        one member stops it.
+        """
+        if self.core.tree.shortage(self._leaf, self.shape.request) is None:
+            return 0
         least = sum(self.shape.floor)
         return bisect.bisect_left(
             range(1, least),

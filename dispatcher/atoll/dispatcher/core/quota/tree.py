@@ -65,7 +65,7 @@ class Tree:
         self._ceilings: Mapping[str, Vector] = {}
         #: queues of which use, demand or figures changed since `take_changed`; those above them are not named
         self._changed: dict[Queue, None] = {}
-        #: queues of which the use changed since a queue that uses something came or went below them
+        #: queues of which the use, or a limit as a child, changed since `set_queue` and its like gave their changes
         self._moved: dict[Queue, None] = {}
 
     # -- what is told ------------------------------------------------------------------------------------------------
@@ -198,7 +198,8 @@ class Tree:
         if counts:
             parent.children[queue.name] = queue
             # Changes above reach children alone.
-            compute(queue, self.members)
+            if any(compute(queue, self.members)):
+                self._moved[queue] = None
             queue.unrank()
         else:
             queue.leave_order()
