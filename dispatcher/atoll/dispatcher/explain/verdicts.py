@@ -520,9 +520,7 @@ class _Look:
         return found
 
     def _pods_within_limits(self) -> int:
-        """The most pods, fewer than it must start with, that the limits of its queue have room for; 0 where a ceiling in
-        one member stops it.
-        """
+        """The most pods, fewer than it must start with, within its queue's limits; 0 if only a ceiling stops it."""
         if self.core.tree.shortage(self._leaf, self.shape.request) is None:
             return 0
         least = sum(self.shape.floor)
