@@ -176,6 +176,12 @@ def test_an_object_that_cant_be_read_is_an_error_that_names_it(spec: Json) -> No
         cluster_queue(**spec)
 
 
+def test_a_limit_of_a_cohort_names_its_reach() -> None:
+    found = kueue(KUEUE.replace("nominalQuota: 10}", "nominalQuota: 10, borrowingLimit: 5}"))
+    assert any("bound its own quota alone" in line for line in found.notes)
+    assert not any("bound its own quota alone" in line for line in kueue().notes)
+
+
 def test_cohorts_in_a_circle_are_an_error() -> None:
     text = "---".join(
         f"\napiVersion: kueue.x-k8s.io/v1beta2\nkind: Cohort\nmetadata: {{name: {a}}}\nspec: {{parentName: {b}}}\n"

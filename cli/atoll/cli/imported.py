@@ -84,7 +84,7 @@ def read(obj: Json, into: type[_T], content: Any, notes: list[str]) -> _T:
 
 
 def metadata(obj: Json, notes: list[str]) -> Metadata:
-    """The name, labels and annotations; annotations go, with a note, as nobody in Atoll reads them."""
+    """The name, labels and annotations; annotations go, with a note, as Atoll reads none of them."""
     try:
         found = msgspec.convert(obj["metadata"], Metadata)
     except msgspec.ValidationError as error:
