@@ -332,9 +332,9 @@ class _Import:
             above = spec.parent_name or spec.parent
             queue = self._queue(obj, self._cohort_names[name], self._cohort_names.get(above, ""), spec.fair_sharing)
             own = self._own[_key(obj)]
-            self._quota(queue, total, own, capped=not above)
             if own.borrowed or own.kept:
                 self._note(obj, "its lendingLimit and borrowingLimit bound its own quota alone, not all of its subtree")
+            self._quota(queue, total, own, capped=not above)
 
     def _total(self, name: str, there: Mapping[str, tuple[Json, Any]], seen: tuple[str, ...]) -> dict[str, Fraction]:
         """What a cohort and all below it have."""
