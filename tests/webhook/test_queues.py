@@ -174,6 +174,35 @@ def test_guarantees_fit_the_tree(queue: Json, said: str | None) -> None:
     assert said is None or said in problems[0].message
 
 
+@pytest.mark.parametrize(
+    ("queue", "said"),
+    [
+        pytest.param(make_queue("lab", capability={"cpu": "4"}), "queue vision deserves 5", id="of a child"),
+        pytest.param(make_queue("lab", capability={"cpu": "5"}), "", id="of no child"),
+        pytest.param(make_queue("top", capability={"cpu": "4"}), "queue vision deserves 5", id="of a grandchild"),
+        pytest.param(
+            make_queue("vision", parent="lab", deserved={"cpu": "9"}),
+            "queue vision deserves 9, and the capability of queue top above it is 8",
+            id="of the queue itself",
+        ),
+        pytest.param(make_queue("vision", parent="lab", deserved={"memory": "9Gi"}), "", id="without such a limit"),
+    ],
+)
+def test_a_deserved_amount_beyond_the_capability_above_is_warned_of(queue: Json, said: str) -> None:
+    tree = {
+        "top": cached(make_queue("top", capability={"cpu": "8"})),
+        "lab": cached(make_queue("lab", parent="top")),
+        "vision": cached(make_queue("vision", parent="lab", deserved={"cpu": "5"})),
+    }
+    tree |= {queue["metadata"]["name"]: cached(make_queue(queue["metadata"]["name"], **queue["spec"]))}
+
+    def children(name: str) -> list[queues.Queue]:
+        return [each for each in tree.values() if each.parent == name]
+
+    warnings = queues.undeserved(cached(queue), tree.get, children)
+    assert [said in each.message for each in warnings] == ([True] if said else [])
+
+
 def busy(**counts: int) -> queues.Queue:
     return queues.decode(orjson.dumps({**make_queue("busy"), "status": counts}))
 

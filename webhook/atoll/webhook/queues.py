@@ -34,6 +34,7 @@ from atoll.model.words import counted
 from atoll.webhook import resources
 
 _MAX_WEIGHT = 65535
+_MOST_WARNINGS = 5
 _CLOSED = ("Closed", "Closing")
 GUARANTEE = "spec.guarantee.resource"
 
@@ -232,6 +233,32 @@ def validate_queue(
     problems += _flavor_problems(queue, lookup, children)
     # Sums over queues that are wrong in themselves would only confuse.
     return problems if above or quota else [*problems, *_tree_problems(str(name), spec, lookup, children, moved)]
+
+
+def undeserved(
+    queue: Queue, lookup: Callable[[str], Queue | None], children: Callable[[str], Sequence[Queue]]
+) -> list[Problem]:
+    """Warnings of amounts that a queue, or one below it, deserves beyond the capability of a queue above it."""
+    pairs = [(queue, above) for above in _above(queue, lookup)]
+    pairs += [(each, queue) for each in _below(queue.metadata.name, children)]
+    return [
+        Problem(
+            f"spec.{'deserved' if lower is queue else 'capability'}.{resource}",
+            f"queue {lower.metadata.name} deserves {lower.spec.deserved[resource]}, and the capability of queue"
+            f" {upper.metadata.name} above it is {upper.spec.capability[resource]}: it never gets more than that",
+        )
+        for lower, upper in pairs
+        for resource in _beyond(lower.spec.deserved, upper.spec.capability)
+    ][:_MOST_WARNINGS]
+
+
+def _beyond(deserved: Mapping[str, Any], capability: Mapping[str, Any]) -> list[str]:
+    """The resources of which more is deserved; none where an amount can't be read, which is a problem of its own."""
+    try:
+        wanted, limit = quantity.capacity(deserved), quantity.capacity(capability)
+    except ValueError:
+        return []
+    return sorted(name for name, amount in wanted.items() if name in limit and amount > limit[name])
 
 
 def validate_queue_update(
