@@ -321,10 +321,12 @@ async def test_kubectl_finds_atoll_and_completes_its_commands(site: Site, tmp_pa
 
 
 async def test_what_has_ended_can_not_be_held(site: Site) -> None:
-    await site.submit(job("over"))
+    await site.submit({**job("over"), "metadata": {"name": "over", "labels": {"sweep": "7"}}})
     await site.phase("over", "Completed")
     said = await atollctl(site, "job", "hold", "over", ok=False)
     assert "job.batch.volcano.sh/over has ended (Succeeded): there is nothing to hold" in said
+    said = await atollctl(site, "job", "hold", "-l", "sweep=7")
+    assert "job.batch.volcano.sh/over has ended (Succeeded) and stays as it is" in said
 
 
 async def test_a_federation_that_does_not_exist_is_not_stopped(site: Site) -> None:

@@ -26,7 +26,7 @@ def hold(ctx: typer.Context, names: Names = None, selector: Selected = None) -> 
     """Keep jobs from running until they are released; what runs is evicted and keeps its age."""
     from atoll.model import keys
 
-    each(ctx, names, selector, _annotation({keys.HOLD: "true"}, "held"))
+    each(ctx, names, selector, _annotation({keys.HOLD: "true"}, "held", selected=bool(selector)))
 
 
 def release(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
@@ -100,13 +100,16 @@ def delete(ctx: typer.Context, names: Names = None, selector: Selected = None) -
     each(ctx, names, selector, work)
 
 
-def _annotation(annotations: Json, done: str) -> Work:
+def _annotation(annotations: Json, done: str, *, selected: bool = False) -> Work:
+    """`selected`: by their labels, so that jobs which have ended are no mistake."""
     from atoll.model import keys
 
     async def work(host: ApiServer, resource: ApiResource, found: Json) -> str:
         meta, present = found["metadata"], _annotations(found)
         name = title(resource, meta["name"])
         if annotations.get(keys.HOLD) and (ended := _ended(resource, found)):
+            if selected:
+                return f"{name} has ended ({ended}) and stays as it is"
             raise CommandError(f"{name} has ended ({ended}): there is nothing to hold")
         if keys.ABORTED in present and present.get(keys.HOLD) == "true":
             raise CommandError(f"{name} is aborted: `atollctl job resume {meta['name']}` starts it again")
