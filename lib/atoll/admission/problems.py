@@ -146,7 +146,7 @@ def amount(text: object) -> Fraction | None:
         return None
 
 
-def exceeding(smaller: dict[str, Fraction], larger: dict[str, Fraction]) -> list[str]:
+def exceeding(smaller: Mapping[str, Fraction | int], larger: Mapping[str, Fraction | int]) -> list[str]:
     """The resources listed in both of which the first has more than the second."""
     return sorted(name for name, value in smaller.items() if name in larger and value > larger[name])
 

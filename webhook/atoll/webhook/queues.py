@@ -255,10 +255,9 @@ def undeserved(
 def _beyond(deserved: Mapping[str, Any], capability: Mapping[str, Any]) -> list[str]:
     """The resources of which more is deserved; none where an amount can't be read, which is a problem of its own."""
     try:
-        wanted, limit = quantity.capacity(deserved), quantity.capacity(capability)
+        return exceeding(quantity.capacity(deserved), quantity.capacity(capability))
     except ValueError:
         return []
-    return sorted(name for name, amount in wanted.items() if name in limit and amount > limit[name])
 
 
 def validate_queue_update(

@@ -610,7 +610,7 @@ class Reviews:
         return await self._settled(lambda: queues.validate_queue(queue, self._queues.get, self._below))
 
     def _undeserved(self, request: Request) -> list[Problem]:
-        queue = queues.decode(orjson.dumps(request.object or {}))
+        queue = msgspec.convert(request.object or {}, queues.Queue)
         return queues.undeserved(queue, self._queues.get, self._below)
 
     def _below(self, name: str) -> list[queues.Queue]:
