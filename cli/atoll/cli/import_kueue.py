@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from atoll.cli.imported import (
-    QUEUE_API,
     Amount,
     Imported,
     Json,
     amount,
     by_parents,
     metadata,
+    new_queue,
     priority_class,
     read,
     resources,
@@ -34,7 +34,7 @@ from atoll.model import flavors, keys, quantity
 _GROUP = "kueue.x-k8s.io/"
 _BUILT_IN = (keys.ROOT_QUEUE, keys.DEFAULT_QUEUE)
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
-_SPEC_OF = {
+_OTHER_KINDS = {
     "AdmissionCheck": "no counterpart; a MultiKueue check becomes `atollctl join` of each worker",
     "MultiKueueConfig": "members serve a queue by `atollctl queue update --clusters`; join each worker",
     "MultiKueueCluster": "`atollctl join NAME --member-kubeconfig FILE`",
@@ -115,6 +115,11 @@ class ClusterQueue(msgspec.Struct, frozen=True, rename="camel"):
     concurrent_admission_policy: Any = None
     exclude_resource_prefixes: Any = None
 
+    @property
+    def above(self) -> str:
+        """Its cohort, by the field of either version; empty without one."""
+        return self.cohort_name or self.cohort
+
 
 class Cohort(msgspec.Struct, frozen=True, rename="camel"):
     """Spec of a Cohort of both versions."""
@@ -123,6 +128,11 @@ class Cohort(msgspec.Struct, frozen=True, rename="camel"):
     parent_name: str = ""
     resource_groups: list[Group] | None = None
     fair_sharing: Fair | None = None
+
+    @property
+    def above(self) -> str:
+        """Its parent, by the field of either version; empty without one."""
+        return self.parent_name or self.parent
 
 
 class LocalQueue(msgspec.Struct, frozen=True, rename="camel"):
@@ -188,11 +198,11 @@ class _Import:
         for obj in by_kind.pop("WorkloadPriorityClass", ()):
             self._priority(obj)
         for obj in (each for kind in by_kind.values() for each in kind):
-            self._note(obj, _SPEC_OF.get(obj["kind"], "it has no counterpart and is left out"))
+            self._note(obj, _OTHER_KINDS.get(obj["kind"], "it has no counterpart and is left out"))
         self._flavors = self._read_flavors()
         self._own = {_key(obj): self._amounts(obj, spec) for obj, spec in self._nodes()}
         self._covered = {name for each in self._own.values() for name in each.nominal}
-        self._queues: list[Json] = []
+        self._queues: dict[str, Json] = {}
         self._names = {obj["metadata"]["name"] for obj, _ in self._specs["ClusterQueue"]}
         self._cohorts()
         for obj, spec in self._specs["ClusterQueue"]:
@@ -286,9 +296,9 @@ class _Import:
     def _write_flavors(self) -> None:
         if not self._flavors:
             return
-        annotations = {keys.FLAVORS: flavors.text(self._flavors)}
-        meta = {"name": keys.ROOT_QUEUE, "annotations": annotations}
-        self.result.objects.append({"apiVersion": QUEUE_API, "kind": "Queue", "metadata": meta, "spec": {}})
+        root = new_queue(keys.ROOT_QUEUE, {})
+        _annotate(root, keys.FLAVORS, flavors.text(self._flavors))
+        self.result.objects.append(root)
         self._notes.append(
             "Queue root: its annotation names the flavors; flavors that the host has already are replaced"
         )
@@ -319,8 +329,8 @@ class _Import:
 
     def _cohorts(self) -> None:
         there = {obj["metadata"]["name"]: (obj, spec) for obj, spec in self._specs["Cohort"]}
-        named = {spec.cohort_name or spec.cohort for _, spec in self._specs["ClusterQueue"]}
-        named |= {spec.parent_name or spec.parent for _, spec in there.values()}
+        named = {spec.above for _, spec in self._specs["ClusterQueue"]}
+        named |= {spec.above for _, spec in there.values()}
         for name in sorted(named - there.keys() - {""}):
             obj = {"kind": "Cohort", "metadata": {"name": name}}
             there[name] = obj, Cohort()
@@ -329,35 +339,29 @@ class _Import:
         self._cohort_names = {name: self._free(name, "cohort", obj) for name, (obj, _) in there.items()}
         for name, (obj, spec) in there.items():
             total = self._total(name, there, ())
-            above = spec.parent_name or spec.parent
-            queue = self._queue(obj, self._cohort_names[name], self._cohort_names.get(above, ""), spec.fair_sharing)
+            queue = self._queue(obj, self._cohort_names[name], spec)
             own = self._own[_key(obj)]
             if own.borrowed or own.kept:
                 self._note(obj, "its lendingLimit and borrowingLimit bound its own quota alone, not all of its subtree")
-            self._quota(queue, total, own, capped=not above)
+            self._quota(queue, total, own, capped=not spec.above)
 
     def _total(self, name: str, there: Mapping[str, tuple[Json, Any]], seen: tuple[str, ...]) -> dict[str, Fraction]:
         """What a cohort and all below it have."""
         found: dict[str, Fraction] = defaultdict(Fraction, self._own[_key(there[name][0])].nominal)
         if name in seen:
             return found
-        parts = [
-            self._own[_key(obj)].nominal
-            for obj, spec in self._specs["ClusterQueue"]
-            if (spec.cohort_name or spec.cohort) == name
-        ]
-        below = [each for each, (_, spec) in there.items() if (spec.parent_name or spec.parent) == name]
+        parts = [self._own[_key(obj)].nominal for obj, spec in self._specs["ClusterQueue"] if spec.above == name]
+        below = [each for each, (_, spec) in there.items() if spec.above == name]
         for part in [*parts, *(self._total(each, there, (*seen, name)) for each in below)]:
             for resource, value in part.items():
                 found[resource] += value
         return found
 
     def _cluster_queue(self, obj: Json, spec: ClusterQueue) -> None:
-        cohort = spec.cohort_name or spec.cohort
         name = obj["metadata"]["name"]
-        queue = self._queue(obj, self._renamed(name, obj), self._cohort_names.get(cohort, ""), spec.fair_sharing)
+        queue = self._queue(obj, self._renamed(name, obj), spec)
         own = self._own[_key(obj)]
-        self._quota(queue, own.nominal, own, capped=not cohort)
+        self._quota(queue, own.nominal, own, capped=not spec.above)
         if missing := sorted(self._covered - own.nominal.keys()):
             queue["spec"].setdefault("capability", {}).update(dict.fromkeys(missing, "0"))
             self._note(
@@ -377,7 +381,7 @@ class _Import:
         self._preemption(obj, spec.preemption or Preemption())
         self._stopped(obj, spec.stop_policy, queue["metadata"]["name"])
         if spec.admission_scope and spec.admission_scope.admission_mode == "UsageBasedAdmissionFairSharing":
-            queue["metadata"].setdefault("annotations", {})[keys.ORDER] = "fair-namespaces"
+            _annotate(queue, keys.ORDER, "fair-namespaces")
             text = "set the half-life of Kueue's configuration with `atollctl queue update --fair-half-life`"
             self._note(obj, f"admissionScope becomes order fair-namespaces; {text}")
 
@@ -412,7 +416,7 @@ class _Import:
                 continue
             backed[meta.name].add(spec.cluster_queue)
             below[spec.cluster_queue][meta.name].append((obj, spec))
-        taken = {each["metadata"]["name"] for each in self._queues}
+        taken = {*self._queues}
         queues = {
             obj["metadata"]["name"]: (obj, spec, self._renamed(obj["metadata"]["name"]))
             for obj, spec in self._specs["ClusterQueue"]
@@ -425,21 +429,11 @@ class _Import:
                 free = len(backed[local]) == 1 and local not in taken and local not in _BUILT_IN
                 target = own if alone and (not free or local == own) else local if free else f"{name}.{local}"
                 if target != own:
-                    parent = next(each for each in self._queues if each["metadata"]["name"] == own)
-                    made = {key: value for key, value in parent["spec"].items() if key == "dequeueStrategy"}
-                    notes = {
-                        key: text
-                        for key, text in (parent["metadata"].get("annotations") or {}).items()
-                        if key == keys.ORDER
-                    }
-                    head = {"name": target, **({"annotations": notes} if notes else {})}
-                    content = {
-                        "apiVersion": QUEUE_API,
-                        "kind": "Queue",
-                        "metadata": head,
-                        "spec": {**made, "parent": own},
-                    }
-                    self._queues.append(content)
+                    parent = self._queues[own]
+                    kept = {key: value for key, value in parent["spec"].items() if key == "dequeueStrategy"}
+                    made = self._queues[target] = new_queue(target, {**kept, "parent": own})
+                    if order := (parent["metadata"].get("annotations") or {}).get(keys.ORDER):
+                        _annotate(made, keys.ORDER, order)
                 self._selected(target, spec, [each["metadata"].get("namespace", "") for each, _ in members])
                 for each, one in members:
                     self._stopped(each, one.stop_policy, target)
@@ -450,10 +444,10 @@ class _Import:
                 self._note(obj, f"LocalQueues of {len(below[name])} names use it; {text}")
 
     def _relabel(self, obj: Json, target: str) -> None:
-        text = f"label its workloads {_GROUP}queue-name={target}"
+        text = f"label its workloads {keys.KUEUE_QUEUE_LABEL}={target}"
         if obj["metadata"]["name"] == keys.DEFAULT_QUEUE:
             space = obj["metadata"].get("namespace")
-            command = f"kubectl annotate namespace {space} scheduling.volcano.sh/queue-name={target}"
+            command = f"kubectl annotate namespace {space} {keys.QUEUE_ANNOTATION}={target}"
             text += f", and run `{command}` for those without label"
         self._note(obj, f"becomes queue {target}, since queues have no namespace: {text}")
 
@@ -466,8 +460,7 @@ class _Import:
             own = {"key": _NAMESPACE_NAME, "operator": "In", "values": sorted({*namespaces})}
             wanted = {**wanted, "matchExpressions": [*(wanted.get("matchExpressions") or ()), own]}
         if wanted:
-            queue = next(each for each in self._queues if each["metadata"]["name"] == target)
-            queue["metadata"].setdefault("annotations", {})[keys.NAMESPACE_SELECTOR] = json.dumps(wanted)
+            _annotate(self._queues[target], keys.NAMESPACE_SELECTOR, json.dumps(wanted))
 
     def _free(self, name: str, suffix: str, obj: Json) -> str:
         if name not in self._names and name not in _BUILT_IN:
@@ -482,10 +475,10 @@ class _Import:
             self._note(obj, f"becomes queue {name}.queue, as Atoll has a queue {name}; label its workloads so")
         return f"{name}.queue"
 
-    def _queue(self, obj: Json, name: str, parent: str, fair: Fair | None) -> Json:
-        meta = metadata(obj, self._notes)
+    def _queue(self, obj: Json, name: str, of: ClusterQueue | Cohort) -> Json:
+        meta, fair = metadata(obj, self._notes), of.fair_sharing
         spec: Json = {}
-        if parent:
+        if parent := self._cohort_names.get(of.above):
             spec["parent"] = parent
         if fair is not None and fair.weight is not None:
             weight = amount(obj, "fairSharing.weight", fair.weight)
@@ -495,9 +488,7 @@ class _Import:
                 self._note(obj, f"fairSharing.weight {fair.weight} becomes weight, which {text}")
             else:
                 self._note(obj, f"fairSharing.weight {fair.weight} is left out; weights are whole, 1 to 65535")
-        head: Json = {"name": name, **({"labels": meta.labels} if meta.labels else {})}
-        queue = {"apiVersion": QUEUE_API, "kind": "Queue", "metadata": head, "spec": spec}
-        self._queues.append(queue)
+        queue = self._queues[name] = new_queue(name, spec, meta.labels)
         return queue
 
     def _quota(self, queue: Json, total: Mapping[str, Fraction], own: _Amounts, *, capped: bool) -> None:
@@ -524,7 +515,7 @@ class _Import:
 
     def _guaranteed(self) -> list[Json]:
         """The queues, each guaranteed at least the sum of those below it, as admission asks for."""
-        ordered = by_parents(self._queues)
+        ordered = by_parents(self._queues.values())
         by_name = {each["metadata"]["name"]: each for each in ordered}
         for each in reversed(ordered):
             above = by_name.get(each["spec"].get("parent", ""))
@@ -535,6 +526,10 @@ class _Import:
                 both = quantity.parse(more.get(name, 0)) + quantity.parse(text)
                 more.update(resources({name: both}))
         return ordered
+
+
+def _annotate(queue: Json, key: str, text: str) -> None:
+    queue["metadata"].setdefault("annotations", {})[key] = text
 
 
 def _key(obj: Json) -> tuple[str, str]:

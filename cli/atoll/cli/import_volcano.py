@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import msgspec
 
 from atoll.cli.imported import (
-    QUEUE_API,
     Amount,
     Imported,
     Json,
     amount,
     by_parents,
     metadata,
+    new_queue,
     priority_class,
     read,
     rest,
@@ -111,8 +111,7 @@ def _queue(obj: Json, notes: list[str]) -> Json:
         kept.pop("parent", None)
     if (obj.get("status") or {}).get("state") in ("Closed", "Closing"):
         notes.append(f"{title(obj)}: it is closed; run `atollctl queue close {meta.name}` once it is applied")
-    head: Json = {"name": meta.name, **({"labels": meta.labels} if meta.labels else {})}
-    return {"apiVersion": QUEUE_API, "kind": "Queue", "metadata": head, "spec": kept}
+    return new_queue(meta.name, kept, meta.labels)
 
 
 def _elsewhere(obj: Json) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import NoneType, UnionType
@@ -11,18 +11,16 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 import msgspec
 
 from atoll.cli.errors import USAGE, CommandError
-from atoll.model import quantity
+from atoll.model import keys, quantity
+from atoll.model.apiresource import PRIORITY_CLASSES, QUEUES, ApiResource
 
 Json = dict[str, Any]
 Amount = str | int | float
 _T = TypeVar("_T")
 
-QUEUE_API: Final = "scheduling.volcano.sh/v1beta1"
-PRIORITY_API: Final = "scheduling.k8s.io/v1"
 LARGEST_PRIORITY: Final = 1_000_000_000
 """Of a PriorityClass that Kubernetes does not bring itself."""
 _SERVER_FIELDS: Final = {"apiVersion", "kind", "metadata", "status"}
-_SERVER_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MOST_OBJECTS: Final = 10_000
 
 
@@ -92,7 +90,7 @@ def metadata(obj: Json, notes: list[str]) -> Metadata:
     notes.extend(
         f"{title(obj)}: annotation {key} is left out; set annotations of Atoll's once it is applied"
         for key in found.annotations or {}
-        if key != _SERVER_ANNOTATION
+        if key != keys.LAST_APPLIED
     )
     return found
 
@@ -110,6 +108,16 @@ def title(obj: Json) -> str:
     return f"{obj['kind']} {namespace}{meta.get('name')}"
 
 
+def new_queue(name: str, spec: Json, labels: Mapping[str, str] | None = None) -> Json:
+    """A Queue of Atoll."""
+    return {**_object(QUEUES, name, labels), "spec": spec}
+
+
+def _object(resource: ApiResource, name: str, labels: Mapping[str, str] | None) -> Json:
+    meta = {"name": name, **({"labels": labels} if labels else {})}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
+
+
 def priority_class(obj: Json, notes: list[str]) -> Json | None:
     """A PriorityClass of Kubernetes from one, or from Kueue's WorkloadPriorityClass; None where it can't be."""
     meta = metadata(obj, notes)
@@ -122,12 +130,7 @@ def priority_class(obj: Json, notes: list[str]) -> Json | None:
     if meta.name.startswith("system-"):
         notes.append(f"{title(obj)}: Kubernetes keeps names with system- for itself; it is left out")
         return None
-    result: Json = {
-        "apiVersion": PRIORITY_API,
-        "kind": "PriorityClass",
-        "metadata": {"name": meta.name, **({"labels": meta.labels} if meta.labels else {})},
-        "value": value,
-    }
+    result = {**_object(PRIORITY_CLASSES, meta.name, meta.labels), "value": value}
     for name in ("description", "globalDefault", "preemptionPolicy"):
         if obj.get(name) not in (None, "", False):
             result[name] = obj[name]
@@ -155,7 +158,7 @@ def resources(amounts: Mapping[str, Fraction]) -> dict[str, str]:
     return {name: quantity.format_units(name, value) for name, value in units.items()}
 
 
-def by_parents(queues: Sequence[Json]) -> list[Json]:
+def by_parents(queues: Iterable[Json]) -> list[Json]:
     """Parents first, since admission refuses a queue whose parent does not exist.
 
     Raises:

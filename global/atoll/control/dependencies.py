@@ -39,7 +39,6 @@ log = structlog.get_logger(__name__)
 _CONTENTS = ("type", "data", "binaryData")
 _OF_CLAIM = ("accessModes", "resources", "storageClassName", "volumeMode")
 """What of a claim's spec goes along: not the volume, which is the host's."""
-_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _OF_ACCOUNT = ("imagePullSecrets", "automountServiceAccountToken")
 
 
@@ -360,7 +359,7 @@ def _fields(resource: ApiResource, body: Json) -> Iterator[tuple[str, Any]]:
         yield "spec", {field: spec[field] for field in _OF_CLAIM if spec.get(field)}
     elif resource == SERVICE_ACCOUNTS:
         annotations = body["metadata"].get("annotations") or {}
-        if own := {name: text for name, text in annotations.items() if name != _APPLIED}:
+        if own := {name: text for name, text in annotations.items() if name != keys.LAST_APPLIED}:
             yield "annotations", own
         yield from ((field, body[field]) for field in _OF_ACCOUNT if body.get(field) is not None)
     else:

@@ -15,8 +15,7 @@ from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Pl
 from atoll.model.vector import pod_requests
 
 _HOST_ANNOTATIONS = (
-    "kubectl.kubernetes.io/last-applied-configuration", keys.HOLD, keys.ABORTED, keys.RETRIES, keys.AT_ONCE,
-    keys.RETRY,
+    keys.LAST_APPLIED, keys.HOLD, keys.ABORTED, keys.RETRIES, keys.AT_ONCE, keys.RETRY,
 )  # fmt: skip
 QUEUE_PLACES: Final = (
     ("labels", keys.KUEUE_QUEUE_LABEL), ("labels", keys.QUEUE_LABEL), ("annotations", keys.QUEUE_ANNOTATION),

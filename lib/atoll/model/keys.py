@@ -291,6 +291,8 @@ WAITING_TIMES: Final = (SLA_WAITING_TIME, "volcano.sh/sla-waiting-time", "sla-wa
 """Workload annotations that say so, Atoll's own and those of the sla plugin: the first that is set counts."""
 PREEMPTABLE: Final = "volcano.sh/preemptable"
 """Annotation or label of a workload or of its pods: `false` keeps it from making room for others."""
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""Annotation of `kubectl apply`: the object as its user wrote it."""
 QUEUE_LABEL: Final = "volcano.sh/queue-name"
 KUEUE_MINIMUM: Final = "kueue.x-k8s.io/job-min-parallelism"
 """Annotation of a batch Job: how many of its pods must start together."""
