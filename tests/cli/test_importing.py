@@ -97,7 +97,7 @@ def test_a_queue_is_open_to_the_namespaces_with_a_local_queue_that_its_cluster_q
         pytest.param({"admissionChecksStrategy": {"admissionChecks": []}}, "admissionChecksStrategy: no", id="checks"),
         pytest.param({"preemption": {}}, "reclaimWithinCohort Never", id="a queue that reclaims nothing"),
         pytest.param({}, "withinClusterQueue Never", id="a queue that preempts nothing, by default"),
-        pytest.param({}, "without namespaceSelector", id="a queue that nobody may use"),
+        pytest.param({}, "without namespaceSelector", id="a queue without users"),
         pytest.param(
             {"flavorFungibility": {"whenCanBorrow": "TryNextFlavor"}},
             "whenCanBorrow TryNextFlavor",

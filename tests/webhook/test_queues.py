@@ -175,7 +175,7 @@ def test_guarantees_fit_the_tree(queue: Json, said: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("queue", "said"),
+    ("queue", "message"),
     [
         pytest.param(make_queue("lab", capability={"cpu": "4"}), "queue vision deserves 5", id="of a child"),
         pytest.param(make_queue("lab", capability={"cpu": "5"}), "", id="of no child"),
@@ -188,7 +188,7 @@ def test_guarantees_fit_the_tree(queue: Json, said: str | None) -> None:
         pytest.param(make_queue("vision", parent="lab", deserved={"memory": "9Gi"}), "", id="without such a limit"),
     ],
 )
-def test_a_deserved_amount_beyond_the_capability_above_is_warned_of(queue: Json, said: str) -> None:
+def test_a_deserved_amount_beyond_the_capability_above_is_warned_of(queue: Json, message: str) -> None:
     tree = {
         "top": cached(make_queue("top", capability={"cpu": "8"})),
         "lab": cached(make_queue("lab", parent="top")),
@@ -200,7 +200,7 @@ def test_a_deserved_amount_beyond_the_capability_above_is_warned_of(queue: Json,
         return [each for each in tree.values() if each.parent == name]
 
     warnings = queues.undeserved(cached(queue), tree.get, children)
-    assert [said in each.message for each in warnings] == ([True] if said else [])
+    assert [message in each.message for each in warnings] == ([True] if message else [])
 
 
 def busy(**counts: int) -> queues.Queue:

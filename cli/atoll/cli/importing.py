@@ -28,7 +28,7 @@ Files = Annotated[
 
 @app.command(epilog="Example: atollctl import kueue -f kueue.yaml > queues.yaml; kubectl apply -f queues.yaml")
 def kueue(filename: Files) -> None:
-    """Print Queues and PriorityClasses for Kueue's objects; stderr names what has no counterpart, and what to do."""
+    """Print Queues and PriorityClasses for Kueue's objects; stderr names fields without counterpart and remedies."""
     from atoll.cli import import_kueue
 
     _print(filename, import_kueue.imported)
@@ -36,7 +36,7 @@ def kueue(filename: Files) -> None:
 
 @app.command(epilog="Example: atollctl import volcano -f volcano.yaml | kubectl apply -f -")
 def volcano(filename: Files) -> None:
-    """Print Queues and PriorityClasses for Volcano's objects; stderr names what has no counterpart, and what to do."""
+    """Print Queues and PriorityClasses for Volcano's objects; stderr names fields without counterpart and remedies."""
     from atoll.cli import import_volcano
 
     _print(filename, import_volcano.imported)

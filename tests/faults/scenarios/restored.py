@@ -55,7 +55,7 @@ async def _stopped(ground: Ground, change: object, what: str) -> None:
 
 
 async def _begin_anew(ground: Ground) -> None:
-    """Restart Kubernetes' controllers: their caches hold later versions, and they list again for nobody.
+    """Restart Kubernetes' controllers: their caches hold later versions, and they do not list again.
 
     https://kubernetes.io/docs/tasks/administer-cluster/configure-upgrade-etcd/#restoring-an-etcd-cluster asks for it.
     """
