@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from atoll.kinds import BY_GVK
-from atoll.webhook.sizes import sent_problems
+from atoll.webhook.sizes import problems
 
 TEXT = base64.b64encode(random.Random(7).randbytes(1_200_000)).decode()
 
@@ -41,6 +41,6 @@ def workload(annotations: dict[str, str] | None = None, **container: Any) -> dic
     ],
 )
 def test_a_workload_is_refused_that_no_member_could_get(given: dict[str, Any], words: str) -> None:
-    found = list(sent_problems(BY_GVK["batch/v1", "Job"], given))
+    found = list(problems(BY_GVK["batch/v1", "Job"], given))
     assert len(found) == bool(words)
     assert all(words in str(each) for each in found)

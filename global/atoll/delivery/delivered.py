@@ -87,13 +87,13 @@ def _shortened(value: Any) -> Any:
     """A value as the record has it."""
     if isinstance(value, str):
         return _digest(value) if len(value) > _LONG or value.startswith(_DIGEST) else value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {name: _shortened(each) for name, each in value.items()}
     if isinstance(value, list):
         if value and _by_name(value) is None:
             return _digest(value)
         # Their names stay: by these they are known.
-        return [{**_shortened(each), "name": each["name"]} for each in value]
+        return [{key: each if key == "name" else _shortened(each) for key, each in item.items()} for item in value]
     return value
 
 
@@ -143,7 +143,7 @@ def _merged(last: Any, wanted: Any, live: Any) -> Any:
 
 def _by_name(items: Sequence[Any]) -> Json | None:
     """The items of a list by their names; None where one has none, or two have the same."""
-    found = {each["name"]: each for each in items if isinstance(each, Mapping) and isinstance(each.get("name"), str)}
+    found = {each["name"]: each for each in items if isinstance(each, dict) and isinstance(each.get("name"), str)}
     return found if len(found) == len(items) else None
 
 

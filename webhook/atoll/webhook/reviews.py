@@ -208,10 +208,6 @@ _AUDITED: Final = 4096
 """Characters of an audit annotation."""
 
 
-def _too_large(kind: Kind, obj: Json) -> list[Problem]:
-    return [*sizes.gang_problems(kind, obj), *sizes.sent_problems(kind, obj)]
-
-
 def _makes_groups(kind: Kind) -> bool:
     """Whether Atoll's controller in members makes its pods, and the PodGroup that they name."""
     return kind.in_member is None or kind.in_member.status
@@ -481,13 +477,13 @@ class Reviews:
         problems += self._badly_overridden(kind, request, old)
         if old is None:
             problems += [*classes, *self._queue_problems(queue, request.namespace, rules.queue_field)]
-            return problems or [*_too_large(kind, change.new), *self._insecure(rules, request)]
+            return problems or [*sizes.problems(kind, change.new), *self._insecure(rules, request)]
         left = kind.queue_of(old, default=default)
         problems += added(self._not_allowed(rules, old, left), classes)
         if queue != left:
             problems += rules.kept(old, left) or self._queue_problems(queue, request.namespace, rules.queue_field)
         problems += self._made_insecure(rules, request, old)
-        return problems or added(*(_too_large(kind, each) for each in (old, change.new)))
+        return problems or added(*(sizes.problems(kind, each) for each in (old, change.new)))
 
     def _badly_overridden(self, kind: Kind, request: Request, old: Json | None) -> list[Problem]:
         """What override policies would find in a workload that they can't change; of a change only what it brings."""

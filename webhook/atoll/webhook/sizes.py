@@ -23,15 +23,30 @@ _SMALL: Final = 96 * 1024
 """Bytes of a workload whose record is not made to measure it: it can't be longer than the workload."""
 
 
-def sent_problems(kind: Kind, obj: Json) -> Iterator[Problem]:
-    """Whether members can get the workload and note what they got; of one that can't be read others say why."""
+def problems(kind: Kind, obj: Json) -> Iterator[Problem]:
+    """Whether binding, Work and member can note the workload; of one that can't be read others say why."""
+    try:
+        asked = len(gang.encode(kind.gang(obj, priority=0)).encode())
+    except MALFORMED:
+        return
+    if asked > MOST_GANG:
+        text = (
+            f"what its pods ask for takes {asked} bytes in its binding, which holds {MOST_GANG}: shorten selectors,"
+            " affinities and tolerations in its templates, or make several Jobs of it"
+        )
+        yield Problem("spec", text)
+    yield from _sent_problems(obj, asked)
+
+
+def _sent_problems(obj: Json, asked: int) -> Iterator[Problem]:
+    """Whether members can get the workload, with the bytes of its gang, and note what they got."""
     try:
         metadata = for_member({"metadata": {"name": "", "namespace": "", **mapping(obj.get("metadata"))}})
         sent = {"metadata": metadata, "spec": obj.get("spec") or {}}
         size = len(orjson.dumps(sent))
         if size <= _SMALL:
             return
-        size += len(gang.encode(kind.gang(obj, priority=0)).encode())
+        size += asked
         notes = noted(sent)
     except MALFORMED:
         return
@@ -44,17 +59,3 @@ def sent_problems(kind: Kind, obj: Json) -> Iterator[Problem]:
             " the names of all fields and variables"
         )
         yield Problem("metadata.annotations", f"{text}: shorten annotations, or make names fewer and shorter")
-
-
-def gang_problems(kind: Kind, obj: Json) -> Iterator[Problem]:
-    """Whether what the workload asks for is too long for its binding; of one that can't be read others say why."""
-    try:
-        size = len(gang.encode(kind.gang(obj, priority=0)).encode())
-    except MALFORMED:
-        return
-    if size > MOST_GANG:
-        text = (
-            f"what its pods ask for takes {size} bytes in its binding, which holds {MOST_GANG}: shorten selectors,"
-            " affinities and tolerations in its templates, or make several Jobs of it"
-        )
-        yield Problem("spec", text)
