@@ -199,8 +199,13 @@ def test_a_deserved_amount_beyond_the_capability_above_is_warned_of(queue: Json,
     def children(name: str) -> list[queues.Queue]:
         return [each for each in tree.values() if each.parent == name]
 
-    warnings = queues.undeserved(cached(queue), tree.get, children)
+    warnings = queues.undeserved(queue, tree.get, children)
     assert [message in each.message for each in warnings] == ([True] if message else [])
+
+
+@pytest.mark.parametrize("queue", [{"metadata": None}, {"metadata": {"name": 3}}, {"spec": {"deserved": [1]}}, {}])
+def test_a_queue_that_cant_be_read_has_no_such_warning(queue: Json) -> None:
+    assert queues.undeserved(queue, lambda _: None, lambda _: []) == []
 
 
 def busy(**counts: int) -> queues.Queue:

@@ -236,9 +236,13 @@ def validate_queue(
 
 
 def undeserved(
-    queue: Queue, lookup: Callable[[str], Queue | None], children: Callable[[str], Sequence[Queue]]
+    obj: Json, lookup: Callable[[str], Queue | None], children: Callable[[str], Sequence[Queue]]
 ) -> list[Problem]:
     """Warnings of amounts that a queue, or one below it, deserves beyond the capability of a queue above it."""
+    try:
+        queue = msgspec.convert(obj, Queue)
+    except msgspec.ValidationError:
+        return []
     pairs = [(queue, above) for above in _above(queue, lookup)]
     pairs += [(each, queue) for each in _below(queue.metadata.name, children)]
     return [

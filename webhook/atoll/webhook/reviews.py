@@ -277,7 +277,7 @@ class Reviews:
             "/validate/queues": lambda request: [
                 *idle("Queue", request.object or {}),
                 *self._unknown_resources(request, resources.of_queue, self._named_by_others),
-                *self._undeserved(request),
+                *queues.undeserved(request.object or {}, self._queues.get, self._below),
             ],
             "/validate/cronjobs": lambda request: makers.cron_job_warnings(request.object or {}),
             "/validate/hyperjobs": lambda request: makers.hyper_job_warnings(request.object or {}),
@@ -604,10 +604,6 @@ class Reviews:
         if request.operation == "UPDATE" and old is not None:
             return await self._settled(lambda: queues.validate_queue_update(old, queue, self._queues.get, self._below))
         return await self._settled(lambda: queues.validate_queue(queue, self._queues.get, self._below))
-
-    def _undeserved(self, request: Request) -> list[Problem]:
-        queue = msgspec.convert(request.object or {}, queues.Queue)
-        return queues.undeserved(queue, self._queues.get, self._below)
 
     def _below(self, name: str) -> list[queues.Queue]:
         return self._queues.by_index(CHILDREN, name)
