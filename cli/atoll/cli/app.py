@@ -32,12 +32,17 @@ class _Entry:
 
 
 COMMANDS = {
-    "init": _Entry("installing", "init", "Example: atollctl init --kubeconfig host.yaml --out credentials"),
+    "init": _Entry(
+        "installing",
+        "init",
+        "Example: atollctl init --kubeconfig host.yaml --out credentials; atollctl init --dry-run -o yaml",
+    ),
     "join": _Entry(
         "installing",
         "join",
-        "Example: atollctl join east --member-kubeconfig east.yaml --region eu-1 --label gpu=h100",
+        "Example: atollctl join east --member-kubeconfig east.yaml --region eu-1 --label gpu=h100 --dry-run",
     ),
+    "render": _Entry("rendering"),
     "unjoin": _Entry(
         "installing",
         "unjoin",

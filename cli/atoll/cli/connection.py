@@ -17,13 +17,14 @@ with without_authorities():
     from atoll.kube.transport import ApiServer
 
 T = TypeVar("T")
+A = TypeVar("A", bound=ApiServer)
 
 _SILENCE = 1.0
 """Seconds without an answer after which the user is told."""
 
 
-def call(options: Settings, work: Callable[[ApiServer], Awaitable[T]]) -> T:
-    """Connect to the host, do the work, disconnect.
+def call(options: Settings, work: Callable[[A], Awaitable[T]], client: type[A] = ApiServer) -> T:  # type: ignore[assignment]
+    """Connect to the host by a client of that class, do the work, disconnect.
 
     Raises:
         BadKubeconfig: no credentials.
@@ -37,7 +38,7 @@ def call(options: Settings, work: Callable[[ApiServer], Awaitable[T]]) -> T:
         raise CommandError(f"KUBECONFIG names {', '.join(named)}: no such file; set it to another, or use --kubeconfig")
 
     async def run() -> T:
-        async with await ApiServer.from_kubeconfig(
+        async with await client.from_kubeconfig(
             options.kubeconfig, options.context, user_agent="atollctl", on_warning=_warn
         ) as host:
             telling = asyncio.create_task(_tell_of_silence(host))

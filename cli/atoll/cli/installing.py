@@ -16,9 +16,16 @@ from atoll.cli.options import settings
 from atoll.model import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from atoll.install import Rehearsal
     from atoll.kube.transport import ApiServer
+
+
+class DryFormat(StrEnum):
+    """Values of `--output`."""
+
+    YAML = "yaml"
 
 
 class HostKind(StrEnum):
@@ -28,6 +35,18 @@ class HostKind(StrEnum):
     KARMADA = "karmada"
 
 
+DryRunFlag = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Write nothing and issue no credentials: print a line per object, which the API server judges. Not tried:"
+        " whether it reaches a new address.",
+    ),
+]
+DryOutput = Annotated[
+    DryFormat | None,
+    typer.Option("--output", "-o", help="With --dry-run: the objects, without Secrets.", show_default=False),
+]
 Out = Annotated[Path, typer.Option(help="Folder for the kubeconfigs.", file_okay=False)]
 _OUT = Path("atoll-credentials")
 
@@ -65,12 +84,15 @@ def init(
     force: Annotated[
         bool, typer.Option(help="Write a new address although the host's API server does not reach it.")
     ] = False,
+    dry_run: DryRunFlag = False,
+    output: DryOutput = None,
 ) -> None:
     """Make a cluster the host of a federation: CRDs, accounts, default queue. Starts no process.
 
     Safe to repeat: what no flag names stays as it is.
     """
     address = client_config(webhook_url, webhook_service)
+    _check_output(dry_run, output)
     from atoll import install
     from atoll.cli.connection import call
 
@@ -81,15 +103,24 @@ def init(
         return await install.init(
             host,
             at,
-            out=out,
+            out=None if dry_run else out,
             webhook_client_config=address,
             query_outside=query_outside,
             enable=enable_namespace or (),
             on_karmada=None if on is None else on is HostKind.KARMADA,
-            force=force,
-            progress=print,
+            # The probe of a new address is a write.
+            force=force or dry_run,
+            progress=_silent if dry_run else print,
         )
 
+    if dry_run:
+
+        async def rehearse(host: install.Rehearsal) -> dict[str, install.Rehearsal]:
+            await work(host)
+            return {"host": host}
+
+        _show(call(options, rehearse, install.Rehearsal), output)
+        return
     on_karmada = call(options, work)
     print("\nThe host is ready. Start on it:")
     for process in install.PROCESSES:
@@ -156,6 +187,8 @@ def join(
             show_default=False,
         ),
     ] = None,
+    dry_run: DryRunFlag = False,
+    output: DryOutput = None,
 ) -> None:
     """Join a member cluster to the federation. Starts no process.
 
@@ -163,30 +196,46 @@ def join(
     """
     labels = key_values(label or [])
     zones = None if zone is None else tuple(filter(None, zone))
+    _check_output(dry_run, output)
+    if dry_run and beside_host is not None:
+        raise CommandError("--dry-run issues no credentials, and --beside-host is about these: leave it out", USAGE)
     from atoll import install
     from atoll.cli.connection import call
     from atoll.kube.transport import ApiServer
 
     options = settings(ctx)
 
+    async def join_with(host: ApiServer, member: ApiServer) -> list[str]:
+        return await install.join(
+            host,
+            member,
+            name,
+            host_at=await install.endpoint(options.kubeconfig, options.context),
+            member_at=await install.endpoint(member_kubeconfig, member_context),
+            out=None if dry_run else out,
+            facts=install.MemberFacts(labels, region, provider, zones),
+            placing=install.PlacingWish(placer, member_queue, nodes),
+            beside_host=beside_host,
+            accept=tuple(accept_namespace or ()),
+            allow_exec=allow_exec,
+            progress=_silent if dry_run else print,
+        )
+
     async def work(host: ApiServer) -> list[str]:
         async with await ApiServer.from_kubeconfig(member_kubeconfig, member_context, user_agent="atollctl") as member:
-            return await install.join(
-                host,
-                member,
-                name,
-                host_at=await install.endpoint(options.kubeconfig, options.context),
-                member_at=await install.endpoint(member_kubeconfig, member_context),
-                out=out,
-                facts=install.MemberFacts(labels, region, provider, zones),
-                placing=install.PlacingWish(placer, member_queue, nodes),
-                beside_host=beside_host,
-                accept=tuple(accept_namespace or ()),
-                allow_exec=allow_exec,
-                progress=print,
-            )
+            return await join_with(host, member)
+
+    async def rehearse(host: install.Rehearsal) -> dict[str, install.Rehearsal]:
+        async with await install.Rehearsal.from_kubeconfig(
+            member_kubeconfig, member_context, user_agent="atollctl"
+        ) as member:
+            await join_with(host, member)
+            return {"host": host, f"member {name}": member}
 
     install.check_name(name)
+    if dry_run:
+        _show(call(options, rehearse, install.Rehearsal), output)
+        return
     command = call(options, work)
     print(f"\nMember {name} is joined. Start its agent:\n  {shlex.join(command)}")
 
@@ -299,6 +348,27 @@ def uninstall(
         print("These may still run in their members; delete them there:", file=sys.stderr)
         for workload in may_run:
             print(f"  {workload}", file=sys.stderr)
+
+
+def _check_output(dry_run: bool, output: DryFormat | None) -> None:
+    if output is not None and not dry_run:
+        raise CommandError("-o goes with --dry-run", USAGE)
+
+
+def _silent(_: str) -> None:
+    """Progress of a rehearsal, which makes none."""
+
+
+def _show(rehearsed: Mapping[str, Rehearsal], output: DryFormat | None) -> None:
+    from atoll.cli.rendering import print_yaml
+
+    for where, api in rehearsed.items():
+        if output is not None:
+            print_yaml(api.manifests(), f"{where} (dry run); left out: Secrets, tokens, caBundle of webhooks")
+            continue
+        for line in api.lines():
+            print(f"{where}: {line} (dry run)")
+    print("Nothing was written.", file=sys.stderr)
 
 
 def client_config(url: str | None, service: str | None) -> dict[str, Any] | None:

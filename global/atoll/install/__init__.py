@@ -16,17 +16,21 @@ from atoll.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_na
 from atoll.install.placing import PlacingWish
 from atoll.install.policies import ensure_policies, remove_policies
 from atoll.install.refusal import Refused
+from atoll.install.rehearsal import Rehearsal
 from atoll.install.removal import uninstall
+from atoll.install.rendering import BadValues, render_host, render_member, values_of
 from atoll.install.rights import ensure_rights
 
 __all__ = [
     "AGENT",
     "PROCESSES",
+    "BadValues",
     "Endpoint",
     "Left",
     "MemberFacts",
     "PlacingWish",
     "Refused",
+    "Rehearsal",
     "agent_kubeconfigs",
     "check_name",
     "endpoint",
@@ -39,7 +43,10 @@ __all__ = [
     "kubeconfig_of",
     "member_crds",
     "remove_policies",
+    "render_host",
+    "render_member",
     "uninstall",
     "unjoin",
+    "values_of",
     "write_kubeconfig",
 ]

@@ -71,7 +71,7 @@ async def init(
     host: ApiServer,
     at: Endpoint,
     *,
-    out: Path,
+    out: Path | None,
     webhook_client_config: Json | None = None,
     query_outside: str | None = None,
     enable: Sequence[str] = (),
@@ -87,7 +87,7 @@ async def init(
     Args:
         host: with an administrator's credentials.
         at: where the processes will find the host.
-        out: folder for `atoll-<process>.kubeconfig`.
+        out: folder for `atoll-<process>.kubeconfig`; None issues no credentials.
         webhook_client_config: `{"url": ...}` or `{"service": {...}}`: where the API server will find the webhook; on a
             new host None is `WEBHOOK_SERVICE`.
         query_outside: address at which the API server reaches a dispatcher that does not run in the host itself;
@@ -173,6 +173,8 @@ async def init(
         await ensure_namespace(host, name, {keys.ENABLED: "true"})
         progress(f"namespace {name} is opted in ({keys.ENABLED}=true)")
 
+    if out is None:
+        return on_karmada
     for process in PROCESSES:
         token, expires = await issue_token(host, _account(process), keys.SYSTEM_NAMESPACE)
         path = kubeconfig_of(out, process)

@@ -73,7 +73,7 @@ async def join(
     *,
     host_at: Endpoint,
     member_at: Endpoint,
-    out: Path,
+    out: Path | None,
     facts: MemberFacts | None = None,
     placing: PlacingWish | None = None,
     beside_host: bool | None = None,
@@ -89,7 +89,8 @@ async def join(
         name: DNS label of at most 48 characters; also the name of the Cluster object.
         host_at: where the agent will find the host.
         member_at: where the agent will find the member; `spec.apiEndpoint` of the Cluster.
-        out: folder for `atoll-agent-<name>.host.kubeconfig` and `.member.kubeconfig`.
+        out: folder for `atoll-agent-<name>.host.kubeconfig` and `.member.kubeconfig`; None issues no credentials,
+            and leaves `beside_host` undone.
         facts: labels, region, provider and zones of the Cluster; what is not given stays as it is.
         placing: who is to place in the member, through which queue, on which nodes; what is not given stays as it is.
         beside_host: the agent runs beside the host and reads the member's kubeconfig from a Secret there; None: as
@@ -157,6 +158,8 @@ async def join(
         await mark_nodes(member, name, agreed.wish.nodes, progress)
     await _ensure_cluster(host, name, member_at.url, identity, facts or MemberFacts(), asked, present)
     progress(f"host: Cluster {name}")
+    if out is None:
+        return []
 
     host_file, member_file = agent_kubeconfigs(out, name)
     token, expires = await issue_token(host, AGENT, execution)
