@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,17 +105,23 @@ async def _timed(player: Player, seconds: float) -> None:
 
 def stage(directory: Path, connections: Connections, *, pace: float, say: Callable[[str], None]) -> AtollFederation:
     """A federation with standbys, each of its connections through a proxy; members are lost within seconds."""
-    election = tuple(f"--{name}={seconds * pace:g}" for name, seconds in _ELECTION.items())
-    progress = (f"--set=core.progress.{name}={seconds * pace:g}" for name, seconds in _PROGRESS.items())
-    heartbeat = (f"--set=heartbeat.{name}={seconds * pace:g}" for name, seconds in _HEARTBEAT.items())
     return AtollFederation(
         plan.LAYOUT,
         directory,
         replicas={"control": 2, "dispatcher": 2},
-        flags={"control": election, "dispatcher": (*election, *progress), "agent": (*election, *heartbeat)},
+        flags=deadlines(pace),
         through=connections.through,
         on_progress=say,
     )
+
+
+def deadlines(pace: float) -> dict[str, tuple[str, ...]]:
+    """Flags of each process, for deadlines that are `pace` times as long."""
+    election = tuple(f"--{name}={seconds * pace:g}" for name, seconds in _ELECTION.items())
+    progress = (f"--set=core.progress.{name}={seconds * pace:g}" for name, seconds in _PROGRESS.items())
+    # A Lease has whole seconds.
+    heartbeat = (f"--set=heartbeat.{name}={math.ceil(seconds * pace)}" for name, seconds in _HEARTBEAT.items())
+    return {"control": election, "dispatcher": (*election, *progress), "agent": (*election, *heartbeat)}
 
 
 async def play(
