@@ -9,6 +9,7 @@ import pytest
 from atoll.dispatcher.core import CapacitySet
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.quota.tree import Tree
+from atoll.dispatcher.explain.excess import exceeded
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -22,6 +23,7 @@ from tests.dispatcher.builders import (
     make_queue,
     names,
 )
+from tests.dispatcher.quota.trees import queue, tree_of
 
 
 def three(*, siblings: dict[str, object] | None = None) -> Scene:
@@ -133,3 +135,16 @@ def test_queues_below_an_invalid_one_keep_no_more_from_others_than_it_is_guarant
     s.submit(make_binding("a1").queue("a").tasks(6), make_binding("d1").queue("d").tasks(1))
     assert names(s.run()) == ["a1"]
     assert s.verdict("d1") is Reason.QUEUE_INVALID
+
+
+def test_guarantees_on_two_levels_are_each_subtracted_once() -> None:
+    tree = tree_of(
+        queue("root", capability={GPU: 3}),
+        queue("a", guarantee={GPU: 3}),
+        queue("b", "a", guarantee={GPU: 2}),
+        queue("e", "a"),
+    )
+    leaf = tree.queue("e")
+    assert tree.shortage(leaf, {GPU: 1}) is None
+    assert not [*exceeded(leaf, GPU, 1)]
+    assert {limit.name: limit.available for limit in exceeded(leaf, GPU, 2)} == {"a": "1", "e": "1"}

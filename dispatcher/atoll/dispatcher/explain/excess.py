@@ -18,7 +18,7 @@ def exceeded(leaf: Queue, name: str, amount: int) -> Iterator[Limit]:
         up, used = queue.parent, queue.used.get(name, 0)
         own = queue.view.capability.get(name) if queue.view is not None else None
         pledged = up.pledged.get(name, 0) if up is not None else 0
-        left = real_capability(None, above, pledged, queue.guarantee.get(name, 0))
+        left = limit = real_capability(None, above, pledged, queue.guarantee.get(name, 0))
         if up is not None and above is not None and left is not None and (kept := up.kept.get(name, 0)):
             # What the siblings use beyond their guarantees is not left either.
             slack = sum(each.slack(name) for each in path(leaf) if each.depth > up.depth)
@@ -31,7 +31,8 @@ def exceeded(leaf: Queue, name: str, amount: int) -> Iterator[Limit]:
             yield limit_of("Queue", queue.name, name, amount, left - used, declared=False, guaranteed=True)
         if total is not None and amount > total - used:
             yield limit_of("Queue", queue.name, name, amount, total - used, declared=False)
-        bounds = [bound for bound in (own, left, total) if bound is not None]
+        # What is kept for siblings is looked at on each level: a limit that lacks it would lack it twice below.
+        bounds = [bound for bound in (own, limit, total) if bound is not None]
         above = max(min(bounds), used + amount) if bounds else None
 
 
