@@ -8,11 +8,13 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from asyncio import sslproto
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry, generate_latest
 
-from atoll.kube import drain, health, logs, vitals
+from atoll.kube import drain, health, logs, systemd, vitals
 from atoll.kube.collector import KubeCollector
 from atoll.kube.election import Elector
 from atoll.kube.errors import Busy
@@ -118,8 +120,10 @@ async def test_a_write_that_is_not_answered_is_given_up_after_the_bound() -> Non
 
 
 @asynccontextmanager
-async def child(api: ApiServer, how: str, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(part or "." for part in sys.path)}
+async def child(
+    api: ApiServer, how: str, *flags: str, env: Mapping[str, str] | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(part or "." for part in sys.path), **(env or {})}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.kube.ending", api.url, how, *flags, env=env, stderr=asyncio.subprocess.PIPE
     )
@@ -163,6 +167,44 @@ async def test_a_server_that_hangs_delays_the_end_until_the_bound_and_no_longer(
     assert 1.4 < seconds < 6
     [warning] = [line for line in lines if line["level"] == "warning"]
     assert warning["writes"] == 4
+
+
+@pytest.mark.parametrize("abstract", [False, True], ids=["a path", "an abstract name"])
+async def test_systemd_hears_that_a_process_is_ready_lives_and_stops(tmp_path: Path, *, abstract: bool) -> None:
+    name = str(tmp_path / "notify")
+    slow = Slow()
+    slow.go.set()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.setblocking(False)
+        systemd.bind("\0" + name if abstract else name)
+
+        async def heard() -> str:
+            async with asyncio.timeout(60):
+                return (await asyncio.get_running_loop().sock_recv(systemd, 64)).decode()
+
+        address = "@" + name if abstract else name
+        async with serving(slow) as api, child(api, "well", env={"NOTIFY_SOCKET": address}) as process:
+            assert [await heard(), await heard(), await heard()] == ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]
+            process.send_signal(signal.SIGTERM)
+            while (last := await heard()) == "WATCHDOG=1":
+                pass
+            code, _, _ = await ended(process)
+    assert (code, last) == (0, "STOPPING=1")
+
+
+async def test_systemd_hears_nothing_of_a_process_that_is_neither_ready_nor_alive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setattr(systemd, "_PERIOD", 0.0)
+    looks = iter([False] * 5)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.setblocking(False)
+        receiver.bind(str(tmp_path / "notify"))
+        with pytest.raises(RuntimeError):
+            await systemd.keep_informed(lambda: False, lambda: next(looks))
+        with pytest.raises(BlockingIOError):
+            receiver.recv(64)
 
 
 @pytest.mark.parametrize("how", ["deaf", "blocked"])

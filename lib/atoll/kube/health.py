@@ -34,6 +34,11 @@ def stuck_caches(now: float) -> list[str]:
     return [f"{name}: {idle:.0f} s" for name, idle in sorted(running) if idle > STUCK]
 
 
+def alive() -> bool:
+    """Whether /healthz says yes, given that the loop runs."""
+    return not stuck_caches(time.monotonic())
+
+
 def application(ready: Callable[[], bool], registry: CollectorRegistry, guard: Guard) -> web.Application:
     """The three endpoints.
 

@@ -26,7 +26,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
-from atoll.kube import drain, health, logs, metrics, serving, vitals
+from atoll.kube import drain, health, logs, metrics, serving, systemd, vitals
 from atoll.kube.collector import KubeCollector
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.serving import Guard, GuardedSite
@@ -67,6 +67,8 @@ class Process:
         self._ready: list[Callable[[], bool]] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
         self.add_task("vitals", vitals.watch_loop(vitals.lag_histogram(self.metrics)))
+        if systemd.supervises():
+            self.add_task("systemd", systemd.keep_informed(lambda: self.ready, health.alive))
 
     def add_task(self, name: str, task: Coroutine[Any, Any, None]) -> None:
         """Run this until the process ends; its failure ends the process."""
@@ -133,6 +135,7 @@ class Process:
             signal.signal(number, signal.SIG_DFL)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
+        systemd.notify("STOPPING=1")
         log.info("stopping", seconds=self._drain_seconds)
         _give_up_after(self._drain_seconds)
         end = asyncio.get_running_loop().time() + self._drain_seconds
