@@ -276,9 +276,35 @@ async def test_init_opts_in_what_it_is_told_and_nothing_else(bare: Federation, t
         await prepare(handle, tmp_path, enable=["research"])
         opted = await host.list(NAMESPACES, label_selector=f"{keys.ENABLED}=true")
         assert [each["metadata"]["name"] for each in opted] == ["research"]
-        for name, why in (("kube-system", "system namespace"), ("reserch", "there is none")):
-            with pytest.raises(install.Refused, match=f"{name}: .*{why}"):
+        await prepare(handle, tmp_path, enable=["research=labelled"])
+        opted = await host.list(NAMESPACES, label_selector=f"{keys.ENABLED}=labelled")
+        assert [each["metadata"]["name"] for each in opted] == ["research"]
+        for name, why in (
+            ("kube-system", "system namespace"),
+            ("reserch", "there is none"),
+            ("research=labeled", "research or research=labelled"),
+        ):
+            with pytest.raises(install.Refused, match=f"{name.partition('=')[0]}: .*{why}"):
                 await prepare(handle, tmp_path, enable=[name])
+
+
+async def test_a_word_that_opts_nothing_in_is_refused(bare: Federation, tmp_path: Path) -> None:
+    handle = bare.members["old"]
+    await prepare(handle, tmp_path)
+    async with await handle.connect() as host:
+        namespace: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mistyped"}}
+        await host.apply(NAMESPACES, namespace, field_manager="test")
+
+        async def let_pass(word: str) -> str:
+            try:
+                await host.merge_patch(NAMESPACES, "mistyped", {"metadata": {"labels": {keys.ENABLED: word}}})
+            except Forbidden as error:
+                return "" if "label atoll.sh/enabled is true" in error.message else error.message
+            return "it is let pass"
+
+        await wait_until(lambda: let_pass("labeled"), "the policy is enforced", 30)
+        for word in ("false", "labelled", "true"):
+            assert await let_pass(word) == "it is let pass"
 
 
 @pytest.mark.parametrize("name", ["kube-system", "kube-mine", "karmada-es-east", "karmada-system", "atoll-system"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,8 @@ from atoll.install.registration import configurations
 from atoll.kinds import KINDS
 from atoll.kube.authority import ca_bundle, make_signer, trusted_by
 from atoll.webhook import registration
+
+Json = dict[str, Any]
 
 URL = {"url": "https://127.0.0.1:9443"}
 SERVICE = {"service": {"namespace": "atoll-system", "name": "atoll-webhook", "port": 443}}
@@ -19,7 +22,8 @@ def test_addresses() -> None:
     mutating, validating = configurations(URL, "Q0E=")
     routes = [kind.admission().route for kind in KINDS]
     assert routes[:3] == ["jobs", "batch-jobs", "grouped-pods"]
-    assert [entry["clientConfig"]["url"] for entry in mutating["webhooks"]] == [
+    urls = dict.fromkeys(entry["clientConfig"]["url"] for entry in mutating["webhooks"])
+    assert [*urls] == [
         f"https://127.0.0.1:9443/mutate/{route}" for route in (*routes, "declared", "queues", "bindings")
     ]
     _, validating = configurations(SERVICE, "Q0E=")
@@ -32,7 +36,12 @@ def test_addresses() -> None:
 def test_what_is_in_namespaces_depends_on_their_opting_in_and_only_of_workloads_a_failure_refuses() -> None:
     for configuration in configurations(URL, "Q0E="):
         for entry in configuration["webhooks"]:
-            opted = entry["namespaceSelector"] == {"matchLabels": {"atoll.sh/enabled": "true"}}
+            opted = entry["namespaceSelector"] != {}
+            if opted:
+                [term] = entry["namespaceSelector"]["matchExpressions"]
+                assert term["key"] == "atoll.sh/enabled"
+                assert term["operator"] == "In"
+                assert {*term["values"]} <= {"true", "labelled"}
             [rule] = entry["rules"]
             assert opted == (rule["scope"] == "Namespaced")
             runs = opted and rule["resources"] not in (["propagationpolicies"], ["overridepolicies"])
@@ -41,18 +50,25 @@ def test_what_is_in_namespaces_depends_on_their_opting_in_and_only_of_workloads_
 
 def test_what_control_changes_on_batch_jobs_never_reaches_the_webhook_but_what_it_creates_does() -> None:
     for configuration in configurations(URL, "Q0E="):
-        (entry,) = [each for each in configuration["webhooks"] if each["rules"][0]["apiGroups"] == ["batch"]]
-        (condition,) = [each for each in entry["matchConditions"] if "userInfo" in each["expression"]]
-        assert condition["expression"] == (
-            'request.operation != "UPDATE"'
-            ' || request.userInfo.username != "system:serviceaccount:atoll-system:atoll-control"'
-        )
+        for entry in _of_batch_jobs(configuration):
+            (condition,) = [each for each in entry["matchConditions"] if "userInfo" in each["expression"]]
+            assert condition["expression"] == (
+                'request.operation != "UPDATE"'
+                ' || request.userInfo.username != "system:serviceaccount:atoll-system:atoll-control"'
+            )
 
 
 def test_batch_jobs_of_another_manager_never_reach_the_webhook() -> None:
     for configuration in configurations(URL, "Q0E="):
-        (entry,) = [each for each in configuration["webhooks"] if each["rules"][0]["apiGroups"] == ["batch"]]
-        assert any("managedBy" in condition["expression"] for condition in entry["matchConditions"])
+        for entry in _of_batch_jobs(configuration):
+            assert any("managedBy" in condition["expression"] for condition in entry["matchConditions"])
+
+
+def _of_batch_jobs(configuration: Json) -> list[Json]:
+    """Of namespaces all of which is Atoll's, and of those where only what names a queue is."""
+    found = [each for each in configuration["webhooks"] if each["rules"][0]["apiGroups"] == ["batch"]]
+    assert len(found) == 2
+    return found
 
 
 def test_every_webhook_is_soon_done() -> None:

@@ -14,6 +14,7 @@ import typer
 from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.options import settings
 from atoll.model import keys
+from atoll.model.namespaces import LABELLED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,7 +73,10 @@ def init(
     ] = None,
     enable_namespace: Annotated[
         list[str] | None,
-        typer.Option(help="Opt this namespace in: workloads there go through queues. May be repeated; default: none."),
+        typer.Option(
+            help="Opt this namespace in: workloads there go through queues; NAME=labelled: those that name one. May be"
+            " repeated; default: none."
+        ),
     ] = None,
     on: Annotated[
         HostKind | None,
@@ -131,6 +135,7 @@ def init(
         return
     print("and add members with: atollctl join NAME --member-kubeconfig FILE")
     print(f"Namespaces opt in with: kubectl label namespace NAME {keys.ENABLED}=true")
+    print(f"or, where only what names a queue is to be Atoll's, with {keys.ENABLED}={LABELLED}")
 
 
 def join(

@@ -12,7 +12,7 @@ from atoll.control import objects
 from atoll.control.assembled import Assembled
 from atoll.delivery import decode_reported
 from atoll.delivery.work import WorkObject
-from atoll.kinds import BY_GVK, Kind, known, nearness
+from atoll.kinds import BY_GVK, Kind, known, left_to_atoll, nearness
 from atoll.kinds.metadata import default_queue
 from atoll.kube.crds import crds, wake
 from atoll.kube.reflector import Reflector
@@ -41,8 +41,8 @@ from atoll.model.apiresource import (
 from atoll.model.binding_names import binding_names
 from atoll.model.gang import Gang
 from atoll.model.lost import absence, lost_at
-from atoll.model.namespaces import PROPAGATED, is_system
-from atoll.model.objects import Full, decode_full, decode_meta
+from atoll.model.namespaces import PROPAGATED, is_system, opted_in
+from atoll.model.objects import Full, Meta, decode_full, decode_meta
 from atoll.model.overrides import decode_override
 from atoll.model.policies import PolicyObject, decode_policy, selected
 from atoll.model.priority import decode_priority_class
@@ -267,7 +267,15 @@ class Caches:
     def enabled(self, namespace: str) -> bool:
         """Whether the namespace has opted in, and may."""
         found = self.namespaces.get(namespace)
-        return not is_system(namespace) and found is not None and found.metadata.labels.get(keys.ENABLED) == "true"
+        return not is_system(namespace) and found is not None and opted_in(found.metadata.labels)
+
+    def left_to_atoll(self, resource: ApiResource, meta: Meta) -> bool:
+        """Whether the namespace of an object leaves it to Atoll, and may."""
+        found = self.namespaces.get(meta.namespace)
+        said = {"metadata": {"labels": meta.labels, "annotations": meta.annotations}}
+        return (
+            found is not None and not is_system(meta.namespace) and left_to_atoll(resource, said, found.metadata.labels)
+        )
 
     def in_use(self, name: str) -> bool:
         """Whether a workload of a queue, or of one below it, is dispatched and has not ended."""

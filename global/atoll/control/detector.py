@@ -152,7 +152,7 @@ class Detector:
                 await self._host.delete(
                     BINDINGS, binding.metadata.name, binding.metadata.namespace, uid=binding.metadata.uid
                 )
-        if gone or obj is None or not self._caches.enabled(obj.metadata.namespace):
+        if gone or obj is None or not self._caches.left_to_atoll(resource, obj.metadata):
             if obj is not None and obj.metadata.deletion_timestamp and not mine and kind.assembly is None:
                 await self._tell_ended(kind, obj)
             return
@@ -413,7 +413,7 @@ class Detector:
 
     async def _tell_ended(self, kind: Kind, obj: Full) -> None:
         """Write on a workload that is deleted, and that others keep, that it has no pods any more."""
-        if kind.takes(obj.body) and self._caches.enabled(obj.metadata.namespace):
+        if kind.takes(obj.body) and self._caches.left_to_atoll(kind.resource, obj.metadata):
             keepers = ", ".join(obj.metadata.finalizers) or "owners"
             await self._tell_waiting(kind, obj, ("Deleted", f"Atoll runs it no more; kept by {keepers}"))
 

@@ -20,6 +20,7 @@ from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import ApiResource
+from atoll.model.namespaces import opted_in
 from atoll.model.objects import Full, Slim
 from atoll.model.timestamps import to_seconds
 
@@ -49,9 +50,9 @@ class Ttl:
             self._queue.add((resource, new.metadata.key), after=max(0.0, due - time.time()))
 
     def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
-        if new is None or new.metadata.labels.get(keys.ENABLED) != "true":
+        if new is None or not opted_in(new.metadata.labels):
             return
-        if old is not None and old.metadata.labels.get(keys.ENABLED) == "true":
+        if old is not None and old.metadata.labels.get(keys.ENABLED) == new.metadata.labels.get(keys.ENABLED):
             return
         for resource, reflector in self._caches.workloads.items():
             for obj in reflector:
@@ -67,7 +68,7 @@ class Ttl:
         obj = self._caches.workloads[resource].get(key)
         if obj is None or obj.metadata.deletion_timestamp is not None:
             return
-        if not self._caches.enabled(obj.metadata.namespace):
+        if not self._caches.left_to_atoll(resource, obj.metadata):
             return
         due = self._due(resource, obj)
         if due is None:

@@ -105,7 +105,7 @@ class Unserved:
         kind = BY_RESOURCE.get(resource)
         if kind is not None and kind.assembly is not None and kind.assembly.name({"metadata": {"labels": meta.labels}}):
             return
-        if any(owner.controller for owner in meta.owner_references) or not self._caches.enabled(meta.namespace):
+        if any(owner.controller for owner in meta.owner_references) or not self._caches.left_to_atoll(resource, meta):
             return
         if meta.creation_timestamp and time.time() - to_seconds(meta.creation_timestamp) > self._settings.fresh:
             return

@@ -40,7 +40,7 @@ from atoll.model.apiresource import (
     SERVICES,
     WORKS,
 )
-from atoll.model.namespaces import is_system
+from atoll.model.namespaces import ALL, LABELLED, is_system
 
 PROCESSES: Final = ("webhook", "control", "dispatcher")
 """What runs on the host, in the order of its start; each has the ServiceAccount `atoll-<process>`."""
@@ -92,7 +92,8 @@ async def init(
             new host None is `WEBHOOK_SERVICE`.
         query_outside: address at which the API server reaches a dispatcher that does not run in the host itself;
             empty where it does, as None on a new host.
-        enable: namespaces to opt in; they must exist. None is, unless it is said here.
+        enable: namespaces to opt in, which must exist: NAME, or NAME=labelled where only what names a queue is to be
+            Atoll's. None is, unless it is said here.
         on_karmada: the host is the API server of a Karmada, whose controllers make bindings and Works: Atoll decides
             where and when those of policies with `schedulerName: atoll` run.
         force: write a new address although the API server does not reach it.
@@ -144,7 +145,10 @@ async def init(
     await ensure_namespace(host, keys.SYSTEM_NAMESPACE, labels)
     alone = [kind.words.title for kind in KINDS if kind.dedicated]
     if shared:
-        progress(f"this host runs Deployments itself: {', '.join(alone)} are refused in opted-in namespaces")
+        progress(
+            f"this host runs Deployments itself: {', '.join(alone)} are refused in opted-in namespaces, but those"
+            f" without a queue where the label is {keys.ENABLED}={LABELLED}"
+        )
     grants = roles.ON_KARMADA if on_karmada else roles.HOST
     for process in PROCESSES:
         await ensure_account(host, _account(process), keys.SYSTEM_NAMESPACE)
@@ -169,9 +173,9 @@ async def init(
     for line in await ensure_registration(host, client_config, trusted, on_karmada=on_karmada):
         progress(line)
     progress(f"the API server calls atoll-webhook at {_text(client_config)}{await _lacking(host, client_config)}")
-    for name in enable:
-        await ensure_namespace(host, name, {keys.ENABLED: "true"})
-        progress(f"namespace {name} is opted in ({keys.ENABLED}=true)")
+    for name, way in map(_way, enable):
+        await ensure_namespace(host, name, {keys.ENABLED: way})
+        progress(f"namespace {name} is opted in ({keys.ENABLED}={way})")
 
     if out is None:
         return on_karmada
@@ -301,13 +305,21 @@ async def _refuse_foreign(host: ApiServer, allowed: Sequence[str]) -> None:
 
 async def _check_namespaces(host: ApiServer, names: Sequence[str]) -> None:
     """Nothing is made of a name that was mistyped."""
-    for name in names:
+    for name, way in map(_way, names):
         if is_system(name):
             raise Refused(f"namespace {name}: a system namespace can't be opted in; name another")
+        if way not in (ALL, LABELLED):
+            raise Refused(f"namespace {name}: {way!r} opts nothing in; use {name} or {name}={LABELLED}")
         try:
             await host.get(NAMESPACES, name)
         except errors.NotFound:
             raise Refused(f"namespace {name}: there is none; create it first") from None
+
+
+def _way(said: str) -> tuple[str, str]:
+    """A namespace to opt in, and the value of its label."""
+    name, _, way = said.partition("=")
+    return name, way or ALL
 
 
 async def _ensure_authority(host: ApiServer, progress: Callable[[str], None]) -> tuple[bytes, ...]:

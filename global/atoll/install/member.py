@@ -36,7 +36,7 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import deschedulers, keys
 from atoll.model.apiresource import CLUSTERS, CONFIGMAPS, NAMESPACES, SECRETS
-from atoll.model.namespaces import is_system, lets_work_in
+from atoll.model.namespaces import ALL, LABELLED, is_system, lets_work_in
 
 AGENT: Final = "atoll-agent"
 """Name of the agent's ServiceAccount, in the member and in its execution namespace on the host."""
@@ -210,7 +210,7 @@ async def _accept(member: ApiServer, name: str, namespace: str) -> None:
 
 async def _closed(host: ApiServer, member: ApiServer) -> list[str]:
     """Namespaces of the member's own of which the host has one of the same name that has opted in."""
-    opted_in = await host.list(NAMESPACES, label_selector=f"{keys.ENABLED}=true")
+    opted_in = await host.list(NAMESPACES, label_selector=f"{keys.ENABLED} in ({ALL},{LABELLED})")
     names = {each["metadata"]["name"] for each in opted_in}
     there = [each["metadata"] for each in await member.list(NAMESPACES)]
     return sorted(

@@ -109,7 +109,7 @@ def _policy(
 ) -> tuple[Json, Json]:
     """A policy and its binding, both of this name."""
     about = resources if isinstance(resources, tuple) else (resources,)
-    selector = {"matchLabels": {keys.ENABLED: "true"}} if opted_in else {}
+    selector = namespaces.selector() if opted_in else {}
     constraints = {
         "matchPolicy": "Equivalent",
         "namespaceSelector": selector,
@@ -456,20 +456,25 @@ WEBHOOK_POLICY: Final = _policy(
     scope="Cluster",
 )
 
-_OPTED_IN: Final = f'.metadata.?labels[?"{keys.ENABLED}"].orValue("") == "true"'
+_WAY: Final = f'.metadata.?labels[?"{keys.ENABLED}"].orValue("")'
 
 NAMESPACE_POLICY: Final = _policy(
     "atoll-namespaces",
     NAMESPACES,
     ["CREATE", "UPDATE"],
-    {"opts-in": f"object{_OPTED_IN} && ({_ON_CREATE} || !(oldObject{_OPTED_IN}))"},
+    {"opts-in": f'object{_WAY} != "" && ({_ON_CREATE} || object{_WAY} != oldObject{_WAY})'},
     [
         _rule(
-            f"!{system_rule('object.metadata.name')}",
-            f"system namespaces can't be opted in ({keys.ENABLED}=true): those named"
+            f'object{_WAY} in ["{namespaces.ALL}", "{namespaces.LABELLED}", "false"]',
+            f"label {keys.ENABLED} is true (all workloads of the namespace are Atoll's), {namespaces.LABELLED} (those"
+            " that name a queue), or false",
+        ),
+        _rule(
+            f"object{_WAY} == 'false' || !{system_rule('object.metadata.name')}",
+            f"system namespaces can't be opted in ({keys.ENABLED}): those named"
             f" {', '.join(namespaces.NAMES)}, and those that begin with {' or '.join(namespaces.PREFIXES)}; submit"
             " workloads in another namespace",
-        )
+        ),
     ],
     scope="Cluster",
 )

@@ -18,7 +18,8 @@ import orjson
 from atoll.admission.rules import NEW_SPEC, NOT_CONTROL
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.roles import CONTROL
-from atoll.kinds import KINDS, makers, unserved
+from atoll.kinds import KINDS, makers, needs_queue, unserved
+from atoll.kinds.metadata import names_queue_rule
 from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -35,7 +36,7 @@ from atoll.model.apiresource import (
     WORKLOAD_KINDS,
     ApiResource,
 )
-from atoll.model.namespaces import system_rule
+from atoll.model.namespaces import ALL, LABELLED, selector, system_rule
 
 Json = dict[str, Any]
 
@@ -50,6 +51,8 @@ _NOT_LEAVING = {
     "name": "not-being-deleted",
     "expression": 'request.operation == "DELETE" || !has(object.metadata.deletionTimestamp)',
 }
+# Before all that costs more: a host runs much that is not Atoll's.
+_NAMES_QUEUE = {"name": "names-a-queue", "expression": names_queue_rule("object", "oldObject")}
 _NOT_SUSPENDED = {
     "name": "not-suspended-yet",
     "expression": (
@@ -106,17 +109,41 @@ def configurations(client_config: Json, ca_bundle: str, *, on_karmada: bool = Fa
         workloads and policies are its own.
     """
 
-    def of_declared(act: str) -> Json:
-        made = webhook(act, _DECLARED, both, NOT_CONTROL, _NOT_OUR_OWN, _WITH_RIGHTS)
-        made["rules"][0]["apiVersions"] = ["*"]
-        return made
+    def workloads(act: str, resource: ApiResource, *conditions: Mapping[str, str]) -> list[Json]:
+        """Two: of namespaces all of which is Atoll's, and of those where only what names a queue is."""
+        return [
+            webhook(act, resource, both, *conditions, of=ALL),
+            webhook(act, resource, both, _NAMES_QUEUE, *conditions, of=LABELLED),
+        ]
 
-    def webhook(act: str, resource: ApiResource, operations: list[str], *conditions: Mapping[str, str]) -> Json:
+    def of_kinds(act: str) -> list[Json]:
+        made = [
+            each
+            for kind in KINDS
+            for each in (
+                workloads(act, kind.resource, *kind.admission().conditions)
+                if needs_queue(kind.resource)
+                else [webhook(act, kind.resource, both, *kind.admission().conditions)]
+            )
+        ]
+        declared = workloads(act, _DECLARED, NOT_CONTROL, _NOT_OUR_OWN, _WITH_RIGHTS)
+        for each in declared:
+            each["rules"][0]["apiVersions"] = ["*"]
+        return made + declared
+
+    def webhook(
+        act: str,
+        resource: ApiResource,
+        operations: list[str],
+        *conditions: Mapping[str, str],
+        of: str = "",
+    ) -> Json:
+        """Of namespaces with this value of their label; empty: of all that have opted in."""
         opt_in = resource.namespaced and not on_karmada
         # Closed only where somebody opted in: there, a workload that slipped by would run unqueued.
         closed = resource is BINDINGS or (opt_in and resource not in (POLICIES, OVERRIDES))
         return {
-            "name": f"{act}.{_ROUTES[resource]}.atoll.sh",
+            "name": f"{act}.{_ROUTES[resource]}.{'labelled.' if of == LABELLED else ''}atoll.sh",
             "clientConfig": {
                 **_with_path(client_config, f"/{act}/{_ROUTES[resource]}"),
                 "caBundle": ca_bundle,
@@ -130,7 +157,7 @@ def configurations(client_config: Json, ca_bundle: str, *, on_karmada: bool = Fa
                     "scope": "Namespaced" if resource.namespaced else "Cluster",
                 }
             ],
-            "namespaceSelector": {"matchLabels": {keys.ENABLED: "true"}} if opt_in else {},
+            "namespaceSelector": selector(*filter(None, [of])) if opt_in else {},
             "objectSelector": {},
             "matchConditions": [_NOT_LEAVING, *([_NOT_SYSTEM] if opt_in else []), *conditions],
             "failurePolicy": "Fail" if closed else "Ignore",
@@ -146,15 +173,13 @@ def configurations(client_config: Json, ca_bundle: str, *, on_karmada: bool = Fa
         validating = [webhook("validate", QUEUES, [*both, "DELETE"])]
         return _both(mutating, validating)
     mutating = [
-        *(webhook("mutate", kind.resource, both, *kind.admission().conditions) for kind in KINDS),
-        of_declared("mutate"),
+        *of_kinds("mutate"),
         webhook("mutate", QUEUES, both),
         webhook("mutate", BINDINGS, ["CREATE"], _OUR_BINDING, _NOT_SUSPENDED),
     ]
     validating = [
-        *(webhook("validate", kind.resource, both, *kind.admission().conditions) for kind in KINDS),
+        *of_kinds("validate"),
         *(webhook("validate", resource, both, NEW_SPEC) for resource in makers.ROUTES),
-        of_declared("validate"),
         webhook("validate", WORKLOAD_KINDS, both, NEW_SPEC),
         webhook("validate", QUEUES, [*both, "DELETE"]),
         webhook("validate", HYPER_NODES, ["CREATE"]),

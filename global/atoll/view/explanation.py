@@ -5,6 +5,7 @@ The data is what `-o json` prints; the text says nothing that is not in it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from atoll.model.ages import duration
 from atoll.model.conditions import condition, is_true
 from atoll.model.decision import Phase
 from atoll.model.gang import TopologyWish
+from atoll.model.namespaces import LABELLED, opted_in
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
 from atoll.model.words import counted
@@ -226,11 +228,19 @@ def _why_unseen(facts: Facts, now: float) -> Json:
             "message": f"binding {name} has no annotation {keys.GANG}: another system made it",
             "help": ["set schedulerName: atoll in its policy, and check that atoll-control runs"],
         }
-    if facts.namespace_labels is not None and facts.namespace_labels.get(keys.ENABLED) != "true":
+    labels = facts.namespace_labels
+    if labels is not None and not opted_in(labels):
         return {
             "reason": "NamespaceNotEnabled",
             "message": f"namespace {namespace} is not opted in, so Atoll leaves its workloads alone",
             "help": [f"kubectl label namespace {namespace} {keys.ENABLED}=true"],
+        }
+    if labels is not None and not _asks(facts.workload, labels):
+        return {
+            "reason": "NamesNoQueue",
+            "message": f"it names no queue, and in namespace {namespace} ({keys.ENABLED}={LABELLED}) only what does is"
+            " Atoll's",
+            "help": [f"create it again with label {keys.QUEUE_LABEL}, if Atoll is to run it"],
         }
     if why := _left_alone(facts.workload):
         return why
@@ -247,6 +257,14 @@ def _why_unseen(facts: Facts, now: float) -> Json:
         "message": "there is no binding yet" + ("" if facts.leases is None else ", though atoll-control runs"),
         "help": ["wait a moment and ask again; then look at the log of atoll-control"],
     }
+
+
+def _asks(workload: Json, labels: Mapping[str, str]) -> bool:
+    """Whether its namespace leaves it to Atoll; so does every one what is of no kind of Atoll's."""
+    from atoll.kinds import kind_of, left_to_atoll
+
+    kind = kind_of(workload)
+    return kind is None or left_to_atoll(kind.resource, workload, labels)
 
 
 def _left_alone(workload: Json) -> Json | None:

@@ -20,6 +20,7 @@ from atoll.kinds import (
     job_set,
     kubeflow,
     leader_worker_set,
+    metadata,
     pod_group,
     ray,
     spark,
@@ -27,7 +28,8 @@ from atoll.kinds import (
     volcano_job,
 )
 from atoll.kinds.interface import Json, Kind, Outcome, Part, Report, Standing
-from atoll.model.apiresource import ApiResource
+from atoll.model import namespaces
+from atoll.model.apiresource import JOBS, ApiResource
 from atoll.model.objects import MALFORMED
 
 KINDS: tuple[Kind, ...] = (
@@ -62,6 +64,18 @@ def own_title(group: str, plural: str) -> str | None:
     """How people name Atoll's own kind of this resource; None where it has none."""
     found = (kind.words.title for kind in KINDS if (kind.resource.group, kind.resource.plural) == (group, plural))
     return next(found, None)
+
+
+def needs_queue(resource: ApiResource) -> bool:
+    """Whether an object is the host's where only what names a queue is Atoll's: nobody else runs Volcano Jobs."""
+    return resource != JOBS
+
+
+def left_to_atoll(resource: ApiResource, obj: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a namespace with these labels leaves this object to Atoll."""
+    if namespaces.needs_queues(labels) and needs_queue(resource):
+        return metadata.names_queue(obj)
+    return namespaces.opted_in(labels)
 
 
 def entire(kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -120,5 +134,5 @@ def statuses(kind: Kind, workload: Json, status: Json) -> Sequence[tuple[Json, J
 
 __all__ = [
     "BY_GVK", "BY_RESOURCE", "DELIVERED", "KINDS", "Kind", "Outcome", "Part", "Report", "Standing", "assembled",
-    "declare", "kind_of", "known", "objects_of", "own_title", "statuses",
+    "declare", "kind_of", "known", "left_to_atoll", "needs_queue", "objects_of", "own_title", "statuses",
 ]  # fmt: skip

@@ -204,6 +204,17 @@ def queue_of(
     return next((place for place in places if isinstance(place, str) and place), default)
 
 
+def names_queue(obj: Mapping[str, Any]) -> bool:
+    """Whether an object names a queue in its own metadata, which is what asks for Atoll where only such is Atoll's."""
+    return any(_said(obj, field, key) for field, key in QUEUE_PLACES)
+
+
+def names_queue_rule(*holders: str) -> str:
+    """`names_queue` of any of these as a CEL expression; an object may be null."""
+    places = " || ".join(f'each.metadata.?{field}[?"{key}"].orValue("") != ""' for field, key in QUEUE_PLACES)
+    return f"[{', '.join(holders)}].exists(each, each != null && ({places}))"
+
+
 def moved_by_label(obj: Mapping[str, Any], queue: str) -> dict[str, Any]:
     """The merge patch by which an object goes to another queue: of the label that counts."""
     labels = (obj.get("metadata") or {}).get("labels") or {}

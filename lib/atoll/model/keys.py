@@ -6,7 +6,7 @@ from typing import Final
 
 # -- own -------------------------------------------------------------------------------------------------------------
 ENABLED: Final = "atoll.sh/enabled"
-"""Namespace label: `true` opts the namespace in."""
+"""Namespace label: `true` opts the namespace in, `labelled` what of it names a queue (`atoll.model.namespaces`)."""
 HOST_PROFILE: Final = "atoll.sh/host-profile"
 """Label of the system namespace on the host: `shared` where controllers of the host run Deployments there."""
 GANG: Final = "atoll.sh/gang"

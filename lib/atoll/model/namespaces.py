@@ -53,6 +53,27 @@ def _asked(annotations: Mapping[str, str]) -> set[str]:
     return {each.strip() for each in annotations.get(keys.PROPAGATE, "").split(",")}
 
 
+ALL: Final = "true"
+"""Value of label `atoll.sh/enabled` with which all workloads of a namespace are Atoll's."""
+LABELLED: Final = "labelled"
+"""Its value with which only those are that name a queue in their metadata: the rest is the host's."""
+
+
+def opted_in(labels: Mapping[str, str]) -> bool:
+    """Whether the labels of a namespace opt it in, with all of its workloads or with those that name a queue."""
+    return labels.get(keys.ENABLED) in (ALL, LABELLED)
+
+
+def needs_queues(labels: Mapping[str, str]) -> bool:
+    """Whether only what names a queue is Atoll's in a namespace with these labels."""
+    return labels.get(keys.ENABLED) == LABELLED
+
+
+def selector(*values: str) -> dict[str, list[dict[str, object]]]:
+    """The label selector of namespaces with one of these values; without any, of all that have opted in."""
+    return {"matchExpressions": [{"key": keys.ENABLED, "operator": "In", "values": list(values or (ALL, LABELLED))}]}
+
+
 def lets_work_in(labels: Mapping[str, str]) -> bool:
     """Whether work from the host may enter a namespace of a member: Atoll made it, or its administrator accepts."""
     return "true" in (labels.get(keys.MADE), labels.get(keys.ACCEPT))

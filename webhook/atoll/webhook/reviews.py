@@ -31,6 +31,7 @@ from atoll.model.queues import most_grace
 from atoll.webhook import (
     bindings,
     declared,
+    hosted,
     hyper_nodes,
     networks,
     overrides,
@@ -318,7 +319,10 @@ class Reviews:
 
     def _mutate_declared(self, request: Request) -> list[jsonpatch.Operation]:
         kind = self._declared(request)
-        return kind.admission().defaults(self._change(request)) if kind is not None else []
+        change = self._change(request)
+        if kind is None or hosted.is_left_to_host(kind, change, shared=self._shared()):
+            return []
+        return kind.admission().defaults(change)
 
     def _undone_of_declared(self, request: Request) -> list[Problem]:
         kind = self._declared(request)
@@ -426,6 +430,8 @@ class Reviews:
 
     def _defaults(self, kind: Kind, rules: Rules, request: Request) -> list[jsonpatch.Operation]:
         change = self._change(request, kind)
+        if hosted.is_left_to_host(kind, change, shared=self._shared()):
+            return []
         group = None if _makes_groups(kind) else self._group(rules, request)[1]
         if group is None:
             return rules.defaults(change)
@@ -462,13 +468,12 @@ class Reviews:
     async def _validate_workload(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
         """All that is wrong with a workload; of a change only what it brings."""
         change = self._change(request, kind)
+        shared = self._shared()
+        if hosted.is_left_to_host(kind, change, shared=shared):
+            return []
+        if twice := hosted.problems(kind, change, self._labels(request), rules.queue_field, shared=shared):
+            return twice
         problems = rules.problems(change)
-        if change.old is None and kind.dedicated and self._shared():
-            text = (
-                f"nothing keeps this host's own controllers from running a {kind.words.title} there as well:"
-                " use a namespace that has not opted in, or a host for Atoll alone"
-            )
-            return [Problem("kind", text)]
         if not kind.takes(change.new):
             return problems
         default, old = metadata.default_queue(change.namespace), change.old
@@ -503,6 +508,8 @@ class Reviews:
 
     def _warnings_of_workload(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
         change = self._change(request)
+        if hosted.is_left_to_host(kind, change, shared=self._shared()):
+            return []
         queue = kind.queue_of(change.new, default=metadata.default_queue(change.namespace))
         most = most_grace(queue, self._said_of_queue)
         return [

@@ -10,7 +10,7 @@ import msgspec
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, BindingPlacement, BindingSpec, QueueObject, binding_view
 from atoll.dispatcher.query.documents import Refusal
-from atoll.kinds import Kind, declare, kind_of, known
+from atoll.kinds import Kind, declare, kind_of, known, left_to_atoll
 from atoll.kinds.declared import followed
 from atoll.kinds.metadata import default_queue
 from atoll.kube import errors
@@ -24,6 +24,7 @@ from atoll.model.apiresource import (
     WORKLOAD_KINDS,
     ApiResource,
 )
+from atoll.model.namespaces import LABELLED, opted_in
 from atoll.model.objects import MALFORMED, Full, Meta
 from atoll.model.policies import PolicyObject, TooMany, choose, lookup
 from atoll.model.priority import PriorityClassObject, class_of, default_class
@@ -79,7 +80,11 @@ class Wishes:
             home = await self._host.get(NAMESPACES, namespace)
         except errors.NotFound as error:
             raise Refusal(404, "NotFound", f"there is no namespace {namespace}") from error
-        if (home["metadata"].get("labels") or {}).get(keys.ENABLED) != "true":
+        labels = home["metadata"].get("labels") or {}
+        if opted_in(labels) and not left_to_atoll(kind.resource, body, labels):
+            text = f"in namespace {namespace} ({keys.ENABLED}={LABELLED}) only what names a queue is Atoll's"
+            raise Refusal(422, "Invalid", f"{text}: give it label {keys.QUEUE_LABEL}")
+        if not opted_in(labels):
             raise Refusal(
                 422,
                 "Invalid",
