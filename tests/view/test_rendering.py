@@ -254,6 +254,21 @@ def lease(name: str, renewed: str) -> Json:
     }
 
 
+def test_what_names_no_queue_where_that_is_asked_for_is_explained() -> None:
+    def why(**labels: str) -> str:
+        workload: Json = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "j", "namespace": "ns", "labels": labels, "creationTimestamp": T0},
+            "spec": {"managedBy": keys.CONTROLLER, "template": {"spec": {"containers": [{"name": "c"}]}}},
+        }
+        facts = explanation.Facts(workload, namespace_labels={keys.ENABLED: "labelled"})
+        return str(explanation.explain(facts, NOW)["why"]["reason"])
+
+    assert why() == "NamesNoQueue"
+    assert why(**{keys.QUEUE_LABEL: "q"}) == "ControlNotRunning"
+
+
 @pytest.mark.parametrize(
     ("labels", "leases", "reason"),
     [
