@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]
 
 SCALERS = ApiResource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 DATABASES = ApiResource("db.example.com", "v1", "databases", "Database")
-MINUTES = 100.0
+MINUTES = 240.0
 """Seconds in which a CronJob of each minute has made its Job, and that has run."""
 
 
