@@ -26,8 +26,8 @@ setup: $(STAMP) ## the environment in .venv and the control-plane binaries
 demo: setup ## a federation on this machine, real workloads in, a result table out
 	@$(BIN)/python -m demo $(DEMO)
 
-test: setup ## all tests, the integration tests against real API servers; TESTS="-m long" or a path runs others
-	@$(BIN)/python -m pytest -n 2 $(TESTS)
+test: setup ## all tests, the integration tests against real API servers; TESTS="-m long" or a path runs others, WORKERS at once
+	@$(BIN)/python -m pytest -n $(or $(WORKERS),3) $(TESTS)
 
 e2e: setup ## real containers on real kubelets; needs root and Debian packages, which it installs where there is apt-get
 	@$(BIN)/python -m atoll.local.realnodes.requirements

@@ -1,4 +1,4 @@
-"""One real federation for a whole test run, and a namespace of its own for every test."""
+"""A real federation for each process of a test run, and a namespace of its own for every test."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator
+from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,46 +38,61 @@ _ASKS = re.compile(
     re.MULTILINE,
 )
 _OWN = re.compile(r"^async def (?:site|federation)\(", re.MULTILINE)
+_INTEGRATION = "mark.integration"
+
+
+class _Needs(IntEnum):
+    """What has to run for the tests of a file."""
+
+    SESSION = 0
+    """The session's federation: each process starts one for the first file that uses it."""
+    OWN = 1
+    """API servers that the file starts itself."""
+    NOTHING = 2
+
+
+_PREFERENCES = (
+    (_Needs.SESSION, _Needs.OWN, _Needs.NOTHING),
+    (_Needs.NOTHING, _Needs.SESSION, _Needs.OWN),
+    (_Needs.OWN, _Needs.NOTHING, _Needs.SESSION),
+)
+"""What the first, second and third process take first: tests with API servers mostly wait, and leave processors to those
+without. Two of three start a session's federation.
+"""
 
 
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """A file's tests in one process, all that use the session's federation in the first one.
-
-    The first process begins with what starts federations, the others with what does not: as long as there is some of
-    both, one federation at a time has the machine's processors, and its deadlines hold.
-    """
+    """A file's tests in one process, and files with different needs in different ones as long as there are such."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "federation" if uses_federation(file) else file
+        return nodeid.partition("::")[0]
 
     def _assign_work_unit(self, node: Any) -> None:
-        if node is not self.nodes[0]:
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        preference = _PREFERENCES[self.nodes.index(node) % len(_PREFERENCES)]
+        self.workqueue.move_to_end(min(self.workqueue, key=lambda file: preference.index(needs(file))), last=False)
         super()._assign_work_unit(node)
+
+
+@cache
+def needs(file: str) -> _Needs:
+    """What the tests of a file need."""
+    if uses_federation(file):
+        return _Needs.SESSION
+    return _Needs.OWN if _INTEGRATION in _text(file) else _Needs.NOTHING
 
 
 @cache
 def uses_federation(file: str) -> bool:
     """Whether tests of this file use the session's federation, and not merely one like it."""
-    text = (Path(__file__).parent.parent / file).read_text()
-    return bool(_ASKS.search(text)) and not _OWN.search(text)
+    return bool(_ASKS.search(_text(file))) and not _OWN.search(_text(file))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In several processes what needs a federation goes first, what needs none last."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=_turn)
-
-
-def _turn(item: pytest.Item) -> int:
-    if uses_federation(item.nodeid.partition("::")[0]):
-        return 0
-    return 1 if item.get_closest_marker("integration") else 2
+def _text(file: str) -> str:
+    return (Path(__file__).parent.parent / file).read_text()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
-    """Where tests run in several processes (-n 2)."""
+    """Where tests run in several processes (-n 3)."""
     # The order is that of the collection.
     config.option.loadscopereorder = False
     return _ByFile(config, log)
@@ -84,8 +100,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
-    """A host and three members, with every process of Atoll."""
-    directory: Path = tmp_path_factory.mktemp("federation")
+    """A host and three members, with every process of Atoll; `test_roles` finds its logs by the name of its folder."""
+    directory: Path = tmp_path_factory.mktemp("session")
     quick = {
         "control": QUICK_ELECTION,
         "dispatcher": (*QUICK_ELECTION, "--most-refusals=2"),
@@ -96,15 +112,24 @@ async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         yield running
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def site(federation: AtollFederation) -> AsyncIterator[Site]:
-    """The federation as one test sees it: a fresh namespace that has opted in, and administrator's clients."""
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def administrator(federation: AtollFederation) -> AsyncIterator[tuple[ApiServer, dict[str, ApiServer]]]:
+    """Clients of the host and of every member: a test that made its own would pay for the handshakes."""
     host = await federation.host.connect()
-    members: dict[str, ApiServer] = {name: await each.connect() for name, each in federation.members.items()}
-    made = Site(federation, host, members)
+    members = {name: await each.connect() for name, each in federation.members.items()}
+    yield host, members
+    await asyncio.gather(host.close(), *(api.close() for api in members.values()))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(
+    federation: AtollFederation, administrator: tuple[ApiServer, dict[str, ApiServer]]
+) -> AsyncIterator[Site]:
+    """The federation as one test sees it: a fresh namespace that has opted in, and administrator's clients."""
+    host, members = administrator
+    made = Site(federation, host, dict(members))
     await made.open()
     try:
         yield made
     finally:
         await made.close()
-        await asyncio.gather(host.close(), *(api.close() for api in members.values()))

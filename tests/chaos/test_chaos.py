@@ -1,4 +1,4 @@
-"""A short run of the chaos suite: no invariant is violated. `make chaos` is the long one."""
+"""A short run of the chaos suite, among the long tests: no invariant is violated. CI runs `make chaos` for longer."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def test_processes_take_the_deadlines_of_a_slow_machine(
 
 
 @pytest.mark.integration
+@pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_nothing_is_lost_or_doubled_whatever_fails(tmp_path: Path) -> None:
     outcome = judge(await run(SEED, SECONDS, tmp_path, every=0.7, pace=pace.measured()), tmp_path / "logs")

@@ -34,7 +34,7 @@ from atoll.model.timestamps import to_seconds
 T = TypeVar("T")
 Json = dict[str, Any]
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 PAUSES = (0.02, 0.1)
 """Seconds from one look to the next, at first and at last: looking takes a good part of the processors' time."""
 
@@ -139,16 +139,26 @@ class Site:
 
     async def no_jobs(self) -> None:
         """Delete the jobs of this test and wait until their pods are gone."""
+        there = await served(self.host, [*makers.ROUTES, *BY_RESOURCE])
         # What would make them again goes first.
-        for resource in await served(self.host, [*makers.ROUTES, *BY_RESOURCE]):
-            for each in await self.host.list(resource, self.namespace):
-                await self.host.delete(resource, each["metadata"]["name"], self.namespace)
+        for wave in (
+            [each for each in there if each in makers.ROUTES],
+            [each for each in there if each in BY_RESOURCE],
+        ):
+            found = await asyncio.gather(*(self.host.list(each, self.namespace) for each in wave))
+            await asyncio.gather(
+                *(
+                    self.host.delete(resource, each["metadata"]["name"], self.namespace)
+                    for resource, objects in zip(wave, found, strict=True)
+                    for each in objects
+                )
+            )
         await until(self._empty, what=f"the pods of {self.namespace} are gone")
 
     async def _empty(self) -> bool:
         if await self.host.list(BINDINGS, self.namespace):
             return False
-        return not any([await api.list(PODS, self.namespace) for api in self.members.values()])
+        return not any(await asyncio.gather(*(api.list(PODS, self.namespace) for api in self.members.values())))
 
     # -- doing -------------------------------------------------------------------------------------------------------
 

@@ -62,11 +62,17 @@ def granted(federation: AtollFederation) -> dict[tuple[str, str], tuple[str, tup
     return found
 
 
+def _logs(directory: Path) -> Iterator[Path]:
+    """The audit logs of a session's federation, and of the same in each other process of a run in several."""
+    run, process = directory.parent.parent, directory.parent.name
+    processes = f"popen-*/{directory.name}" if process.startswith("popen-") else f"{process}/{directory.name}"
+    return run.glob(f"{processes}/logs/*-audit.log")
+
+
 def requests(federation: AtollFederation) -> Iterator[tuple[str, audit.Event]]:
     """Every request that an account of ours has sent in this run, with the cluster that was asked."""
-    logs: dict[str, Path] = {HOST: federation.host.audit_log}
-    logs |= {name: member.audit_log for name, member in federation.members.items()}
-    for cluster, log in logs.items():
+    for log in _logs(federation.federation.directory):
+        cluster = log.name.removesuffix("-audit.log")
         for event in audit.read(log):
             ours = event.user.username.startswith((f"{ACCOUNT}atoll-system:", f"{ACCOUNT}karmada-es-"))
             # Rights to declared kinds are their users' to give, and a test takes them away.

@@ -147,5 +147,6 @@ async def test_an_agent_that_sends_what_is_no_answer_is_disconnected(message: st
         asked = await east.asked()
         await east.say(Answer(asked.number, "half\n"))
         await east.socket.send_str(message)
-        assert await reading == ["half\n", "[member east: the connection to its agent broke]\n"]
+        # Who closes waits ten seconds for one who does not read.
         assert (await east.socket.receive(timeout=5)).type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED)
+        assert await reading == ["half\n", "[member east: the connection to its agent broke]\n"]
