@@ -713,12 +713,26 @@ async def test_a_host_that_runs_deployments_itself_is_marked_as_shared(
     await host.create(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
     status = [{"op": "add", "path": "/status/observedGeneration", "value": 1}]
     await host.json_patch(DEPLOYMENTS, "dns", status, "kube-system", subresource="status")
+
+    async def runs() -> set[str]:
+        labels = (await host.get(NAMESPACES, keys.SYSTEM_NAMESPACE))["metadata"]["labels"]
+        return {each.removeprefix(keys.HOST_RUNS) for each in labels if each.startswith(keys.HOST_RUNS)}
+
     said: list[str] = []
     try:
         await run_init(bare, prepared, said)
         assert profile(await host.get(NAMESPACES, keys.SYSTEM_NAMESPACE)) == "shared"
-        assert any("Deployment, StatefulSet" in line and "refused" in line for line in said)
+        assert any("Deployment, StatefulSet are refused" in line for line in said)
+        assert await runs() == {"deployments.apps", "statefulsets.apps"}
+        container["image"] = "quay.example/kuberay/operator:v1.5"
+        metadata = {"name": "ray", "namespace": "kube-system"}
+        operator = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+        await host.create(DEPLOYMENTS, operator)
+        await run_init(bare, prepared, said)
+        assert await runs() == {"deployments.apps", "statefulsets.apps", "rayservices.ray.io"}
     finally:
+        await host.delete(DEPLOYMENTS, "ray", "kube-system")
         await host.delete(DEPLOYMENTS, "dns", "kube-system")
     await run_init(bare, prepared, [])
     assert profile(await host.get(NAMESPACES, keys.SYSTEM_NAMESPACE)) is None
+    assert await runs() == set()

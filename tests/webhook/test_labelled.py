@@ -28,11 +28,11 @@ OWNER = {"apiVersion": "db.example/v1", "kind": "Database", "name": "orders", "u
 CHILD_OF_OURS = {**OWNER, "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
 
 
-def answers(enabled: str, *, shared: bool = True) -> reviews.Reviews:
+def answers(enabled: str, *, shared: bool = True, runs: tuple[str, ...] = ()) -> reviews.Reviews:
     """Answers for namespace team-a with this label, on a host that runs work itself, or not."""
     api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
     namespaces, known = Reflector(api, NAMESPACES, decode_meta), Reflector(api, QUEUES, queues.decode)
-    profile = {keys.HOST_PROFILE: "shared"} if shared else {}
+    profile = {keys.HOST_PROFILE: "shared", **{keys.HOST_RUNS + each: "true" for each in runs}} if shared else {}
     for name, labels in (("team-a", {keys.ENABLED: enabled}), (keys.SYSTEM_NAMESPACE, profile)):
         line = {"type": "ADDED", "object": {"metadata": {"name": name, "labels": labels}}}
         namespaces.take_line(json.dumps(line).encode())
@@ -108,6 +108,15 @@ async def test_a_deployment_with_a_queue_label_is_refused_where_the_hosts_contro
     assert "own controllers" in said
     assert "without a queue" in said
     assert await refused(answers("labelled", shared=False), "deployments", new) == ""
+
+
+async def test_what_no_operator_of_the_host_would_run_is_taken_there() -> None:
+    found = answers("labelled", runs=("deployments.apps",))
+    spec = {"leaderWorkerTemplate": {"size": 1, "workerTemplate": workload()["spec"]["template"]}}
+    group = {"metadata": {"name": "web", "namespace": "team-a", "labels": QUEUED}, "spec": spec}
+    assert await refused(found, "leaderworkersets", group) == ""
+    assert "own controllers" in await refused(found, "deployments", workload(QUEUED))
+    assert "own controllers" in await refused(answers("labelled"), "leaderworkersets", group), "by an older init"
 
 
 async def test_a_deployment_without_one_is_refused_only_where_all_is_atolls_and_that_names_the_way_out() -> None:

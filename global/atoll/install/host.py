@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from atoll.install.refusal import Refused
 from atoll.install.registration import ensure_registration, registered
 from atoll.install.rights import ensure_kind_rights, ensure_rights
 from atoll.install.users import ensure_user_roles
-from atoll.kinds import KINDS
+from atoll.kinds import KINDS, Kind
 from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -138,15 +139,16 @@ async def init(
         )
     await install_crds(host, karmada_crds() if on_karmada else host_crds(), progress)
 
-    shared = not on_karmada and await _runs_deployments(host)
+    run = [] if on_karmada else await _run_by_host(host)
     labels = {keys.HOST_PROFILE: KARMADA, _NOT_PROPAGATED: "true"} if on_karmada else {}
-    if shared:
+    if run:
         labels = {keys.HOST_PROFILE: "shared"}
+        labels |= {f"{keys.HOST_RUNS}{kind.resource.plural}.{kind.resource.group}": "true" for kind in run}
     await ensure_namespace(host, keys.SYSTEM_NAMESPACE, labels)
-    alone = [kind.words.title for kind in KINDS if kind.dedicated]
-    if shared:
+    if run:
+        titles = ", ".join(kind.words.title for kind in run)
         progress(
-            f"this host runs Deployments itself: {', '.join(alone)} are refused in opted-in namespaces, but those"
+            f"this host runs Deployments itself: {titles} are refused in opted-in namespaces, but those"
             f" without a queue where the label is {keys.ENABLED}={LABELLED}"
         )
     grants = roles.ON_KARMADA if on_karmada else roles.HOST
@@ -263,13 +265,29 @@ async def _lacking(host: ApiServer, client_config: Json) -> str:
     return ""
 
 
-async def _runs_deployments(host: ApiServer) -> bool:
-    """Whether controllers of the host run Deployments: one that is not Atoll's has a status."""
-    return any(
-        (each.get("status") or {}).get("observedGeneration")
-        and keys.QUEUE_LABEL not in (each["metadata"].get("labels") or {})
-        for each in await host.list(DEPLOYMENTS)
-    )
+async def _run_by_host(host: ApiServer) -> list[Kind]:
+    """The kinds without a switch that controllers of the host run: none where no Deployment that is not Atoll's has a
+    status; else Kubernetes' own, and those whose operator is one of the Deployments, by its name or image.
+    """
+    theirs = [
+        each for each in await host.list(DEPLOYMENTS) if keys.QUEUE_LABEL not in (each["metadata"].get("labels") or {})
+    ]
+    if not any((each.get("status") or {}).get("observedGeneration") for each in theirs):
+        return []
+    words = {word for each in theirs for word in _words_of(each)}
+    return [
+        kind for kind in KINDS if kind.dedicated and (not kind.optional or words & _OPERATORS[kind.resource.plural])
+    ]
+
+
+_OPERATORS: Final = {"rayservices": {"kuberay"}, "leaderworkersets": {"lws", "leaderworkerset"}}
+"""Kinds without a switch that others' operators run -> words in the name or an image of the operator's Deployment."""
+
+
+def _words_of(deployment: Json) -> set[str]:
+    pod = (deployment["spec"].get("template") or {}).get("spec") or {}
+    images = [str(each.get("image")) for each in pod.get("containers") or ()]
+    return set(re.split(r"[^a-z0-9]+", " ".join([deployment["metadata"]["name"], *images])))
 
 
 def kubeconfig_of(out: Path, process: str) -> Path:

@@ -9,6 +9,10 @@ ENABLED: Final = "atoll.sh/enabled"
 """Namespace label: `true` opts the namespace in, `labelled` what of it names a queue (`atoll.model.namespaces`)."""
 HOST_PROFILE: Final = "atoll.sh/host-profile"
 """Label of the system namespace on the host: `shared` where controllers of the host run Deployments there."""
+HOST_RUNS: Final = "host-runs.atoll.sh/"
+"""Beginning of labels of that namespace, then `plural.group`: of what controllers of such a host run, which has no
+switch that would hold it; without any, all that has none.
+"""
 GANG: Final = "atoll.sh/gang"
 """Annotation of a binding and, for its part of the workload, of a Work: the gang as JSON (`atoll.model.gang.Gang`)."""
 EPOCH: Final = "atoll.sh/epoch"

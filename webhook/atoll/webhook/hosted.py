@@ -35,7 +35,7 @@ def problems(kind: Kind, change: Change, labels: Mapping[str, str], field: str, 
         change: of it.
         labels: of its namespace.
         field: that messages name where something is wrong with the queue.
-        shared: the host's own controllers run Deployments.
+        shared: the host's own controllers run what is there of this kind.
     """
     old, new, title = change.old, change.new, kind.words.title
     both = kind.dedicated and shared

@@ -320,7 +320,7 @@ class Reviews:
     def _mutate_declared(self, request: Request) -> list[jsonpatch.Operation]:
         kind = self._declared(request)
         change = self._change(request)
-        if kind is None or hosted.is_left_to_host(kind, change, shared=self._shared()):
+        if kind is None or hosted.is_left_to_host(kind, change, shared=self._runs_here(kind)):
             return []
         return kind.admission().defaults(change)
 
@@ -430,7 +430,7 @@ class Reviews:
 
     def _defaults(self, kind: Kind, rules: Rules, request: Request) -> list[jsonpatch.Operation]:
         change = self._change(request, kind)
-        if hosted.is_left_to_host(kind, change, shared=self._shared()):
+        if hosted.is_left_to_host(kind, change, shared=self._runs_here(kind)):
             return []
         group = None if _makes_groups(kind) else self._group(rules, request)[1]
         if group is None:
@@ -468,7 +468,7 @@ class Reviews:
     async def _validate_workload(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
         """All that is wrong with a workload; of a change only what it brings."""
         change = self._change(request, kind)
-        shared = self._shared()
+        shared = self._runs_here(kind)
         if hosted.is_left_to_host(kind, change, shared=shared):
             return []
         if twice := hosted.problems(kind, change, self._labels(request), rules.queue_field, shared=shared):
@@ -498,17 +498,24 @@ class Reviews:
         now = list(met.problems(kind.resource, request.object or {}, request.namespace))
         return added(met.problems(kind.resource, old, request.namespace), now) if now and old is not None else now
 
-    def _shared(self) -> bool:
-        """Whether controllers of the host run what is there."""
+    def _runs_here(self, kind: Kind) -> bool:
+        """Whether controllers of the host would run what is there of a kind that has no switch. Of those that users
+        declared it can't be told.
+        """
         system = self._namespaces.get(keys.SYSTEM_NAMESPACE)
-        return system is not None and system.metadata.labels.get(keys.HOST_PROFILE) == "shared"
+        if system is None or system.metadata.labels.get(keys.HOST_PROFILE) != "shared":
+            return False
+        found = {each for each in system.metadata.labels if each.startswith(keys.HOST_RUNS)}
+        return (
+            not found or kind not in KINDS or f"{keys.HOST_RUNS}{kind.resource.plural}.{kind.resource.group}" in found
+        )
 
     def _not_allowed(self, rules: Rules, workload: Json, queue: str) -> list[Problem]:
         return list(trust.not_allowed(rules.classes(workload), queue, self._classes_allowed(queue)))
 
     def _warnings_of_workload(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
         change = self._change(request)
-        if hosted.is_left_to_host(kind, change, shared=self._shared()):
+        if hosted.is_left_to_host(kind, change, shared=self._runs_here(kind)):
             return []
         queue = kind.queue_of(change.new, default=metadata.default_queue(change.namespace))
         most = most_grace(queue, self._said_of_queue)
