@@ -36,9 +36,8 @@ host's queues.
 """
 _REST: Final = """
 ## What is not run
-In a namespace that has opted in, a new one of these gets a warning Event `NotServed` (where only what names a queue is Atoll's, if it
-names one), as does one of a kind above whose
-CRD serves only a version that Atoll does not run:
+In a namespace that has opted in, a new one of these gets a warning Event `NotServed` (where only what names a queue is
+Atoll's, if it names one), as does one of a kind above whose CRD serves only a version that Atoll does not run:
 
 """
 
