@@ -35,7 +35,8 @@ COMMANDS = {
     "init": _Entry(
         "installing",
         "init",
-        "Example: atollctl init --kubeconfig host.yaml --out credentials; atollctl init --dry-run -o yaml",
+        "Example: atollctl init --kubeconfig host.yaml --out credentials; atollctl init --dry-run -o yaml;"
+        " atollctl init --embedded --image registry.example.org/atoll:0.1.0",
     ),
     "join": _Entry(
         "installing",
@@ -51,7 +52,8 @@ COMMANDS = {
     "uninstall": _Entry(
         "installing",
         "uninstall",
-        "Example: atollctl uninstall --dry-run; atollctl uninstall; atollctl uninstall --crds --yes",
+        "Example: atollctl uninstall --dry-run; atollctl uninstall; atollctl uninstall --crds --yes; atollctl uninstall"
+        " --embedded --yes",
     ),
     "top": _Entry("top", "top"),
     "kinds": _Entry("kinds", "kinds"),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atoll.cli import embedding
 from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.options import settings
+from atoll.cli.options import Settings, settings
 from atoll.model import keys
 from atoll.model.namespaces import LABELLED
 
@@ -88,26 +89,63 @@ def init(
     force: Annotated[
         bool, typer.Option(help="Write a new address although the host's API server does not reach it.")
     ] = False,
+    credentials: Annotated[
+        bool, typer.Option("--credentials/--no-credentials", help="Write kubeconfigs of the processes into --out.")
+    ] = True,
+    embedded: Annotated[
+        bool,
+        typer.Option(
+            "--embedded",
+            help="Bring a host into this cluster as pods, in a namespace of its own (-n, default atoll-host): etcd, API"
+            " server, controllers, Atoll's processes.",
+        ),
+    ] = False,
+    image: Annotated[
+        str | None, typer.Option(help="With --embedded: Atoll's image in your registry. Default: as before.")
+    ] = None,
+    values: Annotated[
+        str | None,
+        typer.Option("--values", "-f", metavar="FILE", help="With --embedded: YAML with block host.embedded."),
+    ] = None,
+    only_certificates: Annotated[
+        bool, typer.Option("--only-certificates", help="With --embedded: renew those near their end, nothing else.")
+    ] = False,
+    print_kubeconfig: Annotated[
+        bool, typer.Option("--print-kubeconfig", help="With --embedded: print the administrator's kubeconfig.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="With --embedded: seconds for the pods of each step.")] = 600.0,
     dry_run: DryRunFlag = False,
     output: DryOutput = None,
 ) -> None:
-    """Make a cluster the host of a federation: CRDs, accounts, default queue. Starts no process.
+    """Make a cluster the host of a federation: CRDs, accounts, default queue. Starts no process, but with --embedded.
 
     Safe to repeat: what no flag names stays as it is.
     """
     address = client_config(webhook_url, webhook_service)
     _check_output(dry_run, output)
+    options = settings(ctx)
+    wishes = embedding.Wishes(values, image, only_certificates, print_kubeconfig, timeout)
+    if embedded:
+        if address or query_outside is not None or enable_namespace or on or force:
+            raise CommandError("flags about addresses, namespaces and --on don't go with --embedded", USAGE)
+        if dry_run:
+            if only_certificates or print_kubeconfig:
+                raise CommandError("--dry-run does not go with --only-certificates and --print-kubeconfig", USAGE)
+            _rehearse_embedded(options, wishes, output)
+        else:
+            embedding.bring(options, wishes)
+        return
+    if (image, values, only_certificates, print_kubeconfig) != (None, None, False, False):
+        raise CommandError("--image, --values, --only-certificates and --print-kubeconfig go with --embedded", USAGE)
     from atoll import install
     from atoll.cli.connection import call
-
-    options = settings(ctx)
 
     async def work(host: ApiServer) -> bool:
         at = await install.endpoint(options.kubeconfig, options.context)
         return await install.init(
             host,
             at,
-            out=None if dry_run else out,
+            out=out if credentials and not dry_run else None,
             webhook_client_config=address,
             query_outside=query_outside,
             enable=enable_namespace or (),
@@ -126,6 +164,8 @@ def init(
         _show(call(options, rehearse, install.Rehearsal), output)
         return
     on_karmada = call(options, work)
+    if not credentials:
+        return
     print("\nThe host is ready. Start on it:")
     for process in install.PROCESSES:
         said = " --on=karmada" if on_karmada and process == "control" else ""
@@ -136,6 +176,17 @@ def init(
     print("and add members with: atollctl join NAME --member-kubeconfig FILE")
     print(f"Namespaces opt in with: kubectl label namespace NAME {keys.ENABLED}=true")
     print(f"or, where only what names a queue is to be Atoll's, with {keys.ENABLED}={LABELLED}")
+
+
+def _rehearse_embedded(options: Settings, wishes: embedding.Wishes, output: DryFormat | None) -> None:
+    from atoll import install
+    from atoll.cli.connection import call
+
+    async def rehearse(carrier: install.Rehearsal) -> dict[str, install.Rehearsal]:
+        await embedding.rehearse(options, wishes, carrier)
+        return {"carrier": carrier}
+
+    _show(call(options, rehearse, install.Rehearsal), output)
 
 
 def join(
@@ -315,14 +366,37 @@ def uninstall(
             help="Delete also our CRDs, and with them every Queue, Volcano Job, policy and binding. Needs --yes."
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Confirm --crds: objects of users go, for good.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm --crds or --embedded.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Only list what would be deleted, and what is in the way.")] = False,
+    embedded: Annotated[
+        bool,
+        typer.Option(
+            "--embedded",
+            help="Delete the pods of the host that init --embedded brought into this cluster. Needs --yes.",
+        ),
+    ] = False,
+    delete_data: Annotated[
+        bool,
+        typer.Option("--delete-data", help="With --embedded: also its volumes, backups and keys, for good."),
+    ] = False,
     timeout: Annotated[
         float,
         typer.Option(min=1, help="Seconds for the workloads of each member, and for what is deleted, to be gone."),
     ] = 60.0,
 ) -> None:
     """Take Atoll off a host: the reverse of init. Stop its processes before. Safe to repeat."""
+    if delete_data and not embedded:
+        raise CommandError("--delete-data goes with --embedded", USAGE)
+    if embedded:
+        if crds or force or dry_run:
+            raise CommandError("--embedded goes with --delete-data and --yes alone", USAGE)
+        if not yes:
+            lost = " and deletes every queue, job and binding of it, with all backups" if delete_data else ""
+            raise CommandError(
+                f"--embedded ends the host for all its users and members{lost}: confirm with --yes", USAGE
+            )
+        embedding.take_away(settings(ctx), data=delete_data)
+        return
     if crds and not yes and not dry_run:
         raise CommandError(
             "--crds deletes every Queue, Volcano Job, policy and binding of this host, whoever made them: look with"

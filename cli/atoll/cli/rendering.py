@@ -20,6 +20,7 @@ _HOST_LACKS = (
     "Left out: Secret atoll-system/atoll-webhook-ca and the webhook configurations named atoll (they must come after"
     " the processes are ready) and tokens. atollctl init adds them."
 )
+_EMBEDDED_LACKS = "Left out: Secrets of the embedded host, which atollctl init --embedded makes."
 _MEMBER_LACKS = "Left out: tokens, and spec.id of the Cluster. atollctl join adds them."
 
 
@@ -38,13 +39,19 @@ ValuesFile = Annotated[
 
 @app.command(epilog="Example: atollctl render host > host.yaml; atollctl render host -f values.yaml")
 def host(values: ValuesFile = None) -> None:
-    """Print the objects of a host: CRDs, accounts, rights, policies, default queue.
+    """Print the objects of a host: CRDs, accounts, rights, policies, default queue; with host.mode embedded its pods.
 
-    Keys of block host: on (host or karmada), queryOutside, runsDeployments.
+    Keys of block host: mode (cluster or embedded), embedded (docs/install.md), on (host or karmada), queryOutside,
+    runsDeployments.
     """
     from atoll import install
 
-    print_yaml(asyncio.run(install.render_host(_read(values).host)), _HOST_LACKS)
+    wanted = read_values(values)[0].host
+    try:
+        made = asyncio.run(install.render_host(wanted))
+    except install.BadValues as error:
+        raise CommandError(str(error), USAGE) from error
+    print_yaml(made, _EMBEDDED_LACKS if wanted.mode == "embedded" else _HOST_LACKS)
 
 
 @app.command(epilog="Example: atollctl render member east --in member -f values.yaml > east.yaml")
@@ -60,7 +67,7 @@ def member(
     from atoll import install
 
     try:
-        in_host, in_member = asyncio.run(install.render_member(name, _read(values).member))
+        in_host, in_member = asyncio.run(install.render_member(name, read_values(values)[0].member))
     except install.BadValues as error:
         raise CommandError(str(error), USAGE) from error
     print_yaml(in_host if side is Side.HOST else in_member, _MEMBER_LACKS)
@@ -77,14 +84,20 @@ def print_yaml(objects: Sequence[dict[str, Any]], comment: str) -> None:
     print(text, end="")
 
 
-def _read(filename: str | None) -> Values:
+def read_values(filename: str | None) -> tuple[Values, dict[str, Any]]:
+    """A values file: checked, and as it is written.
+
+    Raises:
+        CommandError: it can't be read, or does not fit.
+    """
     from atoll import install
     from atoll.cli.what_if import read_documents
 
     found = read_documents(filename) if filename is not None else []
     if len(found) > 1:
         raise CommandError(f"-f {filename}: {len(found)} documents; values are one", USAGE)
+    written = found[0] if found else {}
     try:
-        return install.values_of(found[0] if found else {})
+        return install.values_of(written), written
     except install.BadValues as error:
         raise CommandError(f"-f {filename}: {error}", USAGE) from error

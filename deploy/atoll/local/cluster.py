@@ -24,21 +24,6 @@ from atoll.local.processes import ProcessSpec
 from atoll.model import keys
 
 _DATA = Path(__file__).parent
-HOST_CONTROLLERS = (
-    "namespace-controller",
-    "garbage-collector-controller",
-    # Without the account "default" and the authority's certificate no pod is admitted.
-    "serviceaccount-controller",
-    "serviceaccount-token-controller",
-    "root-ca-certificate-publisher-controller",
-    "resourcequota-controller",
-    # Type checks the admission policies, as any other cluster does.
-    "validatingadmissionpolicy-status-controller",
-    # Roles such as view take up what others add to them.
-    "clusterrole-aggregation-controller",
-    # Makes Jobs of namespaces that have opted in, which go through the webhook like any other.
-    "cronjob-controller",
-)
 MEMBER_CONTROLLERS = (
     # What every cluster has, so that nothing is true here alone; but no cloud, and kwok gives pods their addresses.
     "*",
@@ -286,7 +271,7 @@ def controller_manager(
     controllers: Sequence[str],
     flags: Sequence[str] = (),
 ) -> ProcessSpec:
-    """Run some of Kubernetes' controllers: HOST_CONTROLLERS or MEMBER_CONTROLLERS."""
+    """Run some of Kubernetes' controllers, such as MEMBER_CONTROLLERS."""
     address = str(urlsplit(handle.url).hostname)
     return ProcessSpec(
         name=f"{handle.name}-controller-manager",

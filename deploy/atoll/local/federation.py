@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from atoll.install import embedded
 from atoll.kube.errors import NotFound
 from atoll.kube.transport import ApiServer
 from atoll.local import cluster, kubelets, layout, storage
@@ -164,7 +165,7 @@ class Federation:
         self._progress("starting controller managers, schedulers and kwok")
         wave = [
             cluster.controller_manager(
-                self._binaries, self.host, self.keys, next(ports), self.config.host, cluster.HOST_CONTROLLERS
+                self._binaries, self.host, self.keys, next(ports), self.config.host, embedded.CONTROLLERS
             )
         ]
         for member in self.config.members:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from atoll.install.crds import host_crds, member_crds
 from atoll.install.credentials import Endpoint, endpoint, issue_token, write_kubeconfig
+from atoll.install.embedded import EmbeddedValues
+from atoll.install.embedding import admin_kubeconfig, embed, present_values, remove, renew
 from atoll.install.host import PROCESSES, init, kubeconfig_of
 from atoll.install.leaving import Left, unjoin
 from atoll.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_name, join
@@ -25,14 +27,17 @@ __all__ = [
     "AGENT",
     "PROCESSES",
     "BadValues",
+    "EmbeddedValues",
     "Endpoint",
     "Left",
     "MemberFacts",
     "PlacingWish",
     "Refused",
     "Rehearsal",
+    "admin_kubeconfig",
     "agent_kubeconfigs",
     "check_name",
+    "embed",
     "endpoint",
     "ensure_policies",
     "ensure_rights",
@@ -42,9 +47,12 @@ __all__ = [
     "join",
     "kubeconfig_of",
     "member_crds",
+    "present_values",
+    "remove",
     "remove_policies",
     "render_host",
     "render_member",
+    "renew",
     "uninstall",
     "unjoin",
     "values_of",

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from atoll.install import embedded
 from atoll.install.credentials import Endpoint
 from atoll.install.host import init
 from atoll.install.member import MemberFacts, join
@@ -29,6 +30,8 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 class HostValues(_Strict, frozen=True):
     """Flags of `init`, and a fact that it would find out."""
 
+    mode: Literal["cluster", "embedded"] = "cluster"
+    embedded: embedded.EmbeddedValues = embedded.EmbeddedValues()
     on: Literal["host", "karmada"] = "host"
     query_outside: str = ""
     runs_deployments: bool = False
@@ -71,11 +74,17 @@ def values_of(content: Any) -> Values:
 async def render_host(values: HostValues) -> list[Json]:
     """The objects of a host, in the order of their writes.
 
-    Secrets are not among them, nor are webhook configurations: these may only come once the processes are ready.
+    Secrets are not among them, nor are webhook configurations: these may only come once the processes are ready. Those
+    of an embedded host are the objects of its carrier.
 
     Raises:
+        BadValues: an embedded host has no image.
         Refused: `init` would refuse these values.
     """
+    if values.mode == "embedded":
+        if not values.embedded.image:
+            raise BadValues("host.embedded.image: give the name of Atoll's image in your registry")
+        return embedded.objects(values.embedded)
     host = Nowhere({DEPLOYMENTS: [_ANY_DEPLOYMENT]} if values.runs_deployments else None)
     await init(
         host, Endpoint(""), out=None, query_outside=values.query_outside, on_karmada=values.on == "karmada", force=True

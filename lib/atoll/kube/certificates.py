@@ -33,29 +33,51 @@ class Leaf:
     ends: datetime
 
 
-def issue(signer: Signer, names: Sequence[str], now: datetime, life: timedelta = LEAF_LIFE) -> Leaf:
-    """A serving certificate for these DNS names and IP addresses; it ends with its CA at the latest.
+def issue(
+    signer: Signer,
+    names: Sequence[str],
+    now: datetime,
+    life: timedelta = LEAF_LIFE,
+    *,
+    client: str = "",
+    groups: Sequence[str] = (),
+) -> Leaf:
+    """A certificate that ends with its CA at the latest.
+
+    Args:
+        signer: the CA.
+        names: DNS names and IP addresses of a server; none for a client alone.
+        now: the time.
+        life: how long it is valid.
+        client: name as a client; empty for a server alone.
+        groups: of the client.
 
     Raises:
         BadSecret: the CA can't be used.
     """
     loaded, issuer = signer.loaded()
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in groups]
+    subject = x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, client or names[0][:64])])
+    uses = [
+        *([ExtendedKeyUsageOID.SERVER_AUTH] if names else ()),
+        *([ExtendedKeyUsageOID.CLIENT_AUTH] if client else ()),
+    ]
     ends = min(now + life, issuer.not_valid_after_utc)
-    certificate = (
+    builder = (
         x509.CertificateBuilder(issuer.subject, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - SKEW)
         .not_valid_after(ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(key_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(loaded.public_key()), critical=False)
-        .sign(loaded, hashes.SHA256())
     )
-    chain = certificate.public_bytes(serialization.Encoding.PEM)
+    if names:
+        alternatives = x509.SubjectAlternativeName([_alternative(name) for name in names])
+        builder = builder.add_extension(alternatives, critical=False)
+    chain = builder.sign(loaded, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     return Leaf(pem_key(key), chain, signer.certificate, now, ends)
 
 
