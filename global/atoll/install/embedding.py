@@ -80,7 +80,7 @@ async def embed(
     if await _is_ours(carrier, values.namespace):
         await _apply(carrier, namespace)
     else:
-        progress(f"namespace {values.namespace} is somebody's own: its labels stay as they are")
+        progress(f"namespace {values.namespace} was there before: its labels stay as they are")
     for each in foundation:
         await _apply(carrier, each)
     ends = await renew(carrier, values)
