@@ -46,7 +46,7 @@ from atoll.model.apiresource import (
     STATEFUL_SETS,
 )
 from tests.atollctl import Ran, atollctl
-from tests.install.test_rehearsal import try_strictly
+from tests.install.served import try_strictly
 from tests.integration.federation import until
 
 Json = dict[str, Any]

@@ -14,7 +14,7 @@ import yaml
 from atoll import install
 from atoll.install.rendering import HostValues, MemberValues
 from atoll.kube.errors import AlreadyExists, NotFound
-from atoll.kube.transport import APPLY_PATCH, ApiServer
+from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
 from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
@@ -34,6 +34,7 @@ from atoll.model.apiresource import (
     VALIDATING_WEBHOOKS,
 )
 from tests.atollctl import Ran, atollctl
+from tests.install.served import path_of, try_strictly
 
 Json = dict[str, Any]
 
@@ -57,30 +58,12 @@ def lacking(wanted: Any, found: Any, path: str = "") -> list[str]:
     return [] if wanted == found or (wanted in _EMPTY and found in _EMPTY) else [f"{path}: {wanted!r} != {found!r}"]
 
 
-async def path_of(api: ApiServer, obj: Json) -> str:
-    """The path of an object, by the server's own discovery."""
-    version, meta = obj["apiVersion"], obj["metadata"]
-    prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    served = orjson.loads(await api.request("GET", prefix))["resources"]
-    [plural] = [each["name"] for each in served if each["kind"] == obj["kind"] and "/" not in each["name"]]
-    namespace = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-    return f"{prefix}{namespace}/{plural}/{meta['name']}"
-
-
 async def differences(api: ApiServer, rendered: Sequence[Json]) -> list[str]:
     return [
         f"{obj['kind']} {obj['metadata']['name']}{each}"
         for obj in rendered
         for each in lacking(obj, orjson.loads(await api.request("GET", await path_of(api, obj))))
     ]
-
-
-async def try_strictly(api: ApiServer, rendered: Sequence[Json]) -> None:
-    """Apply each with strict field validation; the server keeps nothing, and raises where one is wrong."""
-    asked = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "test", "force": "true"}
-    for obj in rendered:
-        path = await path_of(api, obj)
-        await api.request("PATCH", path, body=orjson.dumps(obj), content_type=APPLY_PATCH, params=asked)
 
 
 async def state(api: ApiServer) -> dict[str, str]:
