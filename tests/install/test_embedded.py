@@ -266,8 +266,8 @@ async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Here]:
             await made.start(f"Deployment atoll-{process}", "readinessProbe")
         yield made
     finally:
-        for process in reversed(made.running):
-            await process.stop()
+        for each in reversed(made.running):
+            await each.stop()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
