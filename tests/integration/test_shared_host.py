@@ -262,8 +262,9 @@ async def test_in_a_labelled_namespace_what_names_a_queue_runs_in_a_member(host:
     assert await host.member.list(PODS, namespace) != []
     gone = host.kubectl("label", "job/queued", f"{keys.QUEUE_LABEL}-", f"{keys.KUEUE_QUEUE_LABEL}-", "-n", namespace)
     assert "names no queue any more" in gone
-    said = host.kubectl("label", "deployment/web", f"{keys.QUEUE_LABEL}=default", "-n", namespace)
-    assert "this one is the host's" in said
+    for name in ("deployment/web", "pod/store-0"):
+        said = host.kubectl("label", name, f"{keys.QUEUE_LABEL}=default", "-n", namespace)
+        assert "this one is the host's" in said
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ async def test_a_deployment_without_one_is_refused_only_where_all_is_atolls_and_
 async def test_a_queue_label_that_comes_later_is_refused_in_words() -> None:
     old = workload()
     new = workload(QUEUED)
-    for route in ("deployments", "batch-jobs"):
+    for route in ("deployments", "batch-jobs", "grouped-pods"):
         said = await refused(answers("labelled"), route, new, old)
         assert "when it is created" in said
         assert changes(answers("labelled"), route, new, old) == []

@@ -36,6 +36,7 @@ COMMANDS = {
         "installing",
         "init",
         "Example: atollctl init --kubeconfig host.yaml --out credentials; atollctl init --dry-run -o yaml;"
+        " atollctl init --enable-namespace research=labelled;"
         " atollctl init --embedded --image registry.example.org/atoll:0.1.0",
     ),
     "join": _Entry(

@@ -10,7 +10,7 @@ from atoll.admission import jsonpatch, pods, trust
 from atoll.admission.problems import LABEL_RULE, Json, Problem, added, is_label, mapping, sequence, unread_durations
 from atoll.admission.rules import Rules
 from atoll.kinds import nearness
-from atoll.kinds.metadata import default_queue
+from atoll.kinds.metadata import default_queue, names_queue_rule
 from atoll.kinds.pod_group import GATE, GROUP, INDEX, KIND, MOST, TOTAL, index_of, total_of
 from atoll.model import keys
 
@@ -28,9 +28,12 @@ _TAKEN: Final = {
         f" && (has(object.metadata.labels) && {list(_QUEUED)}.exists(each, each in object.metadata.labels)"
         f' || !(has(object.metadata.annotations) && "{MIRROR}" in object.metadata.annotations)'
         ' && (!has(object.spec.nodeName) || object.spec.nodeName == "")))'
+        f' || (request.operation == "UPDATE" && {names_queue_rule("object")} && !{names_queue_rule("oldObject")})'
     ),
 }
-"""Others are their owners' business, or are on a node of the host already and ask for no queue."""
+"""Others are their owners' business, or are on a node of the host already and ask for no queue. One that asks for it
+later is told that it is too late.
+"""
 _PATH: Final = "pod"
 """What stands before the fields of the pod, which is checked as a template is."""
 _LABEL: Final = 63
