@@ -41,7 +41,7 @@ _OWN = re.compile(r"^async def (?:site|federation)\(", re.MULTILINE)
 _INTEGRATION = "mark.integration"
 
 
-class _Needs(IntEnum):
+class Needs(IntEnum):
     """What has to run for the tests of a file."""
 
     SESSION = 0
@@ -52,9 +52,9 @@ class _Needs(IntEnum):
 
 
 _PREFERENCES = (
-    (_Needs.SESSION, _Needs.OWN, _Needs.NOTHING),
-    (_Needs.NOTHING, _Needs.SESSION, _Needs.OWN),
-    (_Needs.OWN, _Needs.NOTHING, _Needs.SESSION),
+    (Needs.SESSION, Needs.OWN, Needs.NOTHING),
+    (Needs.NOTHING, Needs.SESSION, Needs.OWN),
+    (Needs.OWN, Needs.NOTHING, Needs.SESSION),
 )
 """What the first, second and third process take first: tests with API servers mostly wait, and leave processors to those
 without. Two of three start a session's federation.
@@ -74,11 +74,11 @@ class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 
 @cache
-def needs(file: str) -> _Needs:
+def needs(file: str) -> Needs:
     """What the tests of a file need."""
     if uses_federation(file):
-        return _Needs.SESSION
-    return _Needs.OWN if _INTEGRATION in _text(file) else _Needs.NOTHING
+        return Needs.SESSION
+    return Needs.OWN if _INTEGRATION in _text(file) else Needs.NOTHING
 
 
 @cache

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from tests.conftest import uses_federation
+from tests.conftest import Needs, needs, uses_federation
 
 
 def test_files_that_use_the_sessions_federation_are_told_from_those_with_their_own(
@@ -20,3 +20,8 @@ def test_files_that_use_the_sessions_federation_are_told_from_those_with_their_o
         file = item.nodeid.partition("::")[0]
         uses[file] |= found[-1].baseid == "tests" if found else False
     assert {file: uses_federation(file) for file in uses} == uses
+
+
+def test_no_file_with_api_servers_is_taken_for_one_without(request: pytest.FixtureRequest) -> None:
+    files = {item.nodeid.partition("::")[0] for item in request.session.items if item.get_closest_marker("integration")}
+    assert [file for file in files if needs(file) is Needs.NOTHING] == []

@@ -210,7 +210,7 @@ class Federation:
 
     async def _install_crds(self, handle: ClusterHandle) -> None:
         async with await handle.connect() as api:
-            await install_crds(api, self._crds_of.get(handle.name, self._crds))
+            await install_crds(api, self._crds_of.get(handle.name, self._crds), _READY_DEADLINE_S)
 
     async def populate(self) -> None:
         """Create the nodes and HyperNodes of every member and wait until all nodes are Ready.
