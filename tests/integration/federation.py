@@ -139,20 +139,10 @@ class Site:
 
     async def no_jobs(self) -> None:
         """Delete the jobs of this test and wait until their pods are gone."""
-        there = await served(self.host, [*makers.ROUTES, *BY_RESOURCE])
         # What would make them again goes first.
-        for wave in (
-            [each for each in there if each in makers.ROUTES],
-            [each for each in there if each in BY_RESOURCE],
-        ):
-            found = await asyncio.gather(*(self.host.list(each, self.namespace) for each in wave))
-            await asyncio.gather(
-                *(
-                    self.host.delete(resource, each["metadata"]["name"], self.namespace)
-                    for resource, objects in zip(wave, found, strict=True)
-                    for each in objects
-                )
-            )
+        for resource in await served(self.host, [*makers.ROUTES, *BY_RESOURCE]):
+            for each in await self.host.list(resource, self.namespace):
+                await self.host.delete(resource, each["metadata"]["name"], self.namespace)
         await until(self._empty, what=f"the pods of {self.namespace} are gone")
 
     async def _empty(self) -> bool:
