@@ -66,6 +66,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files, what comm
 	@$(BIN)/python -m atoll.kinds.reference --check
 	@$(BIN)/python -m atoll.cli.settings_reference --check
 	@$(BIN)/python -m atoll.local.image.requirements --check
+	@$(BIN)/python -m atoll.cli.chart_files --check
 	@$(BIN)/python -m tests.cli.import_profile --check
 	@$(BIN)/python -m tests.dispatcher.private
 	@$(BIN)/python -m tests.imports
@@ -77,13 +78,14 @@ format: $(STAMP) ## rewrite the sources in the project's format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-generate: $(STAMP) ## write the CRDs, docs/api.md, docs/cli.md, docs/settings.md and the pins of the image
+generate: $(STAMP) ## write the CRDs, docs/api.md, docs/cli.md, docs/settings.md, the pins of the image, charts and manifests
 	@$(BIN)/python -m atoll.api.crdgen
 	@$(BIN)/python -m atoll.cli.reference
 	@$(BIN)/python -m atoll.api.reference
 	@$(BIN)/python -m atoll.kinds.reference
 	@$(BIN)/python -m atoll.cli.settings_reference
 	@$(BIN)/python -m atoll.local.image.requirements
+	@$(BIN)/python -m atoll.cli.chart_files
 
 image: $(STAMP) ## Atoll's container image as an archive in dist/, without Docker; needs root and mmdebstrap
 	@$(BIN)/atollctl local image build --output dist/atoll-image.tar $(IMAGE)
@@ -91,10 +93,12 @@ image: $(STAMP) ## Atoll's container image as an archive in dist/, without Docke
 wheel: $(STAMP) ## Atoll's wheel in dist/, for deploy/image/Dockerfile
 	@$(BIN)/python -m hatchling build --target wheel --directory dist
 
-release: $(STAMP) ## wheel, sdist, CRDs and SHA256SUMS in dist/, and the image where root has mmdebstrap
+release: $(STAMP) ## wheel, sdist, CRDs, charts, manifests and SHA256SUMS in dist/, and the image where root has mmdebstrap
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build --directory dist
-	@for each in crds/atoll/api/yaml/*.yaml; do echo ---; cat $$each; done > dist/atoll-crds.yaml
+	@for each in deploy/manifests/*.yaml; do cp $$each dist/atoll-$$(basename $$each); done
+	@version=$$($(BIN)/python -c 'from atoll.model.release import VERSION; print(VERSION)'); for each in deploy/charts/*; do \
+	tar -C deploy/charts --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -czf dist/$$(basename $$each)-$$version.tgz $$(basename $$each); done
 	@if command -v mmdebstrap > /dev/null && [ $$(id -u) = 0 ]; then $(MAKE) --no-print-directory image; \
 	else echo "no image: it needs root and mmdebstrap"; fi
 	@cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS && cat SHA256SUMS

@@ -27,7 +27,7 @@ from tests.topology.builders import hyper_node
 pytestmark = pytest.mark.integration
 
 MEMBER = "topo"
-MANIFEST = Path(__file__).parents[2] / "deploy" / "topology.yaml"
+MANIFEST = Path(__file__).parents[2] / "deploy" / "manifests" / "topology.yaml"
 RECOVERY = 4.0
 RACKS = {"tp-r1": ("tp1", "tp2"), "tp-r2": ("tp3", "tp4")}
 

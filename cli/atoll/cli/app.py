@@ -45,6 +45,7 @@ COMMANDS = {
         "Example: atollctl join east --member-kubeconfig east.yaml --region eu-1 --label gpu=h100 --dry-run",
     ),
     "render": _Entry("rendering"),
+    "hooks": _Entry("hooks"),
     "unjoin": _Entry(
         "installing",
         "unjoin",

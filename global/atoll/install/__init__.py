@@ -20,7 +20,7 @@ from atoll.install.policies import ensure_policies, remove_policies
 from atoll.install.refusal import Refused
 from atoll.install.rehearsal import Rehearsal
 from atoll.install.removal import uninstall
-from atoll.install.rendering import BadValues, render_host, render_member, values_of
+from atoll.install.rendering import BadValues, render_host, render_installer, render_member, values_of
 from atoll.install.rights import ensure_rights
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "remove",
     "remove_policies",
     "render_host",
+    "render_installer",
     "render_member",
     "renew",
     "uninstall",

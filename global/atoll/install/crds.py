@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from atoll.api.shipped import load_crds
@@ -50,13 +50,7 @@ async def install_crds(api: ApiServer, crds: Sequence[Json], progress: Callable[
     found = {crd["metadata"]["name"]: crd for crd in await api.list(CRDS)}
     foreign = [crd for crd in crds if is_foreign(found.get(crd["metadata"]["name"]))]
     wrong = [difference for crd in foreign if (difference := incompatible(crd, found[crd["metadata"]["name"]]))]
-    newer = [name for crd in crds if is_newer(_release((found.get(name := crd["metadata"]["name"])) or {}))]
-    if newer:
-        made = _release(found[newer[0]])
-        raise Refused(
-            f"CRDs {', '.join(sorted(newer))} are of Atoll {made}, newer than this atollctl ({VERSION}): use one of"
-            " that version"
-        )
+    refuse_newer(found, crds)
     if wrong:
         raise Refused(
             "; ".join(wrong) + ". They were installed by someone else and are not overwritten:"
@@ -68,6 +62,25 @@ async def install_crds(api: ApiServer, crds: Sequence[Json], progress: Callable[
     await asyncio.gather(*(api.apply(CRDS, crd, field_manager=FIELD_MANAGER) for crd in ours))
     await _wait_established(api, {crd["metadata"]["name"] for crd in crds})
     progress(f"{len(crds)} CRDs are established")
+
+
+def refuse_newer(found: Mapping[str, Json], crds: Sequence[Json]) -> None:
+    """Leave CRDs alone that a newer release brought.
+
+    Args:
+        found: the CRDs of a cluster by name.
+        crds: those of this release.
+
+    Raises:
+        Refused: one is newer.
+    """
+    newer = [name for crd in crds if is_newer(_release((found.get(name := crd["metadata"]["name"])) or {}))]
+    if newer:
+        made = _release(found[newer[0]])
+        raise Refused(
+            f"CRDs {', '.join(sorted(newer))} are of Atoll {made}, newer than this atollctl ({VERSION}): use one of"
+            " that version"
+        )
 
 
 def is_foreign(crd: Json | None) -> bool:

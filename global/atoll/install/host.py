@@ -126,7 +126,7 @@ async def init(
     outside = query_outside if query_outside is not None else present.query_outside
     if on_karmada:
         await _check_karmada(host, enable)
-    await _refuse_foreign(host, allowed=("Karmada",) if on_karmada else ())
+    await refuse_foreign(host, allowed=("Karmada",) if on_karmada else ())
     progress(f"the host is {versions.said(await versions.check_host(host))}")
     await _check_namespaces(host, enable)
     if not force:
@@ -163,7 +163,7 @@ async def init(
 
     if await flows.ensure_flows(host, "atoll", [flows.HOST]):
         progress("FlowSchemas atoll-leases and atoll-controllers: other accounts' load does not hold Atoll up")
-    trusted = await _ensure_authority(host, progress)
+    trusted = await ensure_authority(host, progress)
     wanted = policies.ON_KARMADA if on_karmada else policies.POLICIES
     await ensure_policies(host, wanted)
     progress(f"{len(wanted)} admission policies: decisions are written by Atoll's accounts alone")
@@ -171,7 +171,7 @@ async def init(
     progress("roles view, edit and admin have Atoll's objects of their namespaces; every user reads queues")
     await ensure_query(host, outside)
     progress(f"Service {keys.SYSTEM_NAMESPACE}/{keys.QUERY_SERVICE}: ready for the dispatcher that leads")
-    await _ensure_default_queue(host, progress)
+    await ensure_default_queue(host, progress)
     for line in await ensure_registration(host, client_config, trusted, on_karmada=on_karmada):
         progress(line)
     progress(f"the API server calls atoll-webhook at {_text(client_config)}{await _lacking(host, client_config)}")
@@ -313,7 +313,7 @@ async def _check_karmada(host: ApiServer, enable: Sequence[str]) -> None:
             ) from error
 
 
-async def _refuse_foreign(host: ApiServer, allowed: Sequence[str]) -> None:
+async def refuse_foreign(host: ApiServer, allowed: Sequence[str]) -> None:
     """Two systems that admit the same jobs would start them twice."""
     for system, marks in (await foreign.running(host)).items():
         if system in allowed:
@@ -340,7 +340,7 @@ def _way(said: str) -> tuple[str, str]:
     return name, way or ALL
 
 
-async def _ensure_authority(host: ApiServer, progress: Callable[[str], None]) -> tuple[bytes, ...]:
+async def ensure_authority(host: ApiServer, progress: Callable[[str], None]) -> tuple[bytes, ...]:
     """The webhook's CA, and what is to be trusted; one that is there stays, the webhook itself rotates it.
 
     Raises:
@@ -363,7 +363,8 @@ async def _ensure_authority(host: ApiServer, progress: Callable[[str], None]) ->
     return new.trusted
 
 
-async def _ensure_default_queue(host: ApiServer, progress: Callable[[str], None]) -> None:
+async def ensure_default_queue(host: ApiServer, progress: Callable[[str], None]) -> None:
+    """Create the default queue; one that is there stays as it is."""
     queue = {
         "apiVersion": QUEUES.api_version,
         "kind": QUEUES.kind,

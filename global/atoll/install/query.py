@@ -45,7 +45,7 @@ async def ensure_query(host: ApiServer, outside: str = "") -> None:
     """
     await _ensure_service(host, outside)
     if not outside:
-        await _ensure_endpoints(host)
+        await ensure_endpoints(host)
 
 
 async def _ensure_service(host: ApiServer, outside: str) -> None:
@@ -67,7 +67,7 @@ async def _ensure_service(host: ApiServer, outside: str) -> None:
     await _apply(host, SERVICES, {"metadata": metadata, "spec": spec})
 
 
-async def _ensure_endpoints(host: ApiServer) -> None:
+async def ensure_endpoints(host: ApiServer) -> None:
     """Empty: the leader writes its own address, for which it then needs no right to create any."""
     for name, family in keys.QUERY_ENDPOINTS.items():
         slice_ = {

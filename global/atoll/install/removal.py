@@ -106,7 +106,7 @@ async def uninstall(
         Refused: processes still run, or something is in use, or did not go in time.
         ApiError: the host said no.
     """
-    remains = await _look(host)
+    remains = await look(host)
     if dry_run:
         await _list(host, remains, crds, progress)
         return ()
@@ -130,7 +130,7 @@ async def uninstall(
         await _delete(host, resource, await _ours(host, resource), progress)
     if remains.bindings or remains.works:
         await _release(host, progress)
-    await _release_kinds(host)
+    await release_kinds(host)
     for resource in (API_SERVICES, *_RIGHTS, *_OTHERS):
         await _delete(host, resource, await _ours(host, resource), progress)
     # A process that ran on until now may have made these again; it can't any more.
@@ -153,15 +153,21 @@ async def uninstall(
 # -- what is there -----------------------------------------------------------------------------------------------------
 
 
-async def _look(host: ApiServer) -> Remains:
+async def look(host: ApiServer) -> Remains:
+    """What of Atoll is in use on a host."""
     # A Karmada's members, of which some are pulled as ours are, are none of ours.
     clusters = [] if await is_karmada(host) else await _all(host, CLUSTERS)
     return Remains(
-        [each["metadata"]["name"] for each in await _all(host, LEASES, keys.SYSTEM_NAMESPACE) if _held(each)],
+        await leading(host),
         [each["metadata"]["name"] for each in clusters if _joined(each)],
         [each for each in await _all(host, BINDINGS) if keys.BINDING_FINALIZER in _finalizers(each)],
         [each for each in await _all(host, WORKS) if keys.WORK_FINALIZER in _finalizers(each)],
     )
+
+
+async def leading(api: ApiServer) -> list[str]:
+    """Names of the leases in the system namespace that a process of Atoll holds; each is called as its process."""
+    return [each["metadata"]["name"] for each in await _all(api, LEASES, keys.SYSTEM_NAMESPACE) if _held(each)]
 
 
 async def _all(host: ApiServer, resource: ApiResource, namespace: str | None = None) -> list[Json]:
@@ -252,7 +258,7 @@ async def _delete(
 
 async def _release(host: ApiServer, progress: Callable[[str], None]) -> None:
     """Delete bindings and Works without the processes that would see them off."""
-    remains = await _look(host)
+    remains = await look(host)
     for resource, items, finalizer in (
         (WORKS, remains.works, keys.WORK_FINALIZER),
         (BINDINGS, remains.bindings, keys.BINDING_FINALIZER),
@@ -270,7 +276,7 @@ async def _release(host: ApiServer, progress: Callable[[str], None]) -> None:
         await _delete(host, resource, items, progress)
 
 
-async def _release_kinds(host: ApiServer) -> None:
+async def release_kinds(host: ApiServer) -> None:
     """Let WorkloadKinds be deleted without the process that would see them off."""
     for item in await _all(host, WORKLOAD_KINDS):
         if keys.KIND_FINALIZER in _finalizers(item):

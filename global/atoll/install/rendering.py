@@ -6,12 +6,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from atoll.install import embedded
-from atoll.install.credentials import Endpoint
+from atoll.install import embedded, roles
+from atoll.install.credentials import Endpoint, ensure_account
 from atoll.install.host import init
 from atoll.install.member import MemberFacts, join
 from atoll.install.placing import PlacingWish
 from atoll.install.rehearsal import Nowhere
+from atoll.install.rights import ensure_rights
+from atoll.model import keys
 from atoll.model.apiresource import DEPLOYMENTS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 
 Json = dict[str, Any]
@@ -90,6 +92,15 @@ async def render_host(values: HostValues) -> list[Json]:
         host, Endpoint(""), out=None, query_outside=values.query_outside, on_karmada=values.on == "karmada", force=True
     )
     return host.manifests(without=(MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS))
+
+
+async def render_installer(*, member: bool) -> list[Json]:
+    """The account of the charts' hooks, with its rights."""
+    api, name = Nowhere(), "atoll-installer"
+    await ensure_account(api, name, keys.SYSTEM_NAMESPACE)
+    grants = roles.INSTALLER_IN_MEMBER if member else roles.INSTALLER
+    await ensure_rights(api, name, (keys.SYSTEM_NAMESPACE, name), grants)
+    return api.manifests()
 
 
 async def render_member(name: str, values: MemberValues) -> tuple[list[Json], list[Json]]:

@@ -17,6 +17,7 @@ from atoll.model import keys, tunnel
 from atoll.model.apiresource import (
     ACCESS_REVIEWS,
     API_SERVICES,
+    BATCH_JOBS,
     BINDINGS,
     BUDGETS,
     CAPACITIES,
@@ -29,6 +30,7 @@ from atoll.model.apiresource import (
     CONFIGMAPS,
     CRDS,
     CSI_NODES,
+    DEPLOYMENTS,
     ENDPOINT_SLICES,
     EVENTS,
     HYPER_NODES,
@@ -494,6 +496,57 @@ EXEC_IN_MEMBER: Final = (
     ),
 )
 """The agent in a member whose administrator lets users of the host into their pods: ClusterRole `atoll-agent-exec`."""
+
+
+_NAMED_WEBHOOKS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+
+INSTALLER: Final = (
+    Grant("default", (_on(BATCH_JOBS, "create", rare="a dry run that shows whether spec.managedBy is kept"),)),
+    Grant("kube-system", (_on(CONFIGMAPS, "create", rare="a dry run by which the API server calls the webhook"),)),
+    Grant(
+        keys.SYSTEM_NAMESPACE,
+        (
+            _on(SECRETS, "create"),
+            _on(SECRETS, "get", "delete", names=(authority.SECRET,)),
+            _on(ENDPOINT_SLICES, "create"),
+            _on(ENDPOINT_SLICES, "delete", names=tuple(keys.QUERY_ENDPOINTS)),
+            _on(LEASES, "list"),
+            _on(LEASES, "delete", names=("atoll-control", "atoll-dispatcher")),
+            _on(DEPLOYMENTS, "patch", names=("atoll-webhook", "atoll-control", "atoll-dispatcher")),
+        ),
+    ),
+    Grant(
+        None,
+        (
+            # By which other systems are recognised.
+            *(_on(resource, "list") for resource in (DEPLOYMENTS, API_SERVICES, *_NAMED_WEBHOOKS)),
+            _on(LEASES, "get", names=("karmada-controller-manager",)),
+            _on(CRDS, "list", "create", "patch"),
+            _on(NAMESPACES, "get", "patch", names=(keys.SYSTEM_NAMESPACE,)),
+            *(_on(resource, "create") for resource in _NAMED_WEBHOOKS),
+            *(_on(resource, "get", "patch", "delete", names=(keys.WEBHOOKS,)) for resource in _NAMED_WEBHOOKS),
+            _on(VALIDATING_WEBHOOKS, "patch", "delete", names=("atoll-probe",)),
+            _on(QUEUES, "create"),
+            *(_on(resource, "list") for resource in (CLUSTERS, BINDINGS, WORKS)),
+            _on(WORKLOAD_KINDS, "list", "patch"),
+            _on(API_SERVICES, "delete", names=(keys.QUERY_API,)),
+        ),
+    ),
+)
+"""Account `atoll-installer` of the hooks of chart `atoll`, which exists while they run."""
+
+INSTALLER_IN_MEMBER: Final = (
+    Grant(
+        keys.SYSTEM_NAMESPACE,
+        (
+            _on(LEASES, "list"),
+            _on(LEASES, "delete", names=(_AGENT_LEASE,)),
+            _on(DEPLOYMENTS, "patch", names=(_AGENT_LEASE,)),
+        ),
+    ),
+    Grant(None, (_on(CRDS, "list", "create", "patch"),)),
+)
+"""The same of chart `atoll-agent`."""
 
 
 def manifest_rules(grant: Grant) -> list[Json]:

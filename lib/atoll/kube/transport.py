@@ -26,7 +26,7 @@ import msgspec
 import orjson
 from yarl import URL
 
-from atoll.kube import config, depth, errors, metrics
+from atoll.kube import config, depth, errors, metrics, proxies
 from atoll.kube.drain import Writes, keeps_leadership
 from atoll.kube.lazylog import get_logger
 from atoll.kube.ratelimit import RateLimit
@@ -118,6 +118,7 @@ class ApiServer:
             on_warning: gets what the server, or a webhook, says of a request besides its answer.
         """
         self._connection = connection
+        self._environment_proxy = proxies.from_environment(connection.url)
         self._on_warning = on_warning
         self._user_agent = user_agent
         self._limit = connections
@@ -599,8 +600,8 @@ class ApiServer:
         authorization = await self._connection.authorize()
         if authorization:
             options["headers"]["Authorization"] = authorization
-        if self._connection.proxy:
-            options["proxy"] = self._connection.proxy
+        if proxy := self._connection.proxy or self._environment_proxy:
+            options["proxy"] = proxy
         if self._connection.server_name:
             options["server_hostname"] = self._connection.server_name
         if self._connection.tls is not None:

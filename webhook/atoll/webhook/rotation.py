@@ -66,7 +66,7 @@ class Keeper:
         self._api, self._times, self._serve = api, times, serve
         self._again = again
         self.names = registration.names_of(client_config)
-        #: set once API servers were told; this replica answers from then on
+        #: set once API servers that call it trust it, or none calls it yet; this replica answers from then on
         self.registered = asyncio.Event()
         self._secret = Reflector(
             api, SECRETS, decode_full, namespace=keys.SYSTEM_NAMESPACE, field_selector=f"metadata.name={SECRET}"
@@ -207,11 +207,13 @@ class Keeper:
             found = cache.get(keys.WEBHOOKS)
             trusted = authorities.trusted_by(found.body) if found is not None else None
             if found is None or trusted is None:
-                # Uninstalled, or of an `init` that left it to the webhook.
+                # Uninstalled, or not registered yet: a chart does that once the replicas are ready.
                 self._complain(
                     f"{resource.kind} {keys.WEBHOOKS} has no webhooks; run `atollctl init`, which writes them"
                 )
                 self._trusted_since = None
+                if found is not None:
+                    self._ready()
                 return
             if not set(wanted) <= set(trusted):
                 good = False
@@ -224,13 +226,16 @@ class Keeper:
                     log.info("a CA that is not needed is trusted no more", kind=resource.kind)
                     await self._trust(resource, found.body, ())
         self._complained = ""
-        if not self.registered.is_set():
-            self.registered.set()
-            log.info("registered", names=self.names)
+        self._ready()
         if not good:
             self._trusted_since = None
         elif self._trusted_since is None:
             self._trusted_since = clock()
+
+    def _ready(self) -> None:
+        if not self.registered.is_set():
+            self.registered.set()
+            log.info("registered", names=self.names)
 
     def _wanted(self, authority: Authority) -> tuple[bytes, ...]:
         """The CAs to trust: all of the authority, and the one whose leaf is served here."""

@@ -1,0 +1,282 @@
+"""Charts and manifests: they are of the code, Helm takes them, and an API server takes what comes out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from atoll import install
+from atoll.cli import chart_files
+from atoll.install.rendering import HostValues, MemberValues
+from atoll.kube.transport import ApiServer
+from atoll.local.binaries import ensure
+from atoll.local.federation import Federation
+from atoll.local.layout import FederationConfig
+from atoll.model import keys
+from atoll.model.apiresource import NAMESPACES
+from tests.install.served import try_strictly
+
+Json = dict[str, Any]
+
+CHARTS = chart_files.DEPLOY / "charts"
+IMAGE = {"image": {"repository": "registry.example.org/atoll"}}
+MINIMAL: dict[str, Json] = {
+    "atoll-crds": {},
+    "atoll": IMAGE,
+    "atoll-agent": {**IMAGE, "cluster": "east"},
+    "atoll-topology": IMAGE,
+}
+_POD: Json = {
+    "replicas": 3,
+    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "a", "operator": "Exists"}],
+    "podLabels": {"a": "b"},
+    "podAnnotations": {"a": "b"},
+    "extraEnv": [{"name": "A", "value": "b"}],
+    "extraVolumes": [{"name": "more", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+    "extraArgs": ["--drain-seconds=4"],
+}
+_ELECTED: Json = {**_POD, "settings": {"election": {"lease": 20}}}
+_COMMON: Json = {
+    "image": {"repository": "registry.example.org/atoll", "digest": f"sha256:{'a' * 64}", "pullPolicy": "Always"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "proxy": {"https": "http://proxy:3128", "exceptions": "10.0.0.0/8,.svc"},
+    "commonLabels": {"team": "batch"},
+    "logLevel": "debug",
+    "networkPolicy": {"enabled": True, "extraEgress": [{"ports": [{"protocol": "TCP", "port": 8080}]}]},
+    "monitoring": {"scrapeAnnotations": True, "podMonitor": {"enabled": True, "labels": {"release": "stack"}}},
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more", "namespace": "default"}}],
+}
+FULL: dict[str, Json] = {
+    "atoll-crds": {"member": True, "keep": False},
+    "atoll": {
+        **_COMMON,
+        "crds": {"install": False},
+        "webhook": {**_POD, "url": "https://webhook:9443", "certManager": {"enabled": True}},
+        "control": _ELECTED,
+        "dispatcher": _ELECTED,
+        "monitoring": {
+            **_COMMON["monitoring"],
+            "prometheusRule": {"enabled": True, "labels": {"release": "stack"}},
+            "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Atoll"}},
+        },
+    },
+    "atoll-agent": {**_COMMON, "cluster": "east", "allowExec": True, "agent": _ELECTED},
+    "atoll-topology": {
+        **_COMMON,
+        "topology": {**_POD, "replicas": 1, "settings": {"recovery": 30}},
+        "discovery": {"sources": [{"labels": ["rack"]}]},
+    },
+}
+SINGLE = {"webhook": {"replicas": 1}, "control": {"replicas": 1}, "dispatcher": {"replicas": 1}}
+VALUES = [
+    *((chart, "minimal", values) for chart, values in MINIMAL.items()),
+    *((chart, "full", values) for chart, values in FULL.items()),
+    ("atoll", "single", {**IMAGE, **SINGLE, "priorityClassName": ""}),
+]
+EACH = pytest.mark.parametrize(("chart", "values"), [pytest.param(a, c, id=f"{a}-{b}") for a, b, c in VALUES])
+_OTHERS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
+"""APIs that no cluster of the tests has."""
+
+
+@cache
+def helm() -> str:
+    """The program; the test is skipped without it."""
+    try:
+        return chart_files.find_helm(build=False)
+    except OSError as error:
+        pytest.skip(str(error))
+
+
+def ran(*words: str, values: Json | None = None) -> subprocess.CompletedProcess[str]:
+    given = yaml.safe_dump(values or {})
+    return subprocess.run(
+        [helm(), *words, "--values=-", chart_files.KUBERNETES], input=given, capture_output=True, text=True, check=False
+    )
+
+
+def template(chart: str, values: Json, *flags: str) -> list[Json]:
+    run = ran("template", chart, str(CHARTS / chart), "--namespace=atoll-system", *flags, values=values)
+    assert run.returncode == 0, run.stderr
+    return [each for each in yaml.safe_load_all(run.stdout) if each]
+
+
+def refused(chart: str, values: Json, *flags: str) -> str:
+    run = ran("template", chart, str(CHARTS / chart), *(flags or ("--namespace=atoll-system",)), values=values)
+    assert run.returncode != 0, run.stdout
+    return run.stderr
+
+
+def pods(objects: list[Json]) -> Iterator[tuple[str, Json]]:
+    for each in objects:
+        if each["kind"] == "Pod":
+            yield each["metadata"]["name"], each["spec"]
+        elif each["kind"] in ("Deployment", "Job"):
+            yield each["metadata"]["name"], each["spec"]["template"]["spec"]
+
+
+def is_hook(each: Json) -> bool:
+    return "helm.sh/hook" in (each["metadata"].get("annotations") or {})
+
+
+def bare(each: Json) -> Json:
+    """An object as `atollctl render` has it."""
+    metadata = {key: value for key, value in each["metadata"].items() if key != "annotations"}
+    return {**each, "metadata": metadata}
+
+
+def test_generated_files_are_up_to_date() -> None:
+    assert chart_files.stale() == []
+
+
+def test_manifests_are_what_helm_makes_of_the_charts() -> None:
+    for path, text in chart_files.manifests(helm()):
+        assert path.read_text() == text, path
+
+
+@EACH
+def test_helm_lint_finds_nothing(chart: str, values: Json) -> None:
+    run = ran("lint", "--strict", str(CHARTS / chart), "--namespace=atoll-system", values=values)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("chart", "values", "message"),
+    [
+        ("atoll", {}, "image.repository is missing"),
+        ("atoll-agent", {"cluster": "east"}, "image.repository is missing"),
+        ("atoll-agent", IMAGE, "cluster is missing"),
+        ("atoll", {**IMAGE, "imge": {}}, "imge"),
+        ("atoll", {**IMAGE, "webhook": {"replica": 1}}, "replica"),
+        ("atoll", {**IMAGE, "webhook": {"replicas": "two"}}, "replicas"),
+        ("atoll", {"image": {"repository": "a", "digest": "abc"}}, "digest"),
+        ("atoll", {**IMAGE, "webhook": {"url": "http://plain"}}, "url"),
+        ("atoll-agent", {**IMAGE, "cluster": "East"}, "cluster"),
+        ("atoll-topology", {**IMAGE, "topology": {"replicas": 2}}, "replicas"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_wrong_values_are_refused_with_their_name(chart: str, values: Json, message: str) -> None:
+    assert message in refused(chart, values)
+
+
+def test_another_namespace_is_refused() -> None:
+    assert "--namespace atoll-system --create-namespace" in refused("atoll", IMAGE, "--namespace=batch")
+
+
+@pytest.mark.parametrize("allow_exec", [False, True], ids=["without exec", "with exec"])
+async def test_charts_give_the_rights_policies_and_crds_of_the_code(allow_exec: bool) -> None:
+    host = await install.render_host(HostValues(runs_deployments=True))
+    _, member = await install.render_member("east", MemberValues(endpoint="https://east", allow_exec=allow_exec))
+    agent = {**MINIMAL["atoll-agent"], "allowExec": allow_exec}
+    for chart, values, rendered, for_member in (
+        ("atoll", IMAGE, host, False),
+        ("atoll-agent", agent, member, True),
+    ):
+        objects = [bare(each) for each in template(chart, values) if not is_hook(each)]
+        by_hooks = ("CustomResourceDefinition", "Namespace", "Queue", "EndpointSlice")
+        wanted = [each for each in rendered if each["kind"] not in by_hooks]
+        assert [each for each in wanted if each not in objects] == []
+        kinds = {each["kind"] for each in wanted} - {"Service"}
+        assert [each for each in objects if each["kind"] in kinds and each not in wanted] == []
+        crds = [each for each in rendered if each["kind"] == "CustomResourceDefinition"]
+        found = template("atoll-crds", {"member": for_member, "keep": False})
+        assert sorted(found, key=lambda each: each["metadata"]["name"]) == crds
+
+
+@EACH
+def test_pods_are_restricted_and_start_one_image(chart: str, values: Json) -> None:
+    for name, spec in pods(template(chart, values)):
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        [container] = spec["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["image"].startswith("registry.example.org/atoll")
+        assert container["resources"]["requests"]
+
+
+@EACH
+def test_processes_take_their_flags_and_settings(chart: str, values: Json, tmp_path: Path) -> None:
+    objects = template(chart, values)
+    for each in objects:
+        if each["kind"] != "Deployment":
+            continue
+        [container] = each["spec"]["template"]["spec"]["containers"]
+        flags = list(container["args"])
+        settings = [one for one in objects if one["metadata"]["name"] == f"{each['metadata']['name']}-settings"]
+        if settings:
+            file = tmp_path / "settings.yaml"
+            file.write_text(settings[0]["data"]["settings.yaml"])
+            flags = [f"--config={file}" if flag.startswith("--config=") else flag for flag in flags]
+        module = container["command"][0].replace("-", ".", 1)
+        words = [sys.executable, "-m", module, *flags, "--print-config"]
+        run = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert yaml.safe_load(run.stdout)["health"] == {"port": ports["health"], "host": "0.0.0.0"}
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert container[probe]["httpGet"]["port"] == "health"
+
+
+def test_two_replicas_are_spread_and_protected_and_one_is_not() -> None:
+    def kinds(values: Json) -> list[str]:
+        return [each["kind"] for each in template("atoll", values) if not is_hook(each)]
+
+    assert kinds(IMAGE).count("PodDisruptionBudget") == 3
+    assert "PodDisruptionBudget" not in kinds({**IMAGE, **SINGLE})
+    for _, spec in pods([each for each in template("atoll", IMAGE) if each["kind"] == "Deployment"]):
+        assert [each["topologyKey"] for each in spec["topologySpreadConstraints"]] == [
+            "topology.kubernetes.io/zone", "kubernetes.io/hostname",
+        ]  # fmt: skip
+
+
+def test_dashboards_and_alerts_are_those_of_the_repository() -> None:
+    objects = template("atoll", FULL["atoll"])
+    [rules] = [each for each in objects if each["kind"] == "PrometheusRule"]
+    monitoring = chart_files.DEPLOY / "monitoring"
+    assert rules["spec"] == yaml.safe_load((monitoring / "rules.yaml").read_text())
+    shown = {
+        name: text
+        for each in objects
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"].startswith("atoll-dashboard-")
+        for name, text in each["data"].items()
+    }
+    assert shown == {f"atoll-{file.name}": file.read_text() for file in (monitoring / "dashboards").glob("*.json")}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
+    helm()
+    config = FederationConfig.model_validate({"members": [{"name": "east"}]})
+    folder = tmp_path_factory.mktemp("federation")
+    async with (
+        Federation(config, directory=folder, binaries=ensure()) as federation,
+        await federation.host.connect() as connected,
+    ):
+        labels = {f"pod-security.kubernetes.io/{each}": "restricted" for each in ("enforce", "warn")}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": keys.SYSTEM_NAMESPACE}}
+        namespace["metadata"] |= {"labels": labels}  # type: ignore[operator]
+        await connected.create(NAMESPACES, namespace)
+        yield connected
+
+
+@pytest.mark.integration
+@pytest.mark.asyncio(loop_scope="module")
+@EACH
+async def test_an_api_server_takes_every_object_strictly(api: ApiServer, chart: str, values: Json) -> None:
+    objects = template(chart, values)
+    await try_strictly(api, [each for each in objects if each["apiVersion"] not in _OTHERS])
