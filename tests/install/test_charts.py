@@ -108,7 +108,7 @@ def ran(*words: str, values: Json | None = None) -> subprocess.CompletedProcess[
 def template(chart: str, values: Json, *flags: str) -> list[Json]:
     run = ran("template", chart, str(CHARTS / chart), "--namespace=atoll-system", *flags, values=values)
     assert run.returncode == 0, run.stderr
-    return [each for each in yaml.safe_load_all(run.stdout) if each]
+    return [each for each in yaml.load_all(run.stdout, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if each]
 
 
 def refused(chart: str, values: Json, *flags: str) -> str:
