@@ -42,7 +42,7 @@ def bring(options: Settings, wishes: Wishes) -> None:
         text, url = await install.admin_kubeconfig(carrier, namespace)
         print(text, end="")
         if url.startswith("https://127.0.0.1"):
-            print(f"{url} needs: kubectl port-forward -n {namespace} service/atoll-apiserver 6443:443", file=sys.stderr)
+            print(f"{url} needs: kubectl port-forward -n {namespace} service/atoll-apiserver 6443", file=sys.stderr)
 
     async def all_of_it(carrier: ApiServer) -> EmbeddedValues:
         return await install.embed(carrier, given, timeout=wishes.timeout, progress=print)

@@ -107,11 +107,11 @@ class EmbeddedValues(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     @property
     def server(self) -> str:
         """URL of the API server inside the carrier."""
-        return f"https://{APISERVER}.{self.namespace}.svc"
+        return f"https://{APISERVER}.{self.namespace}.svc:6443"
 
     @property
     def webhook_url(self) -> str:
-        return f"https://atoll-webhook.{self.namespace}.svc:443"
+        return f"https://atoll-webhook.{self.namespace}.svc:{_SERVED['webhook']}"
 
     def apiserver_names(self) -> list[str]:
         """Names and addresses in the API server's certificate."""
@@ -185,11 +185,11 @@ def foundation(values: EmbeddedValues) -> list[Json]:
 
 def control_plane(values: EmbeddedValues) -> list[Json]:
     """etcd, API server, controller manager, and the Services of all."""
-    outside: Json = {"type": values.service_type, "ports": [_service_port(443, 6443)]}
+    outside: Json = {"type": values.service_type, "ports": [_service_port(6443)]}
     return [
         _service(values, ETCD, "etcd", clusterIP="None", publishNotReadyAddresses=True, ports=[_service_port(2379)]),
         _service(values, APISERVER, "apiserver", annotations=values.service_annotations, **outside),
-        _service(values, "atoll-webhook", "webhook", ports=[_service_port(443, _SERVED["webhook"])]),
+        _service(values, "atoll-webhook", "webhook", ports=[_service_port(_SERVED["webhook"])]),
         _etcd(values),
         _deployment(values, APISERVER, "apiserver", _apiserver(values), [_secret("keys", APISERVER)]),
         _deployment(
@@ -461,8 +461,8 @@ def _port(number: int) -> Json:
     return {"port": number, "protocol": "TCP"}
 
 
-def _service_port(number: int, target: int | None = None) -> Json:
-    return {"name": "https", "port": number, "targetPort": target or number, "protocol": "TCP"}
+def _service_port(number: int) -> Json:
+    return {"name": "https", "port": number, "targetPort": number, "protocol": "TCP"}
 
 
 def _policy(values: EmbeddedValues, name: str, selector: Json, ingress: Sequence[Json]) -> Json:

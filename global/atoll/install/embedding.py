@@ -207,7 +207,7 @@ async def _embed_at_balancer(
     await _until(has_address, timeout, unready)
     host = f"[{found[0]}]" if ":" in found[0] else found[0]
     progress(f"Service {values.namespace}/{embedded.APISERVER}: the load balancer is at {host}")
-    endpoint = msgspec.structs.replace(values, endpoint=f"https://{host}")
+    endpoint = msgspec.structs.replace(values, endpoint=f"https://{host}:6443")
     return await embed(carrier, msgspec.to_builtins(endpoint), timeout=timeout, progress=progress)
 
 
