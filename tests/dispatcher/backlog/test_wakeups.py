@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
+from random import Random
 
 import msgspec
 import pytest
@@ -20,6 +22,7 @@ from atoll.dispatcher.core import (
     Resize,
     Strategy,
 )
+from atoll.dispatcher.core.backlog import wakeups
 from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.model.gang import Gang
 from atoll.model.verdict import Reason
@@ -321,3 +324,36 @@ def test_classes_that_wait_for_one_amount_go_in_the_order_of_their_members() -> 
     assert names(s.run()) == []
     s.tell(make_queue("q", gpu=12))
     assert names(s.run()) == ["k1", "k2"]
+
+
+def started(seed: int) -> list[str]:
+    """All starts, in order, of workloads of a hundred shapes in queues of several orders, while others end."""
+    draw = Random(seed)
+    views: list[dict[str, object]] = [{}, {"strategy": Strategy.FIFO}, BACKFILL, {}]
+    s = Scene(*(make_queue(f"q{n}", priority=n % 2, view=view) for n, view in enumerate(views)))
+    for name in ("m1", "m2"):
+        s.tell(make_cluster(name), with_amounts(make_capacity(name, [8, 8]), cpu=64_000))
+    found: list[str] = []
+    running: list[str] = []
+    for turn in range(40):
+        for number in range(60 if turn == 0 else draw.randint(0, 6)):
+            work = make_binding(f"w{turn}-{number}").queue(f"q{draw.randrange(4)}").priority(draw.randint(0, 2))
+            s.submit(work.tasks(draw.randint(1, 6), gpu=draw.choice((1, 2)), requests={"cpu": draw.randint(1, 3000)}))
+        starts = names(s.run())
+        for name in starts:
+            parts = s.view(name).parts
+            s.change(name, placed={member: (NEVER, sum(pods)) for member, pods in parts})
+        found += starts
+        running += starts
+        for _ in range(min(draw.randint(1, 3), len(running))):
+            s.gone(running.pop(draw.randrange(len(running))))
+    return found
+
+
+@pytest.mark.parametrize("seed", [0, 5, 6])
+def test_shapes_that_wake_in_turn_start_as_if_all_woke_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wakeups, "_FEW", sys.maxsize)
+    at_once = started(seed)
+    monkeypatch.setattr(wakeups, "_FEW", 0)
+    assert started(seed) == at_once
+    assert len(at_once) > 60

@@ -283,17 +283,8 @@ def seconds(tenant: Tenant) -> float:
     return time.process_time() - began
 
 
-OPEN = ("shapes in a queue that reserves", "workloads that ask for a reservation")
-"""Kinds whose cost still grows with their number."""
-STILL = pytest.mark.xfail(
-    reason="each shape that freed capacity may hold wakes, and is put to sleep again", strict=True
-)
-
-
 @pytest.mark.parametrize("many", [MANY, pytest.param(10_000, marks=pytest.mark.long)])
-@pytest.mark.parametrize(
-    "given", [pytest.param(KINDS[kind], id=kind, marks=[STILL] if kind in OPEN else []) for kind in KINDS]
-)
+@pytest.mark.parametrize("given", KINDS.values(), ids=KINDS)
 def test_another_tenants_start_and_finish_cost_the_same_beside_many(
     given: Callable[[], Input], many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,10 @@ class Admission:
     def _examine_one(self, group: ShapeClass, binding: Binding) -> Dispatch | None:
         leaf, shape = group.leaf, group.shape
         found = self.admit(
-            leaf, shape, binding.view.namespace, lambda: self.waiting.asleep(shape.key) or self._choose(group, binding)
+            leaf,
+            shape,
+            binding.view.namespace,
+            lambda: self._state.wakeups.asleep(shape) or self._choose(group, binding),
         )
         if isinstance(found, Choice):
             return self._dispatch(binding, found)

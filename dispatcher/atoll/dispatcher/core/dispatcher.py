@@ -202,10 +202,9 @@ class Dispatcher:
                 return False
             dispatched = self.admission.examine(group)
             parked = not dispatched
-            for command in dispatched:
-                commands.append(command)
-                self.wakeups.sleep_again(part.cluster for part in command.parts)
-        self.wakeups.woken.clear()
+            commands += dispatched
+            self.wakeups.looked_at(group, [part.cluster for command in dispatched for part in command.parts])
+        self.wakeups.all_looked_at()
         return True
 
     # -- looking in --------------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -126,6 +127,37 @@ class _Heads:
         return None
 
 
+class Line:
+    """Classes of one queue that wait for capacity in members, in order."""
+
+    __slots__ = ("at", "entries")
+
+    def __init__(self) -> None:
+        #: rising
+        self.entries: list[_Entry] = []
+        #: up to here `next` was there; None at the beginning
+        self.at: _Entry | None = None
+
+    def put(self, entry: _Entry) -> None:
+        """A class waits, or has another first member."""
+        bisect.insort(self.entries, entry)
+        if self.at is not None and entry < self.at:
+            self.at = None
+
+    def take(self, entry: _Entry) -> None:
+        """It waits there no longer."""
+        del self.entries[bisect.bisect_left(self.entries, entry)]
+
+    def next(self, shapes: Container[bytes]) -> bytes | None:
+        """The next class of one of these shapes; None once there is no more."""
+        start = 0 if self.at is None else bisect.bisect_right(self.entries, self.at)
+        for entry in itertools.islice(self.entries, start, None) if shapes else ():
+            if entry[3] in shapes:
+                self.at = entry
+                return entry[3]
+        return None
+
+
 @dataclass(slots=True, eq=False)
 class ShapeClass:
     """Pending workloads of one queue with one shape."""
@@ -140,6 +172,8 @@ class ShapeClass:
     parked: Verdict | None = None
     #: where it is filed; None while it waits for an event or behind the head of a strict queue
     lot: Lot | None = None
+    #: its place in `Waiting.short` while it is filed by its shape
+    place: _Entry | None = None
     #: what was said of it last
     said: Verdict | None = None
     #: how many of `members`, from the first, are known to know `said`, or what lacks room as that does
@@ -165,7 +199,7 @@ class ShapeClass:
 class _Spot:
     """What hangs at one queue of the tree."""
 
-    __slots__ = ("awake", "classes", "filed", "fresh", "heads", "lots", "queue")
+    __slots__ = ("all", "awake", "classes", "filed", "fresh", "heads", "lots", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -175,6 +209,7 @@ class _Spot:
         self.lots: dict[Lot, None] = {}
         #: shape -> class, where the queue is a leaf
         self.classes: dict[bytes, ShapeClass] = {}
+        self.all = _Heads(self.classes)
         self.fresh = Lot(queue, None)
         #: the classes that may be looked at for no lot further up, for many lots may be awake here, one for each amount
         self.heads = _Heads(self.classes, self._is_awake)
@@ -195,6 +230,8 @@ class Waiting:
         self._lots: dict[Limit | bytes, Lot] = {}
         #: limit of any amount -> lots that wait for it; these are what sleeps in the index
         self._limits: dict[Limit, _Amounts] = {}
+        #: leaf -> its classes that wait for capacity in members, awake or not
+        self.short: dict[Queue, Line] = {}
         #: classes whose members may not know `parked` yet, in the order in which they got it
         self.unsaid: dict[ShapeClass, None] = {}
         #: where `first` ended, and the lots above that lead there; None once anything woke since
@@ -212,6 +249,7 @@ class Waiting:
         if group is None:
             behind = _behind(leaf) if leaf.said.strategy is Strategy.FIFO else None
             group = spot.classes[shape.key] = ShapeClass(leaf, shape, [key], behind=behind)
+            spot.all.push(group)
             self._refile(group)
             return group
         place = bisect.bisect_left(group.members, key)
@@ -246,6 +284,7 @@ class Waiting:
         moved = [group for group in groups if group.share != share]
         for group in moved:
             group.share = share
+            self._spot(group.leaf).all.push(group)
             if group.lot is not None:
                 self._push(group, group.lot)
         if moved and moved[0].leaf.said.strategy is Strategy.FIFO:
@@ -295,7 +334,8 @@ class Waiting:
 
     def head(self, leaf: Queue) -> ShapeClass | None:
         """The class of the first workload in the queue's order."""
-        return min(self.classes(leaf).values(), key=first_key, default=None)
+        spot = self._spots.get(leaf)
+        return spot.all.first() if spot is not None else None
 
     def is_behind(self, group: ShapeClass) -> bool:
         """Whether its queue is strict, and another class is the one that may be looked at there."""
@@ -334,7 +374,7 @@ class Waiting:
         self._move(group, lot)
 
     def asleep(self, shape: bytes) -> Verdict | None:
-        """Why no member has room for this shape, where others wait for that and nothing has changed since."""
+        """Why no member has room for this shape, where others wait for that and did not wake since."""
         lot = self._lots.get(shape)
         return lot.verdict if lot is not None and not lot.awake else None
 
@@ -363,6 +403,11 @@ class Waiting:
         lot = self._lots.get(shape)
         if lot is not None:
             self._wake(lot)
+
+    def may_go(self, leaf: Queue, shape: bytes) -> bool:
+        """Whether a class of the queue waits for capacity for this shape, and is to be looked at."""
+        lot = self._lots.get(shape)
+        return lot is not None and lot.awake and leaf in lot.heads
 
     def reconsider(self, leaf: Queue, shape: Shape) -> None:
         """What was in the way of a class may be gone, whatever that was."""
@@ -436,11 +481,15 @@ class Waiting:
                 if lot is None:
                     continue
                 assert lot.heads[queue].classes[group.shape.key] is group, f"{queue.name}: a class is not in its lot"
+                place = _entry(group) if isinstance(lot.key, bytes) else None
+                assert group.place == place, f"{queue.name}: a class is elsewhere in line"
                 child = queue
                 while child is not lot.anchor:
                     assert child.parent is not None, f"{queue.name} is not below {lot.anchor.name}"
                     assert child in lot.below[child.parent], f"{queue.name}: no way leads to its classes"
                     child = child.parent
+            line = sorted(group.place for group in spot.classes.values() if group.place is not None)
+            assert line == (self.short[queue].entries if queue in self.short else []), f"{queue.name}: its line differs"
             for lot in spot.lots:
                 assert lot.awake, f"{queue.name}: a sleeping lot is looked at"
                 assert lot.heads, f"{queue.name}: an empty lot is looked at"
@@ -468,6 +517,7 @@ class Waiting:
 
     def _new_head(self, group: ShapeClass) -> None:
         """The first member of the class is another one."""
+        self._spot(group.leaf).all.push(group)
         if group.behind is not None:
             group.first_told = False
             self.unsaid[group] = None
@@ -527,6 +577,8 @@ class Waiting:
         heads = lot.heads[group.leaf]
         heads.classes[group.shape.key] = group
         heads.push(group)
+        if isinstance(lot.key, bytes):
+            self._put_in_line(group, _entry(group))
         # Another class of the lot may be first by now, which was not when the lot woke.
         self._push_first(lot, group.leaf)
 
@@ -534,6 +586,7 @@ class Waiting:
         lot, group.lot = group.lot, None
         if lot is None:
             return
+        self._put_in_line(group, None)
         heads = lot.heads[group.leaf]
         del heads.classes[group.shape.key]
         if heads.classes:
@@ -561,6 +614,18 @@ class Waiting:
                 if not amounts.lots:
                     del self._limits[limit]
                     self._index.drop(limit)
+
+    def _put_in_line(self, group: ShapeClass, entry: _Entry | None) -> None:
+        if group.place == entry:
+            return
+        line = self.short.setdefault(group.leaf, Line())
+        if group.place is not None:
+            line.take(group.place)
+        if entry is not None:
+            line.put(entry)
+        group.place = entry
+        if not line.entries:
+            del self.short[group.leaf]
 
     def _push_first(self, lot: Lot, leaf: Queue) -> None:
         """Of an awake lot that hangs at a leaf, only the first class is among those that may be looked at there."""
