@@ -57,6 +57,22 @@ async def test_a_job_that_completed_while_it_was_evicted_stays_completed(site: S
     assert (await site.host.get(JOBS, "done", site.namespace))["status"] == done["status"]
 
 
+async def test_a_report_that_was_on_its_way_for_long_does_not_replace_the_end_of_a_job(site: Site) -> None:
+    """1. A leader is stopped while it writes that a job runs. 2. The next one says that it is over. 3. It goes on."""
+    made = await site.submit(job("ended", seconds=0.2))
+    done = await site.phase("ended", "Completed")
+    work = WorkObject(
+        metadata=Meta(namespace=execution_namespace("alpha")),
+        spec=WorkSpec(workload=Workload([{"metadata": {"name": "ended"}, "spec": made["spec"]}])),
+        status={"manifestStatuses": [{"status": {"state": {"phase": "Running"}, "running": 1}}]},
+    )
+    binding = BindingObject(spec=BindingSpec(clusters=[Target("alpha", 1)]))
+    status = status_of(site.host, Caches(site.host))
+    with pytest.raises(errors.Invalid):
+        await status._workload_status(volcano_job.KIND, decode_full(orjson.dumps(made)), binding, [work])
+    assert (await site.host.get(JOBS, "ended", site.namespace))["status"] == done["status"]
+
+
 async def test_a_part_that_is_over_before_another_begins_counts_as_bound(site: Site) -> None:
     """Otherwise the whole would be taken back at its deadline, though every pod of it was bound."""
     task = {"name": "worker", "replicas": 1, "template": {"spec": {"containers": []}}}

@@ -154,7 +154,9 @@ class Status:
             waiting = _waiting(binding, works)
         status = kind.aggregate(obj.body, reports, waiting=waiting, now=rfc3339_seconds(time.time()))
         for each, wanted in statuses(kind, obj.body, status):
-            seen = "" if reports else each["metadata"]["resourceVersion"]
+            # A leader that was stopped with such a write on its way goes on with it, whatever was final meanwhile.
+            final = bool(reports) and kind.finished(wanted) is not None
+            seen = "" if final else each["metadata"]["resourceVersion"]
             try:
                 await put_status(self._host, kind.resource, each, wanted, seen=seen)
             except errors.Invalid as error:
