@@ -21,7 +21,7 @@ from atoll.local.binaries import ensure
 from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 from atoll.model import keys
-from atoll.model.apiresource import NAMESPACES
+from atoll.model.apiresource import NAMESPACES, SERVICE_ACCOUNTS
 from tests.install.served import try_strictly
 
 Json = dict[str, Any]
@@ -271,6 +271,10 @@ async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServ
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": keys.SYSTEM_NAMESPACE}}
         namespace["metadata"] |= {"labels": labels}  # type: ignore[operator]
         await connected.create(NAMESPACES, namespace)
+        # A Pod is refused without its account, and a dry run keeps none.
+        named = {"name": "atoll-installer", "namespace": keys.SYSTEM_NAMESPACE}
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": named}
+        await connected.create(SERVICE_ACCOUNTS, account)
         yield connected
 
 
