@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -56,9 +57,19 @@ def wrong(expression: str, known: dict[str, set[str]]) -> Iterator[str]:
     yield from (f"label {name}" for name in labels if name not in allowed)
 
 
-def promtool() -> str:
-    """The program; the test is skipped without it."""
-    found = shutil.which("promtool")
+def expressions() -> list[tuple[str, str]]:
+    """Title of the panel and expression of each query of the dashboards."""
+    boards = [json.loads(file.read_text("utf-8")) for file in sorted((FOLDER / "dashboards").iterdir())]
+    return [
+        (panel["title"], target["expr"]) for board in boards for panel in board["panels"] for target in panel["targets"]
+    ]
+
+
+def program(name: str) -> str:
+    """A program of Prometheus; the test is skipped without it."""
+    found = shutil.which(name)
     if found is None:
-        pytest.skip("promtool is not on PATH; Debian has it in package prometheus")
+        pytest.skip(
+            f"{name} is not on PATH; Debian has it in package prometheus, rules.test.yaml says how Go builds it"
+        )
     return found

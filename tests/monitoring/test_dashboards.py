@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.monitoring.files import FOLDER, metrics, promtool, wrong
+from tests.monitoring.files import FOLDER, expressions, metrics, program, wrong
 
 KNOWN = metrics()
 NAMES = ("federation", "members", "queues")
@@ -52,11 +52,12 @@ def test_every_query_names_metrics_and_labels_of_the_processes(name: str) -> Non
 
 
 def test_promtool_parses_every_query(tmp_path: Path) -> None:
-    queries = [target["expr"] for name in NAMES for panel in read(name)["panels"] for target in panel["targets"]]
-    records = [{"record": f"query_{number}", "expr": query} for number, query in enumerate(queries)]
+    records = [{"record": f"query_{number}", "expr": query} for number, (_, query) in enumerate(expressions())]
     rules = tmp_path / "rules.yaml"
     rules.write_text(yaml.safe_dump({"groups": [{"name": "dashboards", "rules": records}]}), "utf-8")
-    run = subprocess.run([promtool(), "check", "rules", str(rules)], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [program("promtool"), "check", "rules", str(rules)], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stdout + run.stderr
 
 

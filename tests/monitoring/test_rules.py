@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import DOCS, ROOT, anchors, blocks
-from tests.monitoring.files import FOLDER, RULES, alerts, metrics, promtool, wrong
+from tests.monitoring.files import FOLDER, RULES, alerts, metrics, program, wrong
 
 KNOWN = metrics()
 SECTIONS = re.findall(r"^## (\w+)$", (DOCS / "runbooks.md").read_text("utf-8"), re.M)
@@ -95,5 +95,5 @@ def test_each_alert_is_seen_firing_by_the_cases_of_promtool() -> None:
 
 @pytest.mark.parametrize("words", [("check", "rules", "rules.yaml"), ("test", "rules", "rules.test.yaml")])
 def test_promtool_passes(words: tuple[str, ...]) -> None:
-    run = subprocess.run([promtool(), *words], cwd=FOLDER, capture_output=True, text=True, check=False)
+    run = subprocess.run([program("promtool"), *words], cwd=FOLDER, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -70,14 +70,10 @@ async def setup(running: Process, settings: AgentSettings) -> None:
         else tokens.of_file(member, member_file),
     }
     facts = Facts(member, {name: each for name, each in renewals.items() if each is not None}, settings=settings.facts)
-    expiry = Gauge(
-        "atoll_token_expiry_timestamp_seconds",
-        "When the token for this cluster expires; 0 where there is none that does",
-        ["cluster"],
-        registry=running.metrics,
+    tokens.show_expiry(
+        running.metrics, {name: partial(getattr, each, "expires") for name, each in facts.renewals.items()}
     )
     for name, each in facts.renewals.items():
-        expiry.labels(name).set_function(partial(getattr, each, "expires"))
         running.add_task(f"token for the {name}", each.run())
     works: tuple[MemberAgent, Delivery] | None = None
     record = settings.record

@@ -14,7 +14,6 @@ from atoll.kube import election, process
 from atoll.kube.events import Recorder
 from atoll.kube.recording import LogWriter
 from atoll.kube.settings import load
-from atoll.kube.transport import ApiServer
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -30,10 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 async def _setup(running: process.Process, settings: DispatcherSettings) -> None:
-    host = await ApiServer.from_kubeconfig(
-        settings.kubeconfig or None, user_agent="atoll-dispatcher", rate=process.rate_limit(settings.api)
-    )
-    running.stack.push_async_callback(host.close)
+    host = await running.connect(settings)
     elector = election.elector(host, "atoll-dispatcher", running.identity, settings.election)
     metrics = Metrics(running.metrics)
     record = settings.record

@@ -31,7 +31,6 @@ from atoll.kube import election, process
 from atoll.kube.declared import Declared
 from atoll.kube.events import Recorder
 from atoll.kube.settings import load
-from atoll.kube.transport import ApiServer
 from atoll.model import rights
 
 
@@ -48,10 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 async def _setup(running: process.Process, settings: ControlSettings) -> None:
-    host = await ApiServer.from_kubeconfig(
-        settings.kubeconfig or None, user_agent="atoll-control", rate=process.rate_limit(settings.api)
-    )
-    running.stack.push_async_callback(host.close)
+    host = await running.connect(settings)
     elector = election.elector(host, "atoll-control", running.identity, settings.election)
     caches: Caches | KarmadaCaches | None = None
     metrics = MemberMetrics(running.metrics)

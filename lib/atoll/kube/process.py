@@ -21,16 +21,18 @@ import threading
 from asyncio import sslproto
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from atoll.kube import drain, health, logs, metrics, serving, systemd, vitals
+from atoll.kube import drain, health, logs, metrics, serving, systemd, tokens, vitals
 from atoll.kube.collector import KubeCollector
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.serving import Guard, GuardedSite
 from atoll.kube.settings import Api, ProcessSettings
+from atoll.kube.transport import ApiServer
 
 _LEAVE = 1.5
 """Seconds of the drain that are kept for giving the lease back and closing connections."""
@@ -81,6 +83,19 @@ class Process:
     def ready_when(self, condition: Callable[[], bool]) -> None:
         """/readyz answers 200 once every such condition holds."""
         self._ready.append(condition)
+
+    async def connect(self, settings: ProcessSettings) -> ApiServer:
+        """A client of the host until the process ends; /metrics says when the token in the named file expires.
+
+        Raises:
+            BadKubeconfig: the credentials can't be used.
+        """
+        named, rate = settings.kubeconfig, rate_limit(settings.api)
+        client = await ApiServer.from_kubeconfig(named or None, user_agent=f"atoll-{self.name}", rate=rate)
+        self.stack.push_async_callback(client.close)
+        if named:
+            tokens.show_expiry(self.metrics, {"host": partial(tokens.expiry_in, named)})
+        return client
 
     @property
     def ready(self) -> bool:

@@ -11,7 +11,7 @@ import asyncio
 import base64
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from typing import Any, Final
 import orjson
 import structlog
 import yaml
+from prometheus_client import CollectorRegistry, Gauge
 
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
@@ -65,6 +66,18 @@ def claims_of(token: str) -> Claims | None:
         return Claims(namespace, name, float(said["iat"]), float(said["exp"]))
     except (IndexError, KeyError, TypeError, ValueError):
         return None
+
+
+def show_expiry(registry: CollectorRegistry, ends: Mapping[str, Callable[[], float]]) -> None:
+    """Export for each cluster when the token for it expires."""
+    gauge = Gauge(
+        "atoll_token_expiry_timestamp_seconds",
+        "When the token for this cluster expires; 0 where there is none that does",
+        ["cluster"],
+        registry=registry,
+    )
+    for cluster, expires in ends.items():
+        gauge.labels(cluster).set_function(expires)
 
 
 Read = Callable[[], Awaitable[str | None]]
@@ -143,6 +156,15 @@ def in_kubeconfig(text: str) -> str | None:
         return None
     token = ((users[0] or {}).get("user") or {}).get("token")
     return token if isinstance(token, str) else None
+
+
+def expiry_in(kubeconfig: str) -> float:
+    """When the token in a kubeconfig file expires, seconds since the epoch; 0 where there is none that does."""
+    try:
+        claims = claims_of(in_kubeconfig(Path(kubeconfig).read_text("utf-8")) or "")
+    except (OSError, ValueError, yaml.YAMLError):
+        return 0.0
+    return claims.expires if claims is not None else 0.0
 
 
 def of_file(api: ApiServer, kubeconfig: str | Path | None) -> Renewal | None:

@@ -18,7 +18,7 @@ from atoll.kinds import KINDS
 from atoll.kube import certificates, errors
 from atoll.kube.authority import Times
 from atoll.kube.certificates import Leaf
-from atoll.kube.process import Process, rate_limit
+from atoll.kube.process import Process
 from atoll.kube.reflector import Reflector
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
@@ -67,11 +67,7 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
         )
     except ValueError as error:
         raise CannotStart(str(error)) from error
-    api = await process.stack.enter_async_context(
-        await ApiServer.from_kubeconfig(
-            settings.kubeconfig or None, user_agent="atoll-webhook", rate=rate_limit(settings.api)
-        )
-    )
+    api = await process.connect(settings)
     client_config = await _client_config(api)
     queue_cache = Reflector(api, QUEUES, queues.decode)
     namespaces = Reflector(api, NAMESPACES, decode_meta)
