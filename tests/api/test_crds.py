@@ -17,7 +17,7 @@ from tests.api.schemas import CRDS, nodes, schema
 NODE_KEYWORDS = {
     *("type", "description", "default", "enum", "format", "pattern", "required"),
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"),
-    *("minItems", "maxItems", "properties", "items", "additionalProperties"),
+    *("minItems", "maxItems", "maxProperties", "properties", "items", "additionalProperties"),
     *("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"),
     *("x-kubernetes-validations", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"),
 }

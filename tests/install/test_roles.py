@@ -41,7 +41,7 @@ def test_no_process_may_change_rights_or_act_as_others() -> None:
             assert (who.startswith("agent"), rule.verbs, rule.names) == (True, ("create",), ("atoll-agent",)), who
 
 
-def test_secrets_are_read_by_name_only_and_by_the_webhook_alone() -> None:
+def test_secrets_are_read_by_name_only_by_the_webhook_and_by_agents_that_keep_their_credentials_there() -> None:
     found = [(who, grant.namespace, rule) for who, grant, rule in RULES if rule.resource == "secrets"]
     # An agent makes and changes those that pods refer to, and lists none: a patch of it tests for a label of Atoll's.
     found = [
@@ -49,7 +49,9 @@ def test_secrets_are_read_by_name_only_and_by_the_webhook_alone() -> None:
         for who, namespace, rule in found
         if who == "webhook" or not {*rule.verbs} <= {"create", "patch", "delete"}
     ]
-    assert {(who, namespace) for who, namespace, _ in found} == {("webhook", keys.SYSTEM_NAMESPACE)}
+    own = {("agent in its member", ("atoll-host",))}
+    assert {(who, rule.names) for who, _, rule in found if who != "webhook"} == own
+    assert {namespace for _, namespace, _ in found} == {keys.SYSTEM_NAMESPACE}
     assert all(rule.names for _, _, rule in found if "create" not in rule.verbs)
 
 

@@ -14,16 +14,18 @@ from pathlib import Path
 
 from prometheus_client import Gauge
 
-from atoll.agent.credentials import member_connection, secret_renewal
+from atoll.agent.credentials import host_connection, host_renewal, member_connection, secret_renewal
 from atoll.agent.facts import Facts
 from atoll.agent.fence import Fence
 from atoll.agent.heartbeat import Heartbeat
+from atoll.agent.joining import ensure_joined
 from atoll.agent.member import MemberAgent
 from atoll.agent.scheduler.core.log import LOG
 from atoll.agent.settings import AgentSettings
 from atoll.agent.tunnel import Tunnel
 from atoll.delivery import Delivery
-from atoll.kube import config, election, process, tokens
+from atoll.kube import config, election, logs, process, tokens
+from atoll.kube.config import Connection
 from atoll.kube.declared import Declared
 from atoll.kube.process import Process
 from atoll.kube.recording import BestEffort, LogWriter
@@ -42,16 +44,23 @@ async def setup(running: Process, settings: AgentSettings) -> None:
     # None: the pod's service account.
     host_file = Path(settings.kubeconfig) if settings.kubeconfig else None
     member_file = Path(settings.member_kubeconfig) if settings.member_kubeconfig else None
-    host = await running.stack.enter_async_context(
-        await ApiServer.from_kubeconfig(host_file, user_agent=agent_name, rate=process.rate_limit(settings.api))
-    )
+
+    async def connected(connection: Connection, connections: int = 64) -> ApiServer:
+        api = ApiServer(
+            connection, user_agent=agent_name, connections=connections, rate=process.rate_limit(settings.api)
+        )
+        return await running.stack.enter_async_context(api)
+
     if settings.member_secret:
-        to_member = await member_connection(host, settings.cluster)
+        host = await connected(await config.load(host_file))
+        member = await connected(await member_connection(host, settings.cluster), 128)
+    elif settings.host_secret:
+        member = await connected(await config.load(member_file), 128)
+        await ensure_joined(member, settings.cluster, settings.join)
+        host = await connected(await host_connection(member, settings.cluster))
     else:
-        to_member = await config.load(member_file)
-    member = await running.stack.enter_async_context(
-        ApiServer(to_member, user_agent=agent_name, connections=128, rate=process.rate_limit(settings.api))
-    )
+        host = await connected(await config.load(host_file))
+        member = await connected(await config.load(member_file), 128)
     # Without the host such an agent can't even begin.
     fence = Fence(member, settings=settings.heartbeat) if not settings.member_secret else None
     elector = election.elector(
@@ -64,7 +73,7 @@ async def setup(running: Process, settings: AgentSettings) -> None:
     # What this member's agents say on the host is the leader's to say as well.
     host.writes.guard = lambda: elector.certain
     renewals = {
-        "host": tokens.of_file(host, host_file),
+        "host": host_renewal(member, host) if settings.host_secret else tokens.of_file(host, host_file),
         "member": secret_renewal(host, member, settings.cluster)
         if settings.member_secret
         else tokens.of_file(member, member_file),
@@ -169,9 +178,22 @@ async def setup(running: Process, settings: AgentSettings) -> None:
     running.add_task("election", elector.run(lead))
 
 
+async def join_only(settings: AgentSettings) -> None:
+    """Leave the credentials for the host in the member."""
+    logs.configure(settings.log_level, process="agent", cluster=settings.cluster)
+    async with await ApiServer.from_kubeconfig(
+        settings.member_kubeconfig or None, user_agent=f"atoll-agent/{settings.cluster}"
+    ) as member:
+        await ensure_joined(member, settings.cluster, settings.join)
+        await host_connection(member, settings.cluster)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Console script `atoll-agent`."""
     settings = load(AgentSettings, "agent", "Runs and places the gangs of one member cluster.", argv)
+    if settings.join.only:
+        asyncio.run(join_only(settings))
+        return
     process.run("agent", settings, lambda running: setup(running, settings), cluster=settings.cluster)
 
 

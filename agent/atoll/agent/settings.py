@@ -168,6 +168,34 @@ class CapacitySettings(Section, frozen=True):
     again: Annotated[float, seconds("Until an update that failed is tried again.", above=0)] = 1.0
 
 
+class JoinSettings(Section, frozen=True):
+    """An invitation by which an agent with hostSecret asks the host to join, as long as that Secret is not there."""
+
+    url: Annotated[str, words("URL of the host.", flag="--host-url")] = ""
+    ca_hash: Annotated[
+        str,
+        words(
+            "Hash of the host's certificate authority, sha256:...; without it, the host's certificate must be one that"
+            " this machine trusts.",
+            flag="--host-ca-hash",
+        ),
+    ] = ""
+    ca_file: Annotated[
+        str,
+        words(
+            "File with the host's certificate authority (PEM), where anonymous requests are off.", flag="--host-ca-file"
+        ),
+    ] = ""
+    token_file: Annotated[
+        str, words("File with the token that `atollctl member invite` printed.", flag="--host-token-file")
+    ] = ""
+    proxy: Annotated[str, words("URL of a proxy on the way to the host.", flag="--host-proxy")] = ""
+    labels: Annotated[str, words("Labels for the Cluster, key=value with commas between.", flag="--join-labels")] = ""
+    region: Annotated[str, words("Region for the Cluster.", flag="--join-region")] = ""
+    provider: Annotated[str, words("Provider for the Cluster.", flag="--join-provider")] = ""
+    only: Annotated[bool, words("End once the Secret is there, as an init container does.", flag="--join-only")] = False
+
+
 class AgentSettings(ProcessSettings, frozen=True):
     """All of `atoll-agent`."""
 
@@ -192,6 +220,14 @@ class AgentSettings(ProcessSettings, frozen=True):
             flag="--member-secret",
         ),
     ] = False
+    host_secret: Annotated[
+        bool,
+        words(
+            "Credentials for the host are in Secret atoll-system/atoll-host of the member, and are renewed there.",
+            flag="--host-secret",
+        ),
+    ] = False
+    join: JoinSettings = JoinSettings()
     election: Election = Election()
     recording: Recording = Recording()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
@@ -211,6 +247,12 @@ class AgentSettings(ProcessSettings, frozen=True):
     def __post_init__(self) -> None:
         if self.member_secret and self.member_kubeconfig:
             raise ValueError("memberSecret (--member-secret) and memberKubeconfig (--member-kubeconfig): give one")
+        if self.host_secret and (self.kubeconfig or self.member_secret):
+            raise ValueError("hostSecret (--host-secret) goes neither with kubeconfig nor with memberSecret")
+        if (self.join.url or self.join.only) and not self.host_secret:
+            raise ValueError("join.url (--host-url) and join.only (--join-only) need hostSecret (--host-secret)")
+        if bool(self.join.url) != bool(self.join.token_file):
+            raise ValueError("join.url (--host-url) and join.tokenFile (--host-token-file) belong together")
         if not 2 * self.delivery.renew < self.core.holds.ttl:
             raise ValueError(
                 f"2 * delivery.renew ({self.delivery.renew:g}) < core.holds.ttl ({self.core.holds.ttl:g}) must hold"

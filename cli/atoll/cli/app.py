@@ -44,6 +44,7 @@ COMMANDS = {
         "join",
         "Example: atollctl join east --member-kubeconfig east.yaml --region eu-1 --label gpu=h100 --dry-run",
     ),
+    "member": _Entry("members"),
     "render": _Entry("rendering"),
     "hooks": _Entry("hooks"),
     "unjoin": _Entry(

@@ -243,6 +243,10 @@ def join(
             show_default=False,
         ),
     ] = None,
+    host_proxy: Annotated[
+        str | None,
+        typer.Option(help="URL of a proxy on the agent's way to the host. Default: proxy-url of the kubeconfig."),
+    ] = None,
     dry_run: DryRunFlag = False,
     output: DryOutput = None,
 ) -> None:
@@ -255,6 +259,8 @@ def join(
     _check_output(dry_run, output)
     if dry_run and beside_host is not None:
         raise CommandError("--dry-run issues no credentials, and --beside-host is about these: leave it out", USAGE)
+    from dataclasses import replace
+
     from atoll import install
     from atoll.cli.connection import call
     from atoll.kube.transport import ApiServer
@@ -262,11 +268,12 @@ def join(
     options = settings(ctx)
 
     async def join_with(host: ApiServer, member: ApiServer) -> list[str]:
+        host_at = await install.endpoint(options.kubeconfig, options.context)
         return await install.join(
             host,
             member,
             name,
-            host_at=await install.endpoint(options.kubeconfig, options.context),
+            host_at=host_at if host_proxy is None else replace(host_at, proxy=host_proxy or None),
             member_at=await install.endpoint(member_kubeconfig, member_context),
             out=None if dry_run else out,
             facts=install.MemberFacts(labels, region, provider, zones),

@@ -1,4 +1,5 @@
-"""atoll.sh/v1alpha1: ClusterCapacity, what the dispatcher knows of a member's nodes; WorkloadKind, a declared kind.
+"""atoll.sh/v1alpha1: ClusterCapacity, what the dispatcher knows of a member's nodes; WorkloadKind, a declared kind;
+ClusterRequest, an invitation of a member.
 
 No existing API has the tree of domains together with what is free in each. Nodes are not listed but
 counted by class, so that an object stays small whatever the size of the member.
@@ -6,9 +7,9 @@ counted by class, so that an object stays small whatever the size of the member.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from atoll.api.base import (
     AGE,
@@ -20,7 +21,9 @@ from atoll.api.base import (
     Count,
     Resource,
     SchemaExtra,
+    Time,
     keyed_by,
+    rules,
     served,
 )
 
@@ -321,3 +324,95 @@ class WorkloadKind(ApiObject):
     """Where everything is."""
     status: WorkloadKindStatus | None = None
     """Whether it is served."""
+
+
+class ClusterRequestSpec(ApiModel):
+    """An invitation, and the answer of the host's administrator."""
+
+    expires: Time
+    """When the invitation ends, and its token with it."""
+    id: Annotated[str, Field(max_length=64)] | None = None
+    """UID of the one cluster that may ask, namely of its namespace kube-system; any cluster where it is absent."""
+    decision: Literal["Approved", "Denied"] | None = None
+    """The answer; absent while the request waits for it."""
+    message: Annotated[str, Field(max_length=1024)] | None = None
+    """Reason for a denial."""
+
+
+class ClusterRequestStatus(ApiModel):
+    """The request of a cluster; it can be written once."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.labels) || self.labels.all(key, key.size() <= 317)",
+                "the key of a label has more than 317 characters",
+            )
+        )
+    )
+
+    id: Annotated[str, Field(min_length=1, max_length=64)]
+    """UID of the cluster's namespace kube-system."""
+    asked_at: Annotated[str, Field(max_length=32)]
+    """Time of the request (RFC 3339)."""
+    version: Annotated[str, Field(max_length=64)] | None = None
+    """Version of its Kubernetes."""
+    api_endpoint: Annotated[str, Field(max_length=512)] | None = None
+    """URL of its API server; absent where only its own pods know it."""
+    labels: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)] = Field(
+        default_factory=dict
+    )
+    """Labels for its Cluster."""
+    region: Annotated[str, Field(max_length=253)] | None = None
+    """Region for its Cluster."""
+    provider: Annotated[str, Field(max_length=253)] | None = None
+    """Provider for its Cluster."""
+    zones: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=16), ATOMIC] = Field(
+        default_factory=list
+    )
+    """Zones for its Cluster."""
+    placer: Annotated[str, Field(max_length=63)] | None = None
+    """Placer of pods in the cluster."""
+    member_queue: Annotated[str, Field(max_length=253)] | None = None
+    """Queue of Volcano or Kueue in the cluster."""
+    nodes: Annotated[str, Field(max_length=1024)] | None = None
+    """Label selector of its nodes that are Atoll's."""
+
+
+@served(
+    Resource(
+        group=GROUP,
+        version="v1alpha1",
+        kind="ClusterRequest",
+        plural="clusterrequests",
+        namespaced=False,
+        status=True,
+        columns=(
+            Column("Decision", ".spec.decision"),
+            Column("Asked", ".status.askedAt"),
+            Column("UID", ".status.id"),
+            Column("Expires", ".spec.expires"),
+            AGE,
+        ),
+    )
+)
+class ClusterRequest(ApiObject):
+    """An invitation to join under this name: the host writes the spec, the invited cluster the status."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(oldSelf.status) || (has(self.status) && self.status == oldSelf.status)",
+                "a cluster has asked with this invitation already; one invitation is for one request",
+            ),
+            (
+                "!has(self.status) || !has(self.spec.id) || self.spec.id == self.status.id",
+                "this invitation is for another cluster: spec.id is not the UID of the cluster that asks",
+            ),
+        )
+    )
+
+    spec: ClusterRequestSpec
+    """The invitation."""
+    status: ClusterRequestStatus | None = None
+    """The request."""

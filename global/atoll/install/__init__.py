@@ -13,6 +13,16 @@ from atoll.install.credentials import Endpoint, endpoint, issue_token, write_kub
 from atoll.install.embedded import EmbeddedValues
 from atoll.install.embedding import admin_kubeconfig, embed, present_values, remove, renew
 from atoll.install.host import PROCESSES, init, kubeconfig_of
+from atoll.install.invitations import (
+    Invitation,
+    agent_of_invited,
+    approve,
+    deny,
+    invite,
+    pending,
+    prepare_invited,
+    requests,
+)
 from atoll.install.leaving import Left, unjoin
 from atoll.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_name, join
 from atoll.install.placing import PlacingWish
@@ -29,6 +39,7 @@ __all__ = [
     "BadValues",
     "EmbeddedValues",
     "Endpoint",
+    "Invitation",
     "Left",
     "MemberFacts",
     "PlacingWish",
@@ -36,17 +47,23 @@ __all__ = [
     "Rehearsal",
     "admin_kubeconfig",
     "agent_kubeconfigs",
+    "agent_of_invited",
+    "approve",
     "check_name",
+    "deny",
     "embed",
     "endpoint",
     "ensure_policies",
     "ensure_rights",
     "host_crds",
     "init",
+    "invite",
     "issue_token",
     "join",
     "kubeconfig_of",
     "member_crds",
+    "pending",
+    "prepare_invited",
     "present_values",
     "remove",
     "remove_policies",
@@ -54,6 +71,7 @@ __all__ = [
     "render_installer",
     "render_member",
     "renew",
+    "requests",
     "uninstall",
     "unjoin",
     "values_of",

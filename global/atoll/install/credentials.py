@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, Final
 
 from atoll.kube import config
 from atoll.kube.access import content
+from atoll.kube.endpoint import Endpoint as Endpoint
+from atoll.kube.endpoint import kubeconfig as kubeconfig
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import NAMESPACES, SERVICE_ACCOUNTS
 
@@ -19,21 +18,10 @@ FIELD_MANAGER = "atoll-init"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "atoll"}
 """Label of everything that an installation makes: what carries it may be updated, anything else is left alone."""
 
-_YEAR_SECONDS = 365 * 24 * 3600
+YEAR: Final = 365 * 24 * 3600
+"""Seconds."""
 
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """What a client must know of an API server besides its credentials."""
-
-    url: str
-    ca: bytes | None = None
-    """PEM; None: the machine's own authorities."""
-    insecure: bool = False
-    server_name: str | None = None
-    proxy: str | None = None
 
 
 async def endpoint(kubeconfig: str | Path | None, context: str | None = None) -> Endpoint:
@@ -61,53 +49,33 @@ async def ensure_namespace(api: ApiServer, name: str, labels: dict[str, str] | N
     )
 
 
-async def ensure_account(api: ApiServer, name: str, namespace: str) -> None:
-    """Create or keep a ServiceAccount."""
+async def ensure_account(api: ApiServer, name: str, namespace: str, *, owners: Sequence[Json] = ()) -> None:
+    """Create or keep a ServiceAccount; it goes with its owners."""
     await api.apply(
         SERVICE_ACCOUNTS,
         {
             "apiVersion": SERVICE_ACCOUNTS.api_version,
             "kind": SERVICE_ACCOUNTS.kind,
-            "metadata": {"name": name, "namespace": namespace, "labels": MANAGED_BY},
+            "metadata": {"name": name, "namespace": namespace, "labels": MANAGED_BY, **owned(owners)},
         },
         field_manager=FIELD_MANAGER,
     )
 
 
-async def issue_token(api: ApiServer, name: str, namespace: str) -> tuple[str, str]:
-    """A token of a ServiceAccount and when it expires (RFC 3339): a year from now, or earlier if the server caps it."""
+def owned(owners: Sequence[Json]) -> Json:
+    """Metadata that names these owner references; none where there are none."""
+    return {"ownerReferences": [*owners]} if owners else {}
+
+
+async def issue_token(api: ApiServer, name: str, namespace: str, seconds: int = YEAR) -> tuple[str, str]:
+    """A token of a ServiceAccount, and its end (RFC 3339): in so many seconds, or earlier if the server caps it."""
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"expirationSeconds": _YEAR_SECONDS},
+        "spec": {"expirationSeconds": seconds},
     }
     status = (await api.create_in(SERVICE_ACCOUNTS, name, namespace, "token", request))["status"]
     return status["token"], status["expirationTimestamp"]
-
-
-def kubeconfig(at: Endpoint, user: str, token: str, *, namespace: str | None = None) -> str:
-    """A kubeconfig with one context, as YAML."""
-    cluster: Json = {"server": at.url}
-    if at.ca is not None:
-        cluster["certificate-authority-data"] = base64.b64encode(at.ca).decode()
-    if at.insecure:
-        cluster["insecure-skip-tls-verify"] = True
-    if at.server_name:
-        cluster["tls-server-name"] = at.server_name
-    if at.proxy:
-        cluster["proxy-url"] = at.proxy
-    context: Json = {"cluster": "cluster", "user": user}
-    if namespace:
-        context["namespace"] = namespace
-    content: Json = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": user,
-        "clusters": [{"name": "cluster", "cluster": cluster}],
-        "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": user, "context": context}],
-    }
-    return yaml.safe_dump(content, sort_keys=False)
 
 
 def write_kubeconfig(path: Path, at: Endpoint, user: str, token: str, *, namespace: str | None = None) -> None:

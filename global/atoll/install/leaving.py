@@ -39,10 +39,12 @@ from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
 from atoll.model.apiresource import (
     BINDINGS,
+    CLUSTER_REQUESTS,
     CLUSTERS,
     CRDS,
     LEASES,
     NAMESPACES,
+    SECRETS,
     SERVICE_ACCOUNTS,
     WORKS,
 )
@@ -122,6 +124,7 @@ async def unjoin(
     await remove_rights(host, *cluster_rights(name))
     await remove_rights(host, *secret_rights(name))
     await remove_flows(host, f"{AGENT}-{name}")
+    await host.delete(CLUSTER_REQUESTS, name)
     await host.delete(NAMESPACES, execution)
     await _wait_gone(host, execution, timeout)
     progress(f"host: namespace {execution} and the credentials of its agent are gone")
@@ -349,6 +352,7 @@ async def _clean(member: ApiServer, name: str, purge: bool, progress: Callable[[
     await remove_rights(member, AGENT_EXEC, EXEC_IN_MEMBER)
     await remove_flows(member, AGENT)
     await member.delete(SERVICE_ACCOUNTS, AGENT, keys.SYSTEM_NAMESPACE)
+    await member.delete(SECRETS, keys.HOST_SECRET, keys.SYSTEM_NAMESPACE)
     progress(f"member {name}: account {AGENT} and its role deleted")
     if purge:
         await member.delete(NAMESPACES, keys.SYSTEM_NAMESPACE)

@@ -107,60 +107,22 @@ async def join(
             reached, is too old, or can't be prepared.
         ApiError: the host or the member said no.
     """
-    check_name(name)
-    await _check_reachable(member, name)
-    progress(f"member {name}: {versions.said(await versions.check_member(member, name))}")
-    identity = await cluster_identity(member)
-    if identity and identity == await cluster_identity(host):
-        raise Refused(
-            f"the cluster at {member_at.url} is the host itself: a host runs no workloads of its own federation; give"
-            " the kubeconfig of another cluster"
-        )
-    await _check_not_taken(host, name, member_at.url, identity)
-    present = await _cluster(host, name)
+    identity = await inspect(member, name, progress)
+    present = await check_acceptable(host, name, member_at.url, identity)
     asked = placing or PlacingWish()
     agreed = await plan(member, name, asked, present["metadata"].get("annotations") or {})
     progress(f"member {name}: {agreed.placer} places ({agreed.sentence})")
-    for namespace in accept:
-        await _accept(member, name, namespace)
-        progress(f"member {name}: namespace {namespace} lets work in")
+    await accept_work(member, name, accept, progress)
     for namespace in await _closed(host, member):
         text = f"namespace {namespace} lets no work in, though it is opted in on the host; to let it in"
         progress(f"member {name}: {text}: --accept-namespace {namespace}")
-
-    for said in await unread_policies(member):
-        progress(f"member {name}: {said}")
-    await install_crds(member, member_crds(), lambda line: progress(f"member {name}: {line}"))
-    await ensure_namespace(member, keys.SYSTEM_NAMESPACE)
-    await ensure_account(member, AGENT, keys.SYSTEM_NAMESPACE)
-    await ensure_rights(member, AGENT, (keys.SYSTEM_NAMESPACE, AGENT), AGENT_IN_MEMBER)
-    await ensure_kind_rights(member, (keys.SYSTEM_NAMESPACE, AGENT))
-    if allow_exec is None:
-        allow_exec = await has_rights(member, AGENT_EXEC, EXEC_IN_MEMBER)
-    if allow_exec:
-        await ensure_rights(member, AGENT_EXEC, (keys.SYSTEM_NAMESPACE, AGENT), EXEC_IN_MEMBER)
-        progress(f"member {name}: users of the host who may exec into pods there may do so here, in their own")
-    else:
-        await remove_rights(member, AGENT_EXEC, EXEC_IN_MEMBER)
-    await flows.ensure_flows(member, AGENT, [(keys.SYSTEM_NAMESPACE, AGENT)])
-    progress(f"member {name}: account {AGENT}")
-
-    execution = keys.execution_namespace(name)
-    await ensure_namespace(host, execution)
-    await ensure_quota(host, execution)
-    await ensure_account(host, AGENT, execution)
-    await ensure_rights(host, AGENT, (execution, AGENT), agent_on_host(name))
-    roles, grants = cluster_rights(name)
-    await ensure_rights(host, roles, (execution, AGENT), grants)
-    await flows.ensure_flows(host, f"{AGENT}-{name}", [(execution, AGENT)])
-    progress(f"host: namespace {execution} with account {AGENT}")
-    if asked.nodes is not None or agreed.wish.nodes:
-        await mark_nodes(member, name, agreed.wish.nodes, progress)
-    await _ensure_cluster(host, name, member_at.url, identity, facts or MemberFacts(), asked, present)
-    progress(f"host: Cluster {name}")
+    nodes = agreed.wish.nodes if asked.nodes is not None or agreed.wish.nodes else None
+    await prepare(member, name, allow_exec=allow_exec, nodes=nodes, progress=progress)
+    await register(host, name, member_at.url, identity, facts or MemberFacts(), asked, present, progress)
     if out is None:
         return []
 
+    execution = keys.execution_namespace(name)
     host_file, member_file = agent_kubeconfigs(out, name)
     token, expires = await issue_token(host, AGENT, execution)
     write_kubeconfig(host_file, host_at, AGENT, token, namespace=execution)
@@ -180,6 +142,111 @@ async def join(
     return [*command, f"--member-kubeconfig={member_file}"]
 
 
+async def inspect(member: ApiServer, name: str, progress: Callable[[str], None] = lambda _: None) -> str:
+    """The identity of a cluster that may become a member of that name.
+
+    Raises:
+        Refused: the name can't be used, or the cluster can't be reached or is too old.
+    """
+    check_name(name)
+    await _check_reachable(member, name)
+    progress(f"member {name}: {versions.said(await versions.check_member(member, name))}")
+    return await cluster_identity(member)
+
+
+async def check_acceptable(host: ApiServer, name: str, url: str, identity: str) -> Json:
+    """Whether the host can take this cluster; gives its Cluster, or one that says nothing.
+
+    Args:
+        host: with an administrator's credentials.
+        name: of the member.
+        url: of its API server; empty where only its own pods know it.
+        identity: see `cluster_identity`.
+
+    Raises:
+        Refused: it is the host itself, or a member under another name, or the name is another cluster's.
+    """
+    if identity and identity == await cluster_identity(host):
+        raise Refused(
+            f"the cluster at {url or identity} is the host itself: a host runs no workloads of its own federation; give"
+            " the kubeconfig of another cluster"
+        )
+    await _check_not_taken(host, name, url, identity)
+    return await _cluster(host, name)
+
+
+async def prepare(
+    member: ApiServer,
+    name: str,
+    *,
+    allow_exec: bool | None,
+    nodes: str | None,
+    progress: Callable[[str], None],
+) -> None:
+    """Write into a member what its agent needs there. Safe to repeat.
+
+    Args:
+        member: with an administrator's credentials.
+        name: of the member, for messages.
+        allow_exec: see `join`.
+        nodes: label selector of the nodes that are Atoll's alone, empty for all; None leaves their taints.
+        progress: gets a line per step.
+    """
+    for said in await unread_policies(member):
+        progress(f"member {name}: {said}")
+    await install_crds(member, member_crds(), lambda line: progress(f"member {name}: {line}"))
+    await ensure_namespace(member, keys.SYSTEM_NAMESPACE)
+    await ensure_account(member, AGENT, keys.SYSTEM_NAMESPACE)
+    await ensure_rights(member, AGENT, (keys.SYSTEM_NAMESPACE, AGENT), AGENT_IN_MEMBER)
+    await ensure_kind_rights(member, (keys.SYSTEM_NAMESPACE, AGENT))
+    if allow_exec is None:
+        allow_exec = await has_rights(member, AGENT_EXEC, EXEC_IN_MEMBER)
+    if allow_exec:
+        await ensure_rights(member, AGENT_EXEC, (keys.SYSTEM_NAMESPACE, AGENT), EXEC_IN_MEMBER)
+        progress(f"member {name}: users of the host who may exec into pods there may do so here, in their own")
+    else:
+        await remove_rights(member, AGENT_EXEC, EXEC_IN_MEMBER)
+    await flows.ensure_flows(member, AGENT, [(keys.SYSTEM_NAMESPACE, AGENT)])
+    progress(f"member {name}: account {AGENT}")
+    if nodes is not None:
+        await mark_nodes(member, name, nodes, progress)
+
+
+async def register(
+    host: ApiServer,
+    name: str,
+    url: str,
+    identity: str,
+    facts: MemberFacts,
+    placing: PlacingWish,
+    present: Json,
+    progress: Callable[[str], None],
+) -> None:
+    """Write into the host what it needs to know of a member. Safe to repeat.
+
+    Args:
+        host: with an administrator's credentials.
+        name: of the member.
+        url: see `check_acceptable`.
+        identity: see `cluster_identity`.
+        facts: of its Cluster.
+        placing: see `join`.
+        present: its Cluster as it is, see `check_acceptable`.
+        progress: gets a line per step.
+    """
+    execution = keys.execution_namespace(name)
+    await ensure_namespace(host, execution)
+    await ensure_quota(host, execution)
+    await ensure_account(host, AGENT, execution)
+    await ensure_rights(host, AGENT, (execution, AGENT), agent_on_host(name))
+    roles, grants = cluster_rights(name)
+    await ensure_rights(host, roles, (execution, AGENT), grants)
+    await flows.ensure_flows(host, f"{AGENT}-{name}", [(execution, AGENT)])
+    progress(f"host: namespace {execution} with account {AGENT}")
+    await _ensure_cluster(host, name, url, identity, facts, placing, present)
+    progress(f"host: Cluster {name}")
+
+
 async def unread_policies(member: ApiServer) -> list[str]:
     """What is to be said of the policies of deschedulers in the member."""
     try:
@@ -191,21 +258,23 @@ async def unread_policies(member: ApiServer) -> list[str]:
     return [text for text in said if text]
 
 
-async def _accept(member: ApiServer, name: str, namespace: str) -> None:
-    """Let work into a namespace of the member's own.
+async def accept_work(member: ApiServer, name: str, namespaces: Sequence[str], progress: Callable[[str], None]) -> None:
+    """Let work into namespaces of the member's own.
 
     Raises:
-        Refused: there is none, or it belongs to the cluster's own machinery.
+        Refused: there is none of such a name, or it belongs to the cluster's own machinery.
     """
-    if is_system(namespace):
-        raise Refused(f"namespace {namespace} belongs to the cluster's own machinery: no work may enter it")
-    try:
-        await member.merge_patch(
-            NAMESPACES, namespace, {"metadata": {"labels": {keys.ACCEPT: "true"}}}, field_manager=FIELD_MANAGER
-        )
-    except errors.NotFound as error:
-        text = f"member {name} has no namespace {namespace}: leave it out, Atoll makes it when work goes there"
-        raise Refused(text) from error
+    for namespace in namespaces:
+        if is_system(namespace):
+            raise Refused(f"namespace {namespace} belongs to the cluster's own machinery: no work may enter it")
+        try:
+            await member.merge_patch(
+                NAMESPACES, namespace, {"metadata": {"labels": {keys.ACCEPT: "true"}}}, field_manager=FIELD_MANAGER
+            )
+        except errors.NotFound as error:
+            text = f"member {name} has no namespace {namespace}: leave it out, Atoll makes it when work goes there"
+            raise Refused(text) from error
+        progress(f"member {name}: namespace {namespace} lets work in")
 
 
 async def _closed(host: ApiServer, member: ApiServer) -> list[str]:
@@ -294,17 +363,18 @@ async def _check_not_taken(host: ApiServer, name: str, url: str, identity: str) 
             same = spec.get("id") == identity if spec.get("id") and identity else spec.get("apiEndpoint") in (None, url)
             if not same:
                 raise Refused(
-                    f"Cluster {name} is joined already, at {spec.get('apiEndpoint')}, and {url} is another cluster:"
+                    f"Cluster {name} is joined already, at {spec.get('apiEndpoint') or spec['id']}, and"
+                    f" {url or identity} is another cluster:"
                     f" choose another name, or remove the old one first (atollctl unjoin {name})"
                 )
             if spec.get("syncMode") not in (None, "Pull"):
                 raise Refused(
                     f"Cluster {name} was joined in mode {spec['syncMode']} by another system: remove it there first"
                 )
-        elif (identity and spec.get("id") == identity) or spec.get("apiEndpoint") == url:
+        elif (identity and spec.get("id") == identity) or (url and spec.get("apiEndpoint") == url):
             raise Refused(
-                f"the cluster at {url} is a member already, under the name {other}: one cluster can't be counted"
-                f" twice; to rename it, atollctl unjoin {other} first"
+                f"the cluster at {url or identity} is a member already, under the name {other}: one cluster can't be"
+                f" counted twice; to rename it, atollctl unjoin {other} first"
             )
 
 
@@ -326,7 +396,8 @@ async def _ensure_cluster(
     host: ApiServer, name: str, url: str, identity: str, facts: MemberFacts, placing: PlacingWish, present: Json
 ) -> None:
     """Create the Cluster, or change what is given and leave the rest: labels and taints are set by hand as well."""
-    spec: Json = {"syncMode": "Pull", "apiEndpoint": url, **({"id": identity} if identity else {})}
+    known = {"apiEndpoint": url, "id": identity}
+    spec: Json = {"syncMode": "Pull", **{field: value for field, value in known.items() if value}}
     zones = None if facts.zones is None else list(facts.zones)
     optional = {"region": facts.region, "provider": facts.provider, "zones": zones}
     spec.update({key: value or None for key, value in optional.items() if value is not None})

@@ -27,6 +27,7 @@ from atoll.model.apiresource import (
     ADMISSION_POLICY_BINDINGS,
     API_SERVICES,
     BINDINGS,
+    CLUSTER_REQUESTS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     CLUSTERS,
@@ -131,6 +132,7 @@ async def uninstall(
     if remains.bindings or remains.works:
         await _release(host, progress)
     await release_kinds(host)
+    await _delete(host, CLUSTER_REQUESTS, await _all(host, CLUSTER_REQUESTS), progress)
     for resource in (API_SERVICES, *_RIGHTS, *_OTHERS):
         await _delete(host, resource, await _ours(host, resource), progress)
     # A process that ran on until now may have made these again; it can't any more.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
+from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY, owned
 from atoll.install.roles import Grant, manifest_rules
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
@@ -20,19 +20,30 @@ ROLES: Final = ApiResource(_GROUP, "v1", "roles", "Role")
 ROLE_BINDINGS: Final = ApiResource(_GROUP, "v1", "rolebindings", "RoleBinding")
 
 
-async def ensure_rights(api: ApiServer, name: str, account: tuple[str, str], grants: Iterable[Grant]) -> None:
+async def ensure_rights(
+    api: ApiServer,
+    name: str,
+    account: tuple[str, str] | str,
+    grants: Iterable[Grant],
+    *,
+    owners: Sequence[Json] = (),
+) -> None:
     """Give an account its grants and bind it to nothing else of this name. Safe to repeat.
 
     Args:
         api: with an administrator's credentials.
         name: of the roles and of their bindings.
-        account: namespace and name of the ServiceAccount.
+        account: namespace and name of the ServiceAccount; or the name of a group.
         grants: what it gets; the namespaces must exist.
+        owners: owner references of roles and bindings, which go with them.
     """
-    subject = {"kind": "ServiceAccount", "namespace": account[0], "name": account[1]}
+    if isinstance(account, str):
+        subject = {"apiGroup": _GROUP, "kind": "Group", "name": account}
+    else:
+        subject = {"kind": "ServiceAccount", "namespace": account[0], "name": account[1]}
     for grant in grants:
         role, binding = kinds(grant)
-        metadata: Json = {"name": name, "labels": MANAGED_BY}
+        metadata: Json = {"name": name, "labels": MANAGED_BY, **owned(owners)}
         if grant.namespace is not None:
             metadata["namespace"] = grant.namespace
         await _apply(api, role, {"metadata": metadata, "rules": manifest_rules(grant)})

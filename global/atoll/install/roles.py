@@ -24,6 +24,7 @@ from atoll.model.apiresource import (
     CLAIMS,
     CLUSTER_OVERRIDES,
     CLUSTER_POLICIES,
+    CLUSTER_REQUESTS,
     CLUSTER_ROLES,
     CLUSTERS,
     COMMANDS,
@@ -389,6 +390,34 @@ def reader_of_secret(namespace: str, name: str) -> tuple[Grant, ...]:
     return (Grant(namespace, (_on(SECRETS, "get", "patch", names=(name,), rare=rare),)),)
 
 
+def joiner(cluster: str) -> tuple[Grant, ...]:
+    """The token of an invitation: it asks once, reads the answer, and withdraws."""
+    rare = "only while a member joins by invitation"
+    return (
+        Grant(
+            None,
+            (
+                _on(CLUSTER_REQUESTS, "get", "delete", names=(cluster,), rare=rare),
+                # The status alone can be written by it, and that once.
+                _on(CLUSTER_REQUESTS, "patch", sub="status", names=(cluster,), rare=rare),
+            ),
+        ),
+    )
+
+
+def joined(cluster: str) -> tuple[Grant, ...]:
+    """The token of an invitation once the request is approved: it gets tokens of the agent's account."""
+    rare = "only while a member joins by invitation"
+    rule = _on(SERVICE_ACCOUNTS, "create", sub="token", names=(_AGENT_LEASE,), rare=rare)
+    return (Grant(keys.execution_namespace(cluster), (rule,)),)
+
+
+def reader_of_authority(name: str) -> tuple[Grant, ...]:
+    """Everybody, strangers included: the host's CA, in that one ConfigMap."""
+    rare = "only while a member joins by invitation"
+    return (Grant(keys.SYSTEM_NAMESPACE, (_on(CONFIGMAPS, "get", names=(name,), rare=rare),)),)
+
+
 _PLUGGED: Final = "only for Volcano Jobs with plugins that need them"
 _CREATED: Final = "the apply that makes one is logged as a patch"
 _DELIVERED: Final = "only once a workload of that kind was sent to this member"
@@ -399,6 +428,13 @@ AGENT_IN_MEMBER: Final = (
         (
             *_election("agent").rules,
             _on(SERVICE_ACCOUNTS, "create", sub="token", names=(_AGENT_LEASE,), rare=_RENEWED),
+            _on(
+                SECRETS,
+                "get",
+                "patch",
+                names=(keys.HOST_SECRET,),
+                rare="its own credentials, if it joined by invitation",
+            ),
             # How its scheduler is configured.
             _on(CONFIGMAPS, "list", "watch", names=("atoll-scheduler",)),
         ),

@@ -118,7 +118,7 @@ class ApiServer:
             on_warning: gets what the server, or a webhook, says of a request besides its answer.
         """
         self._connection = connection
-        self._environment_proxy = proxies.from_environment(connection.url)
+        self._environment_proxy: str | None = None
         self._on_warning = on_warning
         self._user_agent = user_agent
         self._limit = connections
@@ -610,6 +610,7 @@ class ApiServer:
         return options
 
     def _new_session(self, limit: int) -> aiohttp.ClientSession:
+        self._environment_proxy = proxies.from_environment(self._connection.url)
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=60),
             headers={"User-Agent": _product(self._user_agent)},

@@ -122,6 +122,7 @@ CLUSTER_OVERRIDES: Final = ApiResource(
 )
 CAPACITIES: Final = ApiResource("atoll.sh", "v1alpha1", "clustercapacities", "ClusterCapacity")
 WORKLOAD_KINDS: Final = ApiResource("atoll.sh", "v1alpha1", "workloadkinds", "WorkloadKind", namespaced=False)
+CLUSTER_REQUESTS: Final = ApiResource("atoll.sh", "v1alpha1", "clusterrequests", "ClusterRequest", namespaced=False)
 VERDICTS: Final = ApiResource("query.atoll.sh", "v1alpha1", "verdicts", "Verdict")
 TUNNELS: Final = ApiResource("query.atoll.sh", "v1alpha1", "tunnels", "Tunnel", namespaced=False)
 WHAT_IFS: Final = ApiResource("query.atoll.sh", "v1alpha1", "whatifs", "WhatIf")

@@ -317,6 +317,10 @@ SCHEDULER_NAME: Final = "atoll"
 DEFAULT_QUEUE: Final = "default"
 ROOT_QUEUE: Final = "root"
 EXECUTION_PREFIX: Final = "karmada-es-"
+JOIN_PREFIX: Final = "atoll-join-"
+"""Begins the names of all objects of an invitation in `atoll-system` of the host; the member's name follows."""
+HOST_SECRET: Final = "atoll-host"
+"""Secret in `atoll-system` of a member that joined by invitation: the kubeconfig of its agent for the host."""
 
 
 def execution_namespace(cluster: str) -> str:
