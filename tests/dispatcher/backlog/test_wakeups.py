@@ -329,7 +329,7 @@ def test_classes_that_wait_for_one_amount_go_in_the_order_of_their_members() -> 
 def started(seed: int) -> list[str]:
     """All starts, in order, of workloads of a hundred shapes in queues of several orders, while others end."""
     draw = Random(seed)
-    views: list[dict[str, object]] = [{}, {"strategy": Strategy.FIFO}, BACKFILL, {}]
+    views: list[dict[str, object]] = [{}, {"strategy": Strategy.FIFO}, {**BACKFILL}, {}]
     s = Scene(*(make_queue(f"q{n}", priority=n % 2, view=view) for n, view in enumerate(views)))
     for name in ("m1", "m2"):
         s.tell(make_cluster(name), with_amounts(make_capacity(name, [8, 8]), cpu=64_000))
