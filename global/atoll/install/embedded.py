@@ -263,6 +263,8 @@ def _apiserver(values: EmbeddedValues) -> Json:
             f"--etcd-certfile={KEYS}/etcd-client.crt",
             f"--etcd-keyfile={KEYS}/etcd-client.key",
             "--secure-port=6443",
+            # A network of pods may have no default route to find it by.
+            "--advertise-address=$(POD_IP)",
             f"--tls-cert-file={KEYS}/tls.crt",
             f"--tls-private-key-file={KEYS}/tls.key",
             f"--client-ca-file={KEYS}/ca.crt",
