@@ -26,7 +26,7 @@ import msgspec
 import orjson
 from yarl import URL
 
-from atoll.kube import config, depth, errors, metrics, proxies
+from atoll.kube import config, depth, errors, metrics
 from atoll.kube.drain import Writes, keeps_leadership
 from atoll.kube.lazylog import get_logger
 from atoll.kube.ratelimit import RateLimit
@@ -610,7 +610,11 @@ class ApiServer:
         return options
 
     def _new_session(self, limit: int) -> aiohttp.ClientSession:
-        self._environment_proxy = proxies.from_environment(self._connection.url)
+        if os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
+            # Commands start faster without it.
+            from atoll.kube import proxies
+
+            self._environment_proxy = proxies.from_environment(self._connection.url)
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=60),
             headers={"User-Agent": _product(self._user_agent)},
