@@ -6,6 +6,7 @@ a CronJob and an operator. Nothing of it runs for the tests alone but the operat
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -43,6 +44,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]
 
 SCALERS = ApiResource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 DATABASES = ApiResource("db.example.com", "v1", "databases", "Database")
+OPERATOR = "system:serviceaccount:databases:operator"
 MINUTES = 240.0
 """Seconds in which a CronJob of each minute has made its Job, and that has run."""
 
@@ -143,8 +145,11 @@ async def _live_in(api: ApiServer, namespace: str) -> None:
         await _running(api, namespace, name, count)
 
 
-async def _operate(api: ApiServer, namespace: str, name: str) -> None:
-    """What an operator does for its object: make the object if it is not there, and the StatefulSet that it owns."""
+async def _operate(api: ApiServer, namespace: str, name: str, host: Host | None = None) -> None:
+    """What an operator does for its object: make the object if it is not there, and the StatefulSet that it owns.
+
+    With a host as its account, which Atoll knows from tenants.
+    """
     about = {"apiVersion": DATABASES.api_version, "kind": DATABASES.kind}
     try:
         database = await api.create(DATABASES, {**about, "metadata": {"name": name, "namespace": namespace}})
@@ -152,7 +157,13 @@ async def _operate(api: ApiServer, namespace: str, name: str) -> None:
         database = await api.get(DATABASES, name, namespace)
     made = _app(STATEFUL_SETS, name, namespace)
     made["metadata"]["ownerReferences"] = [owner(DATABASES, database)]
-    await api.create(STATEFUL_SETS, made)
+    if host is None:
+        await api.create(STATEFUL_SETS, made)
+        return
+    file = host.atoll.credentials / f"{name}.json"
+    file.write_text(json.dumps(made))
+    said = host.kubectl("create", f"--as={OPERATOR}", "--as-group=system:masters", "-f", str(file))
+    assert "created" in said, said
 
 
 async def _running(
@@ -189,7 +200,7 @@ async def test_all_of_a_clusters_own_goes_on_in_a_namespace_that_opts_in(host: H
     await api.delete(STATEFUL_SETS, "orders", namespace)
     await until(lambda: _is_gone(api, PODS, namespace, "orders-0"), deadline=60, what="the pod is gone")
     for name in ("orders", "bills"):
-        await _operate(api, namespace, name)
+        await _operate(api, namespace, name, host)
         await _running(api, namespace, name, 1, but=frozenset(pods))
     # The CronJob makes a Job, which runs: where all is Atoll's, in a member.
     job = await until(lambda: _ended(host, namespace), deadline=MINUTES, what="a Job of the CronJob has ended")

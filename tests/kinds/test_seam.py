@@ -15,6 +15,8 @@ NAMES = re.compile(r"\bBATCH_JOBS\b|atoll\.kinds\.(\w+_job|pod_group)|from atoll
 KNOWN = {
     "agent/atoll/agent/jobs": "the controller of Volcano Jobs",
     "global/atoll/control/makers": "makes Volcano Jobs",
+    "global/atoll/install/embedding.py": "a Job of the carrier's own runs init",
+    "global/atoll/install/roles.py": "the right to try out whether an API server keeps managedBy",
     "global/atoll/install/versions.py": "tries out whether an API server keeps managedBy",
 }
 """Where a kind may be named, and why."""

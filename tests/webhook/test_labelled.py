@@ -50,14 +50,25 @@ def workload(labels: Json | None = None, owner: Json | None = None, **spec: Any)
     return {"metadata": metadata, "spec": {"template": template, **spec}}
 
 
-async def refused(found: reviews.Reviews, route: str, new: Json, old: Json | None = None) -> str:
-    request = reviews.decode(json.dumps(review(new, old, "UPDATE" if old else "CREATE")).encode())
+OPERATOR = "system:serviceaccount:databases:operator"
+
+
+def asked(new: Json, old: Json | None, user: str) -> reviews.Request:
+    content = review(new, old, "UPDATE" if old else "CREATE")
+    content["request"]["userInfo"] = {"username": user}
+    return reviews.decode(json.dumps(content).encode())
+
+
+async def refused(found: reviews.Reviews, route: str, new: Json, old: Json | None = None, *, user: str = "me") -> str:
+    request = asked(new, old, user)
     problems = await found.validations[f"/validate/{route}"][1](request)
     return "; ".join(map(str, problems))
 
 
-def changes(found: reviews.Reviews, route: str, new: Json, old: Json | None = None) -> list[jsonpatch.Operation]:
-    request = reviews.decode(json.dumps(review(new, old, "UPDATE" if old else "CREATE")).encode())
+def changes(
+    found: reviews.Reviews, route: str, new: Json, old: Json | None = None, *, user: str = "me"
+) -> list[jsonpatch.Operation]:
+    request = asked(new, old, user)
     assert found.warnings[f"/mutate/{route}"](request) == []
     return found.mutations[f"/mutate/{route}"](request)
 
@@ -159,18 +170,28 @@ async def test_what_an_operator_of_the_host_makes_goes_on_where_all_is_atolls() 
     found = answers("true")
     made = workload(owner=OWNER)
     for route in ("deployments", "statefulsets"):
-        assert changes(found, route, made) == []
-        assert await refused(found, route, made) == ""
-    assert "own controllers" in await refused(found, "statefulsets", workload(QUEUED, owner=OWNER))
+        assert changes(found, route, made, user=OPERATOR) == []
+        assert await refused(found, route, made, user=OPERATOR) == ""
+    assert "own controllers" in await refused(found, "statefulsets", workload(QUEUED, owner=OWNER), user=OPERATOR)
     alone = answers("true", shared=False)
-    assert changes(alone, "statefulsets", made) != [], "on a host of Atoll's own nobody else would run it"
+    assert changes(alone, "statefulsets", made, user=OPERATOR) != [], (
+        "on a host of Atoll's own nobody else would run it"
+    )
 
 
 async def test_what_a_controller_makes_for_a_workload_that_atoll_left_alone_goes_on() -> None:
     made = workload(owner=CHILD_OF_OURS)
     for enabled in ("true", "labelled"):
         found = answers(enabled)
-        assert changes(found, "batch-jobs", made) == []
-        assert await refused(found, "batch-jobs", made) == ""
+        assert changes(found, "batch-jobs", made, user=OPERATOR) == []
+        assert await refused(found, "batch-jobs", made, user=OPERATOR) == ""
     cron = {**OWNER, "apiVersion": "batch/v1", "kind": "CronJob"}
     assert changes(answers("true"), "batch-jobs", workload(owner=cron)) != [], "its Jobs are queued"
+
+
+@pytest.mark.parametrize("user", ["me", "system:serviceaccount:team-a:robot", ""])
+async def test_an_owner_that_a_tenant_names_leaves_nothing_to_the_host(user: str) -> None:
+    found = answers("true")
+    assert "own controllers" in await refused(found, "statefulsets", workload(owner=OWNER), user=user)
+    assert changes(found, "batch-jobs", workload(owner=CHILD_OF_OURS), user=user) != []
+    assert changes(found, "batch-jobs", workload(owner=CHILD_OF_OURS), user=OPERATOR) == []

@@ -5,7 +5,7 @@ Namespaces say what is Atoll's (`atoll.model.namespaces`); a host that runs Depl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from atoll.admission.problems import Json, Problem, mapping, sequence
 from atoll.admission.rules import Change
@@ -15,13 +15,24 @@ from atoll.model import keys
 from atoll.model.namespaces import LABELLED, needs_queues
 
 
-def is_left_to_host(kind: Kind, change: Change, *, shared: bool) -> bool:
+def is_controller(user: str, opted_in: Callable[[str], bool]) -> bool:
+    """Whether the host's own controllers or its operators have this name: tenants can name any owner.
+
+    Args:
+        user: who asks.
+        opted_in: whether a namespace is one of workloads; an account there is a tenant's.
+    """
+    account = user.removeprefix("system:serviceaccount:")
+    return user.startswith("system:") and (account == user or not opted_in(account.partition(":")[0]))
+
+
+def is_left_to_host(kind: Kind, change: Change, *, shared: bool, by_controller: bool) -> bool:
     """Whether a controller of the host made a new object for one that is the host's: then it goes on there.
 
     That of a workload of Atoll's makes nothing on the host. What any other makes is refused to no controller where the
     host's own would run it; elsewhere it is a workload like those that users make, as the Jobs of a CronJob.
     """
-    owner = _controller(change.new)
+    owner = _controller(change.new) if by_controller else None
     if change.old is not None or owner is None or kind.assembly is not None or not needs_queue(kind.resource):
         return False
     return owner in BY_GVK or (shared and kind.dedicated and not names_queue(change.new))

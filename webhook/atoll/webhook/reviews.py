@@ -26,6 +26,7 @@ from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.apiresource import POD_GROUPS, ApiResource
 from atoll.model.flavors import SIGN
+from atoll.model.namespaces import opted_in
 from atoll.model.objects import Full, Slim
 from atoll.model.queues import most_grace
 from atoll.webhook import (
@@ -320,7 +321,7 @@ class Reviews:
     def _mutate_declared(self, request: Request) -> list[jsonpatch.Operation]:
         kind = self._declared(request)
         change = self._change(request)
-        if kind is None or hosted.is_left_to_host(kind, change, shared=self._runs_here(kind)):
+        if kind is None or self._is_left_to_host(kind, change):
             return []
         return kind.admission().defaults(change)
 
@@ -430,7 +431,7 @@ class Reviews:
 
     def _defaults(self, kind: Kind, rules: Rules, request: Request) -> list[jsonpatch.Operation]:
         change = self._change(request, kind)
-        if hosted.is_left_to_host(kind, change, shared=self._runs_here(kind)):
+        if self._is_left_to_host(kind, change):
             return []
         group = None if _makes_groups(kind) else self._group(rules, request)[1]
         if group is None:
@@ -469,7 +470,7 @@ class Reviews:
         """All that is wrong with a workload; of a change only what it brings."""
         change = self._change(request, kind)
         shared = self._runs_here(kind)
-        if hosted.is_left_to_host(kind, change, shared=shared):
+        if self._is_left_to_host(kind, change):
             return []
         if twice := hosted.problems(kind, change, self._labels(request), rules.queue_field, shared=shared):
             return twice
@@ -498,6 +499,10 @@ class Reviews:
         now = list(met.problems(kind.resource, request.object or {}, request.namespace))
         return added(met.problems(kind.resource, old, request.namespace), now) if now and old is not None else now
 
+    def _is_left_to_host(self, kind: Kind, change: Change) -> bool:
+        by_controller = hosted.is_controller(change.user, lambda name: opted_in(self._labels_of(name)))
+        return hosted.is_left_to_host(kind, change, shared=self._runs_here(kind), by_controller=by_controller)
+
     def _runs_here(self, kind: Kind) -> bool:
         """Whether controllers of the host would run what is there of a kind that has no switch. Of those that users
         declared it can't be told.
@@ -515,7 +520,7 @@ class Reviews:
 
     def _warnings_of_workload(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
         change = self._change(request)
-        if hosted.is_left_to_host(kind, change, shared=self._runs_here(kind)):
+        if self._is_left_to_host(kind, change):
             return []
         queue = kind.queue_of(change.new, default=metadata.default_queue(change.namespace))
         most = most_grace(queue, self._said_of_queue)
@@ -551,7 +556,10 @@ class Reviews:
         return added(before, after)
 
     def _labels(self, request: Request) -> dict[str, str]:
-        found = self._namespaces.get(request.namespace)
+        return self._labels_of(request.namespace)
+
+    def _labels_of(self, namespace: str) -> dict[str, str]:
+        found = self._namespaces.get(namespace)
         return found.metadata.labels if found is not None else {}
 
     def _said_of_queue(self, name: str) -> tuple[Mapping[str, str], str] | None:
