@@ -89,7 +89,8 @@ def leave(
     async def work(api: ApiServer) -> None:
         if member is None:
             await chart_hooks.leave_host(api, timeout=timeout, progress=print)
-        elif host_kubeconfig is None:
+        elif host_kubeconfig is None or not host_kubeconfig.exists():
+            # atollctl unjoin takes the Secret along.
             await chart_hooks.leave_member(api, None, member, timeout=timeout, progress=print)
         else:
             async with await ApiServer.from_kubeconfig(host_kubeconfig, None, user_agent="atollctl") as host:

@@ -145,6 +145,8 @@ def _kubelet(node: RealNode, folder: Path, authority: Authority, certificate: Pa
 
 def _network(node: RealNode, folder: Path) -> dict[str, Any]:
     first, last = node.network.pods(node.index)
+    # Whoever plays kube-proxy on the bridge gets the packets that pods send to Services.
+    services = {"dst": "10.96.0.0/16", "gw": node.network.gateway}
     scope = {"subnet": str(node.network.subnet), "rangeStart": first, "rangeEnd": last, "gateway": node.network.gateway}
     return {
         "cniVersion": "0.4.0",
@@ -153,7 +155,12 @@ def _network(node: RealNode, folder: Path) -> dict[str, Any]:
             {
                 "type": "bridge",
                 "bridge": node.network.bridge,
-                "ipam": {"type": "host-local", "ranges": [[scope]], "dataDir": str(folder / "addresses")},
+                "ipam": {
+                    "type": "host-local",
+                    "ranges": [[scope]],
+                    "routes": [services],
+                    "dataDir": str(folder / "addresses"),
+                },
             }
         ],
     }
