@@ -74,18 +74,6 @@ async def bare(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Federa
         yield federation
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def host(bare: Federation) -> AsyncIterator[ApiServer]:
-    async with await bare.host.connect() as api:
-        yield api
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def east(bare: Federation) -> AsyncIterator[ApiServer]:
-    async with await bare.members["east"].connect() as api:
-        yield api
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def prepared(bare: Federation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of credentials of a host that was initialised once."""

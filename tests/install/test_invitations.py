@@ -66,12 +66,6 @@ async def bare(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Federa
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def host(bare: Federation) -> AsyncIterator[ApiServer]:
-    async with await bare.host.connect() as api:
-        yield api
-
-
-@pytest_asyncio.fixture(loop_scope="module")
 async def east(bare: Federation) -> AsyncIterator[ApiServer]:
     """A cluster that is not joined, and an empty list of invitations, before and after."""
     async with await bare.members["east"].connect() as api:

@@ -89,18 +89,6 @@ async def bare(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Federa
         yield federation
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def host(bare: Federation) -> AsyncIterator[ApiServer]:
-    async with await bare.host.connect() as api:
-        yield api
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def east(bare: Federation) -> AsyncIterator[ApiServer]:
-    async with await bare.members["east"].connect() as api:
-        yield api
-
-
 async def init(bare: Federation, out: Path, *flags: str) -> Ran:
     return await atollctl("init", f"--kubeconfig={bare.host.kubeconfig}", f"--out={out}", *flags)
 

@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -150,8 +150,9 @@ def manifests(helm: str) -> Iterator[tuple[Path, str]]:
 
 def stale() -> list[str]:
     """Generated files that differ from their sources."""
-    wrong = [path for path, text in files().items() if not path.exists() or path.read_text() != text]
-    wrong += [path for path in _leftovers() if path not in wrong]
+    known = files()
+    wrong = [path for path, text in known.items() if not path.exists() or path.read_text() != text]
+    wrong += _leftovers(known)
     for name, (chart, _) in _MANIFESTS.items():
         path = DEPLOY / "manifests" / f"{name}.yaml"
         if not path.exists() or path.read_text().partition("\n")[0] != _first_line(chart):
@@ -188,9 +189,8 @@ def find_helm(*, build: bool = True) -> str:
     return str((folder / "helm").rename(folder / f"helm-{version}"))
 
 
-def _leftovers() -> list[Path]:
+def _leftovers(known: Container[Path]) -> list[Path]:
     """CRDs that no code has any more."""
-    known = files()
     return [each for each in (DEPLOY / "charts" / "atoll-crds" / "templates").glob("*.yaml") if each not in known]
 
 
@@ -255,9 +255,10 @@ def main(argv: list[str] | None = None) -> int:
         if found := stale():
             print(f"out of date: {', '.join(found)}; run python -m atoll.cli.chart_files", file=sys.stderr)
         return int(bool(found))
-    for path in _leftovers():
+    known = files()
+    for path in _leftovers(known):
         path.unlink()
-    for path, text in files().items():
+    for path, text in known.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     try:

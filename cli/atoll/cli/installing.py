@@ -20,7 +20,7 @@ from atoll.model.namespaces import LABELLED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from atoll.install import Rehearsal
+    from atoll.install import MemberFacts, Rehearsal
     from atoll.kube.transport import ApiServer
 
 
@@ -254,8 +254,7 @@ def join(
 
     Safe to repeat: what no flag names stays as it is.
     """
-    labels = key_values(label or [])
-    zones = None if zone is None else tuple(filter(None, zone))
+    facts = member_facts(label, region, provider, zone)
     _check_output(dry_run, output)
     if dry_run and beside_host is not None:
         raise CommandError("--dry-run issues no credentials, and --beside-host is about these: leave it out", USAGE)
@@ -276,7 +275,7 @@ def join(
             host_at=host_at if host_proxy is None else replace(host_at, proxy=host_proxy or None),
             member_at=await install.endpoint(member_kubeconfig, member_context),
             out=None if dry_run else out,
-            facts=install.MemberFacts(labels, region, provider, zones),
+            facts=facts,
             placing=install.PlacingWish(placer, member_queue, nodes),
             beside_host=beside_host,
             accept=tuple(accept_namespace or ()),
@@ -476,6 +475,16 @@ def client_config(url: str | None, service: str | None) -> dict[str, Any] | None
     if not (namespace and slash and name) or not (port or "443").isdigit():
         raise CommandError(f"--webhook-service {service!r}: write namespace/name:port", USAGE)
     return {"service": {"namespace": namespace, "name": name, "port": int(port or "443")}}
+
+
+def member_facts(
+    label: list[str] | None, region: str | None, provider: str | None, zone: list[str] | None
+) -> MemberFacts:
+    """The facts that flags give; `MemberFacts` tells None from an empty value."""
+    from atoll import install
+
+    zones = None if zone is None else tuple(filter(None, zone))
+    return install.MemberFacts(key_values(label or []), region, provider, zones)
 
 
 def key_values(pairs: list[str]) -> dict[str, str]:

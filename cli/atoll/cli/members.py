@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.installing import key_values
+from atoll.cli.installing import key_values, member_facts
 from atoll.cli.options import NoHeaders, settings
 from atoll.cli.printing import show_table
 from atoll.model.reports import readable
@@ -57,7 +57,7 @@ def invite(
     again: Annotated[bool, typer.Option(help="Although it is joined: its agent has lost its credentials.")] = False,
 ) -> None:
     """Invite a cluster for an hour: print a token that can ask to join under this name, and do nothing else."""
-    facts = _facts(label, region, provider, zone)
+    facts = member_facts(label, region, provider, zone)
     if approve is None and any(each is not None for each in (label, region, provider, zone)):
         raise CommandError(
             "--label, --region, --provider and --zone go with --approve, or with `member approve`", USAGE
@@ -116,7 +116,7 @@ def approve(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Show the request of a cluster, and take it as a member. Labels and places given here win over its own."""
-    facts = _facts(label, region, provider, zone)
+    facts = member_facts(label, region, provider, zone)
     from atoll import install
     from atoll.cli.connection import call
 
@@ -234,15 +234,6 @@ def request(
     except joining.NotJoined as error:
         raise CommandError(f"{name} has not joined: {error}") from error
     print(f"\nThis cluster is member {name}. Start its agent:\n  {shlex.join(command)}")
-
-
-def _facts(
-    label: list[str] | None, region: str | None, provider: str | None, zone: list[str] | None
-) -> install.MemberFacts:
-    from atoll import install
-
-    zones = None if zone is None else tuple(filter(None, zone))
-    return install.MemberFacts(key_values(label or []), region, provider, zones)
 
 
 def _described(request: Json) -> list[str]:

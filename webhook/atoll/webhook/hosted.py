@@ -26,16 +26,16 @@ def is_controller(user: str, opted_in: Callable[[str], bool]) -> bool:
     return user.startswith("system:") and (account == user or not opted_in(account.partition(":")[0]))
 
 
-def is_left_to_host(kind: Kind, change: Change, *, shared: bool, by_controller: bool) -> bool:
-    """Whether a controller of the host made a new object for one that is the host's: then it goes on there.
+def is_left_to_host(kind: Kind, change: Change, *, shared: bool) -> bool:
+    """Whether what a controller of the host makes is for an object that is the host's: then it goes on there.
 
     That of a workload of Atoll's makes nothing on the host. What any other makes is refused to no controller where the
     host's own would run it; elsewhere it is a workload like those that users make, as the Jobs of a CronJob.
     """
-    owner = _controller(change.new) if by_controller else None
+    owner = _controller(change.new)
     if change.old is not None or owner is None or kind.assembly is not None or not needs_queue(kind.resource):
         return False
-    return owner in BY_GVK or (shared and kind.dedicated and not names_queue(change.new))
+    return owner in BY_GVK or (shared and not names_queue(change.new))
 
 
 def problems(kind: Kind, change: Change, labels: Mapping[str, str], field: str, *, shared: bool) -> list[Problem]:
@@ -46,11 +46,10 @@ def problems(kind: Kind, change: Change, labels: Mapping[str, str], field: str, 
         change: of it.
         labels: of its namespace.
         field: that messages name where something is wrong with the queue.
-        shared: the host's own controllers run what is there of this kind.
+        shared: the host's own controllers run what is there of this kind, and nothing holds them back.
     """
     old, new, title = change.old, change.new, kind.words.title
-    both = kind.dedicated and shared
-    if old is None and both:
+    if old is None and shared:
         text = f"nothing keeps this host's own controllers from running a {title} there as well:"
         if needs_queues(labels):
             return [Problem(field, f"{text} without a queue it is the host's alone; or use a host for Atoll alone")]
@@ -58,9 +57,9 @@ def problems(kind: Kind, change: Change, labels: Mapping[str, str], field: str, 
         return [Problem("kind", f"{text} {way}; or use a host for Atoll alone")]
     if old is None or not needs_queue(kind.resource) or names_queue(old) == names_queue(new):
         return []
-    if names_queue(new) and not kind.takes(old) and (both or needs_queues(labels)):
+    if names_queue(new) and not kind.takes(old) and (shared or needs_queues(labels)):
         text = f"Atoll takes a {title} when it is created, and this one is the host's: leave its queue out"
-        return [Problem(field, text if both else f"{text}, or delete it and create it again with its queue")]
+        return [Problem(field, text if shared else f"{text}, or delete it and create it again with its queue")]
     if names_queue(old) and kind.takes(old) and needs_queues(labels):
         text = f"names no queue any more, and in a namespace with {keys.ENABLED}={LABELLED} only what does is Atoll's"
         return [Problem(field, f"{text}: name one, or delete the {title}")]

@@ -469,9 +469,9 @@ class Reviews:
     async def _validate_workload(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
         """All that is wrong with a workload; of a change only what it brings."""
         change = self._change(request, kind)
-        shared = self._runs_here(kind)
         if self._is_left_to_host(kind, change):
             return []
+        shared = self._runs_here(kind)
         if twice := hosted.problems(kind, change, self._labels(request), rules.queue_field, shared=shared):
             return twice
         problems = rules.problems(change)
@@ -501,12 +501,14 @@ class Reviews:
 
     def _is_left_to_host(self, kind: Kind, change: Change) -> bool:
         by_controller = hosted.is_controller(change.user, lambda name: opted_in(self._labels_of(name)))
-        return hosted.is_left_to_host(kind, change, shared=self._runs_here(kind), by_controller=by_controller)
+        return by_controller and hosted.is_left_to_host(kind, change, shared=self._runs_here(kind))
 
     def _runs_here(self, kind: Kind) -> bool:
-        """Whether controllers of the host would run what is there of a kind that has no switch. Of those that users
-        declared it can't be told.
+        """Whether the kind has no switch, and controllers of the host would run what is there of it. Of those that
+        users declared it can't be told.
         """
+        if not kind.dedicated:
+            return False
         system = self._namespaces.get(keys.SYSTEM_NAMESPACE)
         if system is None or system.metadata.labels.get(keys.HOST_PROFILE) != "shared":
             return False
