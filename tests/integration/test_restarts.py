@@ -37,8 +37,8 @@ LEASE = 5.0
 """Seconds, as in QUICK_ELECTION."""
 EXIT = 15.0
 """Seconds that a process may take to end in order."""
-PARTIAL = 10.0
-"""Seconds that a gang may be bound in part."""
+PARTIAL = 60.0
+"""Seconds that a gang may be bound in part: a restart of its agent on a busy machine."""
 USERS = 8
 """They submit at the same time."""
 

@@ -17,8 +17,9 @@ from aiohttp.test_utils import TestServer
 
 from atoll.kube import errors
 from atoll.local.ports import free_ports
-from atoll.model.apiresource import BINDINGS, HYPER_NODES, JOBS, NODES, PODS, VALIDATING_WEBHOOKS
+from atoll.model.apiresource import BINDINGS, CAPACITIES, HYPER_NODES, JOBS, NODES, PODS, VALIDATING_WEBHOOKS
 from atoll.model.conditions import condition
+from atoll.model.keys import execution_namespace
 from atoll.model.timestamps import rfc3339_seconds
 from atoll.topology.ufm import PORTS
 from tests.integration.federation import Site, job, until
@@ -191,6 +192,25 @@ async def test_a_rack_that_is_lost_is_told_avoided_and_used_again_when_it_stays_
     assert clock() - since >= RECOVERY
     rack = await _is(operated, "tp-r1", "NodesReady")
     assert rack["status"]["affectedGangs"] == []
+
+
+async def test_a_tree_that_is_lost_whole_has_no_capacity_on_the_host(operated: Site) -> None:
+    async def total() -> dict[str, Any]:
+        found = await operated.host.get(CAPACITIES, "tp-root", execution_namespace(MEMBER))
+        return dict(found["spec"].get("total") or {})
+
+    async def published() -> bool:
+        return (await total()).get("cpu") == 4 * 8000
+
+    async def gone() -> bool:
+        return not await total()
+
+    await _is(operated, "tp-root", "NodesReady")
+    await until(published, what="four nodes count")
+    await _say(operated, *sum(RACKS.values(), ()), ready=False)
+    await until(gone, what="none counts")
+    await _say(operated, *sum(RACKS.values(), ()), ready=True)
+    await until(published, what="four nodes count again")
 
 
 async def _judged(site: Site) -> None:

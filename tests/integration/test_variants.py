@@ -213,7 +213,12 @@ async def test_of_two_agents_one_works_and_the_other_goes_on_when_it_dies(old_si
             assert event.response_status.code != 409, f"done twice: {where.path} {where.key}"
             if where.path in ("pods", "pods/binding") and event.ok:
                 made[f"{where.path} {where.name}"] += 1
-    assert len(made) == 2 * (3 + 4 * 2)
+    # A write in which the agent was killed has no good answer, yet may be done.
+    pods = [pod for each in site.members for pod in await site.pods(each)]
+    assert len(pods) == 3 + 4 * 2
+    assert all(pod["spec"].get("nodeName") for pod in pods)
+    names = {pod["metadata"]["name"] for pod in pods}
+    assert made.keys() <= {f"{path} {name}" for path in ("pods", "pods/binding") for name in names}
     assert set(made.values()) == {1}, made
 
 

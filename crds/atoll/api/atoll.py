@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field
 from atoll.api.base import (
     AGE,
     ATOMIC,
+    WHOLE,
     ApiModel,
     ApiObject,
     Column,
@@ -134,7 +135,7 @@ class ClusterCapacitySpec(ApiModel):
     """Name of the top domain described here; empty for the nodes outside any."""
     objects: Annotated[int, Field(ge=1)]
     """How many objects make up this generation of the member."""
-    total: dict[str, int] = Field(default_factory=dict)
+    total: Annotated[dict[str, int], WHOLE] = Field(default_factory=dict)
     """Allocatable of all nodes described here together, in the units of free."""
     # Atomic, though names are unique: the one writer replaces lists whole, and field management per
     # item would be larger than the object.

@@ -74,6 +74,8 @@ def keyed_by(*keys: str) -> SchemaExtra:
 
 
 ATOMIC = SchemaExtra((("x-kubernetes-list-type", "atomic"),))
+WHOLE = SchemaExtra((("x-kubernetes-map-type", "atomic"),))
+"""Mark a map that one writer replaces: without it, server-side apply of an empty map leaves null, which is refused."""
 
 
 def rules(*pairs: tuple[str, str]) -> dict[str, Any]:

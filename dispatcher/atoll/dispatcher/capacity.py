@@ -211,9 +211,13 @@ def _updated(name: str, published: Mapping[str, _Published], told: Mapping[str, 
     found, known = _as_told(published.get(name)), told.get(name)
     if found is None or known is None or found.content.speaks_of != known.content.speaks_of:
         return None
-    if _whole(current := _current(published)) and current.keys() != told.keys():
+    chosen = {**told, name: found}
+    if _whole(current := _current(published)) and {each: told.view for each, told in chosen.items()} != {
+        each: found.view for each, found in current.items()
+    }:
+        # The last of a generation lets the earlier ones of another layout count.
         return None
-    return {**told, name: found}
+    return chosen
 
 
 def _as_told(published: _Published | None) -> _Told | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ import msgspec
 import orjson
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from atoll.agent.summary import NodeRoom, summarise
 from atoll.dispatcher import capacity as bounds
@@ -294,3 +297,22 @@ def test_a_leader_that_begins_in_the_middle_of_a_change_knows_no_node_twice() ->
             member.told.put(body)
             assert max(member.nodes().values()) == 1
         assert member.nodes() == Counter(TE)
+
+
+@given(st.lists(st.tuples(st.sets(st.sampled_from(TE)), st.randoms(use_true_random=False)), min_size=1, max_size=6))
+def test_nodes_that_are_lost_and_come_back_count_whatever_the_order_of_the_objects(
+    history: list[tuple[set[str], random.Random]],
+) -> None:
+    """The last of a generation lets all of it count, though only figures of that object changed."""
+    racks = [each for each in yaml.safe_load_all((DOCUMENTS / "003-racks.yaml").read_text())][:2]
+    told = Told()
+    for generation, (there, chance) in enumerate(history, 1):
+        specs = specs_of(racks, sorted(there))
+        for name in chance.sample(sorted(specs), len(specs)):
+            metadata = {"name": name, "namespace": keys.execution_namespace("m")}
+            told.put({"metadata": metadata, "spec": {**specs[name], "generation": generation}})
+        for name in told.last.keys() - {f"karmada-es-m/{name}" for name in specs}:
+            told.drop({"metadata": {"name": name.partition("/")[2], "namespace": "karmada-es-m"}})
+        views = told.capacities.views("m")
+        assert {view.root: view.generation for view in views} == {spec["root"]: generation for spec in specs.values()}
+        assert {name for view in views for each in view.classes for name in each.names} == there
