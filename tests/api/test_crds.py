@@ -19,7 +19,7 @@ NODE_KEYWORDS = {
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"),
     *("minItems", "maxItems", "maxProperties", "properties", "items", "additionalProperties"),
     *("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"),
-    *("x-kubernetes-validations", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"),
+    *("x-kubernetes-validations", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"),
 }
 
 
