@@ -150,7 +150,7 @@ async def test_the_number_of_objects_that_it_makes_is_bounded(site: Site, tmp_pa
             found = await site.host.get(RESOURCE_QUOTAS, quota.NAME, OWN)
             return bool(found["status"]["hard"] == less)
 
-        await until(counted, deadline=90, what="the quota is in force")
+        await until(counted, what="the quota is in force")
         for number in range(2):
             await agent.create(CAPACITIES, capacity(f"nodes-{number}", root=f"r{number}"))
         with pytest.raises(errors.Forbidden, match="exceeded quota"):

@@ -97,7 +97,7 @@ async def test_a_namespace_of_the_member_s_own_is_not_entered_until_its_admin_ac
     async def there() -> bool:
         return bool(await site.pods("topo"))
 
-    await until(there, deadline=30, what="it is there once the member accepts")
+    await until(there, what="it is there once the member accepts")
 
 
 async def test_another_member_is_tried_that_has_no_such_namespace(site: Site) -> None:

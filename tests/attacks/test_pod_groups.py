@@ -31,7 +31,7 @@ async def test_one_with_a_plan_keeps_no_nodes_when_an_agent_starts(site: Site) -
     await topo.create(POD_GROUPS, hold_group(hold, "2099-01-01T00:00:00.000Z"))
     await agent.start()
     await site.submit(job("honest", cpu="15", seconds=None))
-    await site.phase("honest", "Running", deadline=30)
+    await site.phase("honest", "Running")
 
     async def gone() -> bool:
         return "forged-hold" not in {each["metadata"]["name"] for each in await topo.list(POD_GROUPS, site.namespace)}

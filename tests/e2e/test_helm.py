@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
@@ -18,6 +19,7 @@ import yaml
 
 from atoll.cli import chart_files
 from atoll.kube.transport import ApiServer
+from atoll.local import audit
 from atoll.local.binaries import ensure
 from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation
@@ -34,6 +36,7 @@ from atoll.model.apiresource import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
+    PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
     VALIDATING_WEBHOOKS,
@@ -42,14 +45,26 @@ from tests.atollctl import atollctl
 from tests.e2e.jobs import job, shell, task
 from tests.integration.federation import until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(2400), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.timeout(2400), pytest.mark.asyncio(loop_scope="module")]
 
 SYSTEM = keys.SYSTEM_NAMESPACE
 API_NAME, API_ADDRESS = "kubernetes.default.svc", "10.96.0.1"
 """By which pods find their API server: a name in its certificate, and where the cluster's DNS says it is."""
 PATIENCE = 600.0
+WAIT = ("--wait", "--timeout=15m")
 NEXT = "next"
 """Tag of the image that is upgraded to."""
+MEMBERS = ("east", "west")
+RUNNING = 20
+"""Jobs that run while both charts are upgraded and one is rolled back."""
+
+
+class Pod(NamedTuple):
+    """A pod of a workload in a member."""
+
+    member: str
+    name: str
+    phase: str
 
 
 @dataclass
@@ -59,8 +74,6 @@ class Place:
     handle: ClusterHandle
     api: ApiServer
     node_address: str
-    outside: int = 0
-    """Port on the address of the other cluster's node, by which that one reaches this API server."""
 
 
 @dataclass
@@ -143,12 +156,12 @@ def values(folder: Path, name: str, *processes: str, **more: object) -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def places(able: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Place]]:
-    """A hub and a member, both with what managed clusters have; the images are on their nodes."""
+    """A hub and two members, with what managed clusters have; the images are on their nodes."""
     try:
         chart_files.find_helm(build=False)
     except OSError as error:
         pytest.skip(str(error))
-    config = FederationConfig(members=[Member(name="hub", real_nodes=1), Member(name="east", real_nodes=1)])
+    config = FederationConfig(members=[Member(name=name, real_nodes=1) for name in ("hub", *MEMBERS)])
     folder, ways = tmp_path_factory.mktemp("helm"), Ways()
     built = [await asyncio.to_thread(build.build, print)]
     built.append(await asyncio.to_thread(build.build, print, tag=NEXT))
@@ -171,13 +184,18 @@ async def places(able: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
             port = await ways.listen(addresses["InternalIP"], server)
             ways.translate(_bridge(addresses["InternalIP"]), f"{addresses['InternalIP']}:{port}")
             made[name] = Place(handle, api, addresses["InternalIP"])
-        at = urlsplit(made["hub"].api.url)
-
-        async def hub() -> tuple[str, int]:
-            return str(at.hostname), int(at.port or 443)
-
-        made["hub"].outside = await ways.listen(made["east"].node_address, hub)
         yield made
+
+
+async def _hub_at(places: dict[str, Place], member: str, ways: Ways) -> str:
+    """URL by which this member's pods reach the hub's API server."""
+    at = urlsplit(places["hub"].api.url)
+
+    async def hub() -> tuple[str, int]:
+        return str(at.hostname), int(at.port or 443)
+
+    address = places[member].node_address
+    return f"https://{address}:{await ways.listen(address, hub)}"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -210,63 +228,112 @@ async def _reaches(api: ApiServer, name: str, phase: str) -> None:
     await until(look, deadline=PATIENCE, what=f"job {name} is {phase}")
 
 
+async def _member(places: dict[str, Place], name: str, ways: Ways, folder: Path) -> str:
+    """Join a member and install its agent; gives the file of its values."""
+    hub, member = places["hub"], places[name]
+    ran = await atollctl(
+        "join", name, f"--kubeconfig={hub.handle.kubeconfig}", f"--member-kubeconfig={member.handle.kubeconfig}",
+        f"--out={folder}",
+    )  # fmt: skip
+    assert ran.code == 0, ran.said
+    credentials = yaml.safe_load((folder / f"atoll-agent-{name}.host.kubeconfig").read_text())
+    cluster = credentials["clusters"][0]["cluster"]
+    cluster |= {"server": await _hub_at(places, name, ways), "tls-server-name": "localhost"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "atoll-host", "namespace": SYSTEM}}
+    await member.api.create(SECRETS, {**secret, "stringData": {"kubeconfig": yaml.safe_dump(credentials)}})
+    agent_values = values(folder, name, "agent", cluster=name)
+    await helm(member, "install", "atoll-agent", chart("atoll-agent"), "--take-ownership", agent_values, *WAIT)
+    return agent_values
+
+
+async def _pods(places: dict[str, Place]) -> dict[str, Pod]:
+    """UID -> pod of a workload, in all members."""
+    found = {}
+    for name in MEMBERS:
+        for pod in await places[name].api.list(PODS, "research"):
+            found[pod["metadata"]["uid"]] = Pod(name, pod["metadata"]["name"], pod["status"].get("phase", ""))
+    return found
+
+
+async def _ends(places: dict[str, Place], pod: Pod) -> None:
+    argv = ["kubectl", f"--kubeconfig={places[pod.member].handle.kubeconfig}", "-n", "research", "exec", pod.name]
+    run = await asyncio.to_thread(
+        subprocess.run, [*argv, "--", "touch", "/tmp/end"], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def _refused(places: dict[str, Place]) -> set[str]:
+    """Requests of Atoll's processes that lacked a right."""
+    return {
+        f"{name}: {event.user.username} {event.verb} {event.object_ref.path}"
+        for name, place in places.items()
+        for event in audit.read(place.handle.audit_log)
+        if event.user.username.startswith(f"system:serviceaccount:{SYSTEM}:") and event.response_status.code == 403
+    }
+
+
 async def test_helm_brings_a_federation_and_takes_it_off_again(
     places: dict[str, Place], webhook_port: int, tmp_path: Path
 ) -> None:
-    """Install both, run a job, upgrade under a running one, roll back, be refused, leave nothing."""
-    hub, east = places["hub"], places["east"]
+    """Install both, run jobs, upgrade under twenty running ones, roll back, be refused, leave nothing."""
+    hub, ways = places["hub"], Ways()
     host_values = values(
         tmp_path, "host", "webhook", "control", "dispatcher",
         webhook={"url": f"https://127.0.0.1:{webhook_port}", "extraArgs": ["--host=0.0.0.0"]},
         dispatcher={"extraArgs": ["--query-port=0"]},
     )  # fmt: skip
-    wait = ("--wait", "--timeout=15m")
-    await helm(hub, "install", "atoll", chart("atoll"), "--create-namespace", host_values, *wait)
+    await helm(hub, "install", "atoll", chart("atoll"), "--create-namespace", host_values, *WAIT)
     await helm(hub, "test", "atoll")
+    async with ways.stack:
+        agents = {name: await _member(places, name, ways, tmp_path) for name in MEMBERS}
+        labels = {keys.ENABLED: "true"}
+        research = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "research", "labels": labels}}
+        await hub.api.create(NAMESPACES, research)
+        await hub.api.create(JOBS, _job("first", "true"))
+        await _reaches(hub.api, "first", "Completed")
+        await hub.api.delete(JOBS, "first", "research")
 
-    ran = await atollctl(
-        "join", "east", f"--kubeconfig={hub.handle.kubeconfig}", f"--member-kubeconfig={east.handle.kubeconfig}",
-        f"--out={tmp_path}",
-    )  # fmt: skip
-    assert ran.code == 0, ran.said
-    credentials = yaml.safe_load((tmp_path / "atoll-agent-east.host.kubeconfig").read_text())
-    cluster = credentials["clusters"][0]["cluster"]
-    cluster |= {"server": f"https://{east.node_address}:{hub.outside}", "tls-server-name": "localhost"}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "atoll-host", "namespace": SYSTEM}}
-    await east.api.create(SECRETS, {**secret, "stringData": {"kubeconfig": yaml.safe_dump(credentials)}})
-    agent_values = values(tmp_path, "member", "agent", cluster="east")
-    await helm(east, "install", "atoll-agent", chart("atoll-agent"), "--take-ownership", agent_values, *wait)
+        names = [f"long-{number}" for number in range(RUNNING)]
+        for name in names:
+            await hub.api.create(JOBS, _job(name, "while ! test -e /tmp/end; do sleep 1; done"))
+        for name in names:
+            await _reaches(hub.api, name, "Running")
+        before = await _pods(places)
+        assert len(before) == RUNNING
+        assert {pod.member for pod in before.values()} == {*MEMBERS}
+        await helm(hub, "upgrade", "atoll", chart("atoll"), host_values, f"--set=image.tag={NEXT}", *WAIT)
+        for member, agent_values in agents.items():
+            upgrade = ("upgrade", "atoll-agent", chart("atoll-agent"), agent_values, f"--set=image.tag={NEXT}")
+            await helm(places[member], *upgrade, *WAIT)
+        await hub.api.create(JOBS, _job("second", "true"))
+        await _reaches(hub.api, "second", "Completed")
+        await hub.api.delete(JOBS, "second", "research")
+        await helm(hub, "rollback", "atoll", "1", *WAIT)
+        await helm(hub, "test", "atoll")
+        for name in names:
+            assert await _phase(hub.api, name) == "Running"
+        for pod in before.values():
+            await _ends(places, pod)
+        for name in names:
+            await _reaches(hub.api, name, "Completed")
+        after = await _pods(places)
+        assert {uid: after[uid].phase for uid in before} == dict.fromkeys(before, "Succeeded")
 
-    labels = {keys.ENABLED: "true"}
-    research = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "research", "labels": labels}}
-    await hub.api.create(NAMESPACES, research)
-    await hub.api.create(JOBS, _job("first", "true"))
-    await _reaches(hub.api, "first", "Completed")
+        with pytest.raises(AssertionError):
+            await helm(hub, "uninstall", "atoll", "--timeout=3m")
+        await helm(hub, "test", "atoll")
+        for name in names:
+            await hub.api.delete(JOBS, name, "research")
+        for name in MEMBERS:
+            flags = (f"--kubeconfig={hub.handle.kubeconfig}", f"--member-kubeconfig={places[name].handle.kubeconfig}")
 
-    await hub.api.create(JOBS, _job("long", "while ! test -e /tmp/end; do sleep 1; done"))
-    await _reaches(hub.api, "long", "Running")
-    await helm(hub, "upgrade", "atoll", chart("atoll"), host_values, f"--set=image.tag={NEXT}", *wait)
-    await helm(east, "upgrade", "atoll-agent", chart("atoll-agent"), agent_values, f"--set=image.tag={NEXT}", *wait)
-    assert await _phase(hub.api, "long") == "Running"
-    await hub.api.create(JOBS, _job("second", "true"))
-    await _reaches(hub.api, "second", "Completed")
-    await helm(hub, "rollback", "atoll", "1", *wait)
-    assert await _phase(hub.api, "long") == "Running"
-    await helm(hub, "test", "atoll")
+            async def left(name: str = name, flags: tuple[str, ...] = flags) -> bool:
+                return (await atollctl("unjoin", name, *flags, f"--out={tmp_path}")).code == 0
 
-    with pytest.raises(AssertionError):
-        await helm(hub, "uninstall", "atoll", "--timeout=3m")
-    await helm(hub, "test", "atoll")
-    for name in ("first", "second", "long"):
-        await hub.api.delete(JOBS, name, "research")
-    flags = (f"--kubeconfig={hub.handle.kubeconfig}", f"--member-kubeconfig={east.handle.kubeconfig}")
-
-    async def left() -> bool:
-        return (await atollctl("unjoin", "east", *flags, f"--out={tmp_path}")).code == 0
-
-    await until(left, deadline=PATIENCE, what="member east has left")
-    await helm(east, "uninstall", "atoll-agent", *wait)
-    await helm(hub, "uninstall", "atoll", *wait)
+            await until(left, deadline=PATIENCE, what=f"member {name} has left")
+            await helm(places[name], "uninstall", "atoll-agent", *WAIT)
+        await helm(hub, "uninstall", "atoll", *WAIT)
     for place in places.values():
         for resource in (
             ADMISSION_POLICIES, CLUSTER_ROLES, DEPLOYMENTS, LEASES, MUTATING_WEBHOOKS, SECRETS, SERVICE_ACCOUNTS,
@@ -275,6 +342,7 @@ async def test_helm_brings_a_federation_and_takes_it_off_again(
             found = [each["metadata"]["name"] for each in await place.api.list(resource)]
             # The Secret that a user made.
             assert [each for each in found if each.startswith("atoll") and each != "atoll-host"] == []
+    assert _refused(places) == set()
 
 
 def _job(name: str, script: str) -> dict[str, object]:

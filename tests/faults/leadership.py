@@ -33,7 +33,7 @@ from atoll.model import keys
 from atoll.model.apiresource import LEASES
 from tests.faults.proxies import Proxies
 from tests.faults.proxy import FaultProxy, Request
-from tests.integration.federation import Site, job, member, until
+from tests.integration.federation import DEADLINE, Site, job, member, until
 
 LEASE_S = 5.0
 BOUND_S = LEASE_S + 2
@@ -130,14 +130,14 @@ async def play(site: Site, pair: Sequence[Candidate], loss: Loss, *, number: int
     names = [f"{loss.name.lower()}-{number}-{index}" for index in range(_BURST)]
     for name in names:
         await site.submit(job(name, seconds=0.1, ttlSecondsAfterFinished=5))
-    lost_at, held_back = await asyncio.wait_for(struck, 30)
+    lost_at, held_back = await asyncio.wait_for(struck, DEADLINE)
     # Somebody must be waiting for the new leader, or it has nothing to decide.
     await site.submit(job(f"{names[0]}-later", seconds=0.1, ttlSecondsAfterFinished=5))
 
     async def taken_over() -> float | None:
         return next((each.at for each in _decided(site, standby) if each.at > lost_at), None)
 
-    decided_at = await until(taken_over, deadline=30, what=f"the standby decides after {loss}")
+    decided_at = await until(taken_over, what=f"the standby decides after {loss}")
     if not early:
 
         async def all_decided() -> bool:
@@ -169,7 +169,7 @@ async def play(site: Site, pair: Sequence[Candidate], loss: Loss, *, number: int
     return Round(
         loss,
         decided_at - lost_at,
-        sum(1 for each in writes if each.response_status.code in (409, 422)),
+        sum(1 for each in writes if each.response_status.code in (404, 409, 422)),
         sum(1 for each in writes if each.ok or each.unknown),
         max(len(writes) - held, 0),
         sum(count - 1 for count in _decisions(site, pair).values()),

@@ -171,7 +171,7 @@ async def test_hooks_make_a_host_around_its_processes_and_take_it_off_again(plac
         async def works() -> bool:
             return (await place.hook("check")).code == 0
 
-        await until(works, what="the check passes", deadline=60)
+        await until(works, what="the check passes")
 
         cluster = {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind, "metadata": {"name": "west"}}
         await api.create(CLUSTERS, {**cluster, "spec": {"syncMode": "Pull"}})

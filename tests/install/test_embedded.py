@@ -284,7 +284,7 @@ async def test_job_is_accepted_and_suspended_on_the_embedded_host(host: ApiServe
     async def bound() -> list[Json]:
         return await host.list(BINDINGS, "research")
 
-    [binding] = await until(bound, deadline=60, what="control makes a binding")
+    [binding] = await until(bound, what="control makes a binding")
     assert binding["spec"]["suspension"]["scheduling"] is True
 
 
@@ -311,7 +311,7 @@ async def test_query_api_is_reached_at_the_address_of_the_dispatchers_pod(host: 
             for each in one.get("conditions") or ()
         )
 
-    await until(available, deadline=90, what="the query API is available")
+    await until(available, what="the query API is available")
 
 
 @on_servers
@@ -321,13 +321,13 @@ async def test_controllers_delete_namespaces_and_publish_the_authority(host: Api
     async def published() -> bool:
         return bool(await host.list(CONFIGMAPS, "passing"))
 
-    await until(published, deadline=60, what="ConfigMap kube-root-ca.crt")
+    await until(published, what="ConfigMap kube-root-ca.crt")
     await host.delete(NAMESPACES, "passing")
 
     async def gone() -> bool:
         return "passing" not in [each["metadata"]["name"] for each in await host.list(NAMESPACES)]
 
-    await until(gone, deadline=60, what="the namespace is gone")
+    await until(gone, what="the namespace is gone")
 
 
 @on_servers

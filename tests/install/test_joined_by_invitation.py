@@ -73,7 +73,7 @@ async def test_a_job_completes_in_a_member_whose_administrator_never_had_the_hos
         assert not asking.done(), await asking
         return "Asked" in (await on_host("member", "requests")).out
 
-    await until(asked, deadline=90, what="the request is listed")
+    await until(asked, what="the request is listed")
     assert "give --yes" in (await on_host("member", "approve", "east", code=2)).said
     said = (await on_host("member", "approve", "east", "--yes")).out
     assert re.search(r"UID of kube-system: [-0-9a-f]{36}\n", said)

@@ -31,7 +31,7 @@ from atoll.model.apiresource import (
 )
 from atoll.model.conditions import condition
 from atoll.model.timestamps import to_seconds
-from tests.integration.federation import job, until
+from tests.integration.federation import DEADLINE, job, until
 
 Json = dict[str, Any]
 
@@ -55,7 +55,7 @@ async def submit(host: ApiServer, name: str) -> None:
     await host.create(JOBS, {**made, "metadata": {"name": name, "namespace": "default"}})
 
 
-async def runs_in(host: ApiServer, name: str, *, deadline: float = 30.0) -> str:
+async def runs_in(host: ApiServer, name: str, *, deadline: float = DEADLINE) -> str:
     async def look() -> str | None:
         found = await host.get(JOBS, name, "default")
         binding = await host.get(BINDINGS, f"{name}-job", "default") if found.get("status") else {}

@@ -34,7 +34,8 @@ from atoll.model.timestamps import to_seconds
 T = TypeVar("T")
 Json = dict[str, Any]
 
-DEADLINE = 60.0
+DEADLINE = 150.0
+"""Seconds: a busy machine is fifteen times slower than an idle one."""
 PAUSES = (0.02, 0.1)
 """Seconds from one look to the next, at first and at last: looking takes a good part of the processors' time."""
 

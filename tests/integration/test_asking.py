@@ -172,7 +172,7 @@ async def test_the_next_dispatcher_asks_anew_and_evicts_once(site: Site, queue: 
         await site.federation.process("dispatcher").restart()
     finally:
         await agent.start()
-    await site.phase("high", "Running", deadline=60.0)
+    await site.phase("high", "Running")
     assert [each.reason for name, each in decided(site) if name == "low"].count(Reason.PREEMPTED) == 1
     await withdrawn(site)
 

@@ -38,18 +38,18 @@ async def runs_in(site: Site, binding: str, cluster: str) -> Json:
         there = [each["name"] for each in (found.get("spec") or {}).get("clusters") or ()]
         return found if there == [cluster] and condition(found, "Running").get("status") == "True" else None
 
-    return await until(look, deadline=60, what=f"{binding} runs in {cluster}")
+    return await until(look, what=f"{binding} runs in {cluster}")
 
 
 async def there(site: Site, resource: ApiResource, name: str, cluster: str) -> Json:
-    return await until(lambda: site.find(resource, name, cluster), deadline=60, what=f"{name} is in {cluster}")
+    return await until(lambda: site.find(resource, name, cluster), what=f"{name} is in {cluster}")
 
 
 async def no_tasks(site: Site, binding: str) -> None:
     async def look() -> bool:
         return not ((await site.find(BINDINGS, binding) or {}).get("spec") or {}).get("gracefulEvictionTasks")
 
-    await until(look, deadline=30, what=f"{binding} has no eviction tasks")
+    await until(look, what=f"{binding} has no eviction tasks")
 
 
 async def test_a_job_that_stays_unhealthy_in_a_member_goes_to_another_one_with_what_it_left_behind(site: Site) -> None:

@@ -27,7 +27,7 @@ from tests.chaos.record import Record, build
 from tests.faults.proxies import Proxies
 from tests.faults.proxy import FaultProxy, Request
 from tests.integration.command_line import atollctl
-from tests.integration.federation import Site, batch_job, job, member, until
+from tests.integration.federation import DEADLINE, Site, batch_job, job, member, until
 from tests.integration.gangs import allow_division, gpus
 
 pytestmark = pytest.mark.integration
@@ -103,7 +103,7 @@ def tolerant(name: str, seconds: float = TOLERATION, **more: Any) -> dict[str, A
     return made
 
 
-async def runs_in(site: Site, name: str, cluster: str, *, deadline: float = 30) -> dict[str, Any]:
+async def runs_in(site: Site, name: str, cluster: str, *, deadline: float = DEADLINE) -> dict[str, Any]:
     async def look() -> dict[str, Any] | None:
         binding = await site.find(BINDINGS, f"{name}-job") or {}
         there = [each["name"] for each in (binding.get("spec") or {}).get("clusters") or ()]
@@ -144,9 +144,9 @@ async def test_a_lost_member(site: Site) -> None:
         for name, process in site.federation.processes.items():
             if "control" in name:
                 process.kill()
-        binding = await runs_in(site, "moves", other, deadline=60)
+        binding = await runs_in(site, "moves", other)
         assert await lost() == since, "the time began anew"
-        assert to_seconds(condition(binding, "Running")["lastTransitionTime"]) <= since + TOLERATION + 30.0
+        assert to_seconds(condition(binding, "Running")["lastTransitionTime"]) <= since + TOLERATION + DEADLINE
         story = [(line["reason"]) for line in _decision(binding)["story"]]
         assert "MemberLost" in story
         works = await site.host.list(WORKS, keys.execution_namespace(away))
@@ -165,7 +165,7 @@ async def test_a_lost_member(site: Site) -> None:
             return bool(condition(cluster, "Ready")["status"] == "True")
         return False
 
-    await until(clean, deadline=30, what="what is stale is gone, and the member is ready")
+    await until(clean, what="what is stale is gone, and the member is ready")
     await runs_in(site, "moves", other)
     await runs_in(site, "waits", away)
     record = recorded(site, "moves", 2)
@@ -190,8 +190,8 @@ async def test_a_member_that_returns_after_ten_minutes(site: Site) -> None:
 
     try:
         since = await until(lost, what="the host knows that the member is lost")
-        binding = await runs_in(site, "minutes", other, deadline=90)
-        assert to_seconds(condition(binding, "Running")["lastTransitionTime"]) <= since + 65.0
+        binding = await runs_in(site, "minutes", other)
+        assert to_seconds(condition(binding, "Running")["lastTransitionTime"]) <= since + 60.0 + DEADLINE
 
         async def ten_minutes_over() -> bool:
             assert await lost() == since
@@ -206,7 +206,7 @@ async def test_a_member_that_returns_after_ten_minutes(site: Site) -> None:
         stale = [pod for pod in await site.pods(away) if pod["metadata"]["name"].startswith("minutes-")]
         return not stale and condition(await site.host.get(CLUSTERS, away), STALE_GONE).get("status") == "True"
 
-    await until(clean, deadline=30, what="what is stale is gone")
+    await until(clean, what="what is stale is gone")
     await runs_in(site, "minutes", other)
     record = recorded(site, "minutes", 2)
     assert list(gangs_whole(record)) == []
@@ -278,7 +278,7 @@ async def test_a_member_that_is_cut_off_from_the_host_alone_never_runs_what_is_e
         stale = [work for work in works if _of(work, "once") or _of(work, "batch")]
         return condition(cluster, "Ready")["status"] == "True" and not stale
 
-    await until(clean, deadline=30, what="the member is ready, and nothing stale is there")
+    await until(clean, what="the member is ready, and nothing stale is there")
     for name, batch in (("once", False), ("batch", True)):
         pods = recorded(site, name, 2, batch=batch).of(name)
         old, new = [pod for pod in pods if pod.cluster == away], [pod for pod in pods if pod.cluster == other]
@@ -311,7 +311,7 @@ async def divided(site: Site, name: str) -> None:
     await site.submit(made)
 
 
-async def runs_whole(site: Site, name: str, *, deadline: float = 60) -> None:
+async def runs_whole(site: Site, name: str, *, deadline: float = DEADLINE) -> None:
     async def look() -> bool:
         pods = [pod for cluster in MEMBERS for pod in await site.pods(cluster)]
         bound = [pod for pod in pods if pod["metadata"]["name"].startswith(name) and pod["spec"].get("nodeName")]
@@ -378,7 +378,7 @@ async def test_a_host_that_dies_between_reserve_and_commit(site: Site, proxies: 
     struck = once_it_reserved(proxies["atoll-agent-beta"], die)
     await divided(site, "headless")
     await asyncio.wait_for(struck, 90)
-    await runs_whole(site, "headless", deadline=90)
+    await runs_whole(site, "headless")
     never_in_part_and_never_twice(site, "headless", 12)
 
 

@@ -246,7 +246,7 @@ async def test_no_node_is_overbooked_while_bare_pods_and_gangs_arrive_together(h
                 await here.submit(job(f"gang-{number}", replicas=3, cpu="3", seconds=1.0))
             await asyncio.sleep(0.1)
         for number in range(0, 12, 3):
-            await here.phase(f"gang-{number}", "Completed", deadline=90)
+            await here.phase(f"gang-{number}", "Completed")
         watching.cancel()
         assert most
         assert max(most.values()) <= CPUS * 1000, most
@@ -293,7 +293,7 @@ async def test_a_gang_that_loses_its_nodes_is_evicted_and_runs_elsewhere(here: S
                 clusters = (binding or {}).get("spec", {}).get("clusters") or [{"name": first}]
                 return bool(clusters[0]["name"] != first)
 
-            await until(elsewhere, deadline=60, what="it is dispatched to the other member")
+            await until(elsewhere, what="it is dispatched to the other member")
             await here.phase("loser", "Running")
             assert not await running(here, first, "loser")
     for api in here.members.values():
@@ -320,7 +320,7 @@ async def test_a_gang_that_is_pushed_out_below_its_minimum_is_evicted_and_runs_e
             clusters = ((await here.find(BINDINGS, "pushed-job")) or {})["spec"].get("clusters") or [{"name": first}]
             return bool(clusters[0]["name"] != first)
 
-        await until(elsewhere, deadline=90, what="it is dispatched to the other member")
+        await until(elsewhere, what="it is dispatched to the other member")
         await here.phase("pushed", "Running")
         binding = await here.find(BINDINGS, "pushed-job")
         assert binding is not None
@@ -453,7 +453,7 @@ async def test_a_gang_that_is_held_leaves_a_member_of_kube_scheduler_and_ends_wh
 
     await until(nothing, what="it has left")
     here.kubectl("annotate", "vcjob", "held", f"{keys.HOLD}-", "-n", here.namespace)
-    await here.phase("held", "Completed", deadline=60)
+    await here.phase("held", "Completed")
 
 
 async def test_a_pod_that_its_kubelet_rejects_is_made_again_and_is_no_failure(here: Site) -> None:

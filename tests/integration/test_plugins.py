@@ -67,7 +67,7 @@ async def test_a_job_s_pods_find_each_other_and_what_plugins_made_goes_with_it(s
     async def gone() -> bool:
         return not await made(site, "net", member)
 
-    await until(gone, deadline=60, what="nothing of the plugins is left")
+    await until(gone, what="nothing of the plugins is left")
 
 
 def everything(site: Site, cluster: str) -> str:
@@ -93,7 +93,7 @@ async def test_a_key_of_ssh_is_in_its_member_alone_and_in_no_log(site: Site) -> 
     async def gone() -> bool:
         return not await made(site, "locked", member)
 
-    await until(gone, deadline=60, what="nothing of the plugins is left")
+    await until(gone, what="nothing of the plugins is left")
     logs = {each.name: each.read_text(errors="replace") for each in site.federation.federation.directory.rglob("*.log")}
     assert logs.keys() >= {f"atoll-agent-{member}.log", "atoll-control.log", site.federation.host.audit_log.name}
     assert [name for name, text in logs.items() if any(each in text for each in secrets)] == []

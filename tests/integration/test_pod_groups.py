@@ -11,7 +11,7 @@ from atoll.kube import errors
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, JOBS, PODS
 from tests.integration.command_line import atollctl
-from tests.integration.federation import Json, Site, until
+from tests.integration.federation import DEADLINE, Json, Site, until
 
 pytestmark = pytest.mark.integration
 
@@ -32,7 +32,7 @@ def pod(
     }
 
 
-async def phases(site: Site, *wanted: str, deadline: float = 30.0) -> list[Json]:
+async def phases(site: Site, *wanted: str, deadline: float = DEADLINE) -> list[Json]:
     """The pods on the host once their phases are these, in the order of their names."""
 
     async def look() -> list[Json] | None:

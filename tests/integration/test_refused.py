@@ -267,7 +267,7 @@ async def test_a_name_that_is_taken_in_every_member_is_refused_at_once_and_blame
             await site.members[member].delete(BATCH_JOBS, name, site.namespace)
     for name in names:
         # The pause of the second refusal ends at most a quarter of a minute later.
-        await until(partial(site.where, name), deadline=60, what=f"{name} runs")
+        await until(partial(site.where, name), what=f"{name} runs")
         await site.host.delete(BATCH_JOBS, name, site.namespace)
 
 

@@ -27,7 +27,7 @@ from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
 from atoll.model import keys
 from atoll.model.apiresource import JOBS, LEASES, MUTATING_WEBHOOKS, PODS, SECRETS, VALIDATING_WEBHOOKS
-from tests.integration.federation import Site, job, member, until
+from tests.integration.federation import DEADLINE, Site, job, member, until
 
 pytestmark = pytest.mark.integration
 
@@ -68,7 +68,9 @@ async def site(fed: AtollFederation) -> AsyncIterator[Site]:
 # -- who leads, who is back ----------------------------------------------------------------------------------------------
 
 
-async def leading(site: Site, name: str, *, apart_from: KeptProcess | None = None, deadline: float = 30) -> KeptProcess:
+async def leading(
+    site: Site, name: str, *, apart_from: KeptProcess | None = None, deadline: float = DEADLINE
+) -> KeptProcess:
     """The process that holds the lease of `control` or `dispatcher`, once one of those that run now does."""
     replicas = [process for key, process in site.federation.processes.items() if key.startswith(f"atoll-{name}")]
     assert len(replicas) == 2
@@ -225,7 +227,7 @@ async def test_a_standby_takes_over_from_a_killed_leader_when_its_lease_has_expi
     took = clock() - began
     await completed(site, "meanwhile", 2)
     print(f"{successor.name} leads {took:.2f} s after the kill, the job is completed after {clock() - began:.2f} s")
-    assert took <= LEASE + 15
+    assert took <= LEASE + DEADLINE
     await completed(site, "before", 2)
     assert_decided_once(site)
     assert_ran_once(site, "before", "meanwhile")

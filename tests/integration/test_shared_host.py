@@ -176,7 +176,7 @@ async def _running(
         found = {each["metadata"]["uid"] for each in pods if (each.get("status") or {}).get("phase") == "Running"}
         return found if len(found) == count == len(pods) and not found & but else None
 
-    return await until(so, deadline=60, what=f"{count} pods of {app} run in {namespace}")
+    return await until(so, what=f"{count} pods of {app} run in {namespace}")
 
 
 @pytest.mark.parametrize("way", ["true", "labelled"])
@@ -198,7 +198,7 @@ async def test_all_of_a_clusters_own_goes_on_in_a_namespace_that_opts_in(host: H
     # The operator makes its own anew, and for a new object.
     pods = await _running(api, namespace, "orders", 1)
     await api.delete(STATEFUL_SETS, "orders", namespace)
-    await until(lambda: _is_gone(api, PODS, namespace, "orders-0"), deadline=60, what="the pod is gone")
+    await until(lambda: _is_gone(api, PODS, namespace, "orders-0"), what="the pod is gone")
     for name in ("orders", "bills"):
         await _operate(api, namespace, name, host)
         await _running(api, namespace, name, 1, but=frozenset(pods))
@@ -268,7 +268,7 @@ async def test_in_a_labelled_namespace_what_names_a_queue_runs_in_a_member(host:
         conditions = (found.get("status") or {}).get("conditions") or ()
         return any((each["type"], each["status"]) == ("Complete", "True") for each in conditions)
 
-    await until(done, deadline=60, what="it has run")
+    await until(done, what="it has run")
     assert await host.api.list(PODS, namespace, label_selector="job-name=queued") == []
     assert await host.member.list(PODS, namespace) != []
     gone = host.kubectl("label", "job/queued", f"{keys.QUEUE_LABEL}-", f"{keys.KUEUE_QUEUE_LABEL}-", "-n", namespace)

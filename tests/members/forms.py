@@ -211,7 +211,7 @@ async def completed(site: Site, name: str) -> Json:
         conditions = ((found or {}).get("status") or {}).get("conditions") or ()
         return found if any(c["type"] == "Complete" and c["status"] == "True" for c in conditions) else None
 
-    return await until(ended, deadline=90, what=f"the Job {name} is complete on the host")
+    return await until(ended, what=f"the Job {name} is complete on the host")
 
 
 async def runs_both(site: Site, member: str) -> None:
@@ -220,7 +220,7 @@ async def runs_both(site: Site, member: str) -> None:
     await site.submit(safe(job("gang", replicas=2, cpu="3")))
     done = await completes(site, safe(batch_job("batch", parallelism=2, cpu="3")))
     assert done["status"]["succeeded"] == 2
-    ended = await site.phase("gang", "Completed", deadline=60)
+    ended = await site.phase("gang", "Completed")
     if member != "volcano":
         # Volcano's controllers leave the count out of the status with which they complete a Job.
         assert ended["status"]["succeeded"] == 2

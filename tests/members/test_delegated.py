@@ -58,7 +58,7 @@ async def bound(site: Site, name: str) -> Json:
         conditions = ((found or {}).get("status") or {}).get("conditions") or ()
         return found if any(each["type"] == "Bound" and each["status"] == "True" for each in conditions) else None
 
-    return await until(look, deadline=60, what=f"{name} is bound")
+    return await until(look, what=f"{name} is bound")
 
 
 async def epoch(site: Site, name: str) -> int:
@@ -90,7 +90,7 @@ async def running(site: Site, member: str, name: str, count: int) -> list[Json]:
         ]
         return found if len(found) == count else []
 
-    return await until(look, deadline=60, what=f"{count} pods of {name} run in {member}")
+    return await until(look, what=f"{count} pods of {name} run in {member}")
 
 
 async def nothing(site: Site, member: str, name: str) -> None:
@@ -100,7 +100,7 @@ async def nothing(site: Site, member: str, name: str) -> None:
         jobs = [each for resource in (JOBS, BATCH_JOBS) if (each := await site.find(resource, name, member))]
         return not jobs and not any(pod["metadata"]["name"].startswith(f"{name}-") for pod in await site.pods(member))
 
-    await until(look, deadline=60, what=f"{member} has nothing of {name}")
+    await until(look, what=f"{member} has nothing of {name}")
 
 
 def hold(site: Site, kind: str, name: str, *, held: bool) -> None:
@@ -202,9 +202,9 @@ async def test_a_gang_in_volcano_gives_way_to_a_higher_one_comes_back_and_ends(m
     await site.submit(job("low", replicas=4, cpu="3", seconds=8, queue=queue))
     await running(site, "volcano", "low", 4)
     await site.submit(job("vip", replicas=4, cpu="3", seconds=2, queue=queue, priorityClassName=priority))
-    await site.phase("vip", "Completed", deadline=60)
+    await site.phase("vip", "Completed")
     assert "Preempted" in await story(site, "low")
-    await site.phase("low", "Completed", deadline=60)
+    await site.phase("low", "Completed")
     assert await site.where("low") == "volcano"
     groups = {pod["spec"]["schedulerName"] for pod in await site.pods("volcano")}
     assert groups == {"volcano"}
@@ -248,7 +248,7 @@ async def test_a_volcano_job_that_is_held_leaves_volcano_and_ends_when_it_is_rel
     hold(site, "vcjob", "held", held=True)
     await nothing(site, "volcano", "held")
     hold(site, "vcjob", "held", held=False)
-    await site.phase("held", "Completed", deadline=60)
+    await site.phase("held", "Completed")
 
 
 @pytest.mark.long

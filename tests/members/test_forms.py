@@ -62,5 +62,5 @@ async def test_a_restricted_member_says_what_it_refuses(member_site: Site) -> No
         binding = await member_site.find(BINDINGS, "careless-job") or {}
         return "violates PodSecurity" in str(binding)
 
-    await until(told, deadline=60, what="the binding says what Pod Security has against the pods")
+    await until(told, what="the binding says what Pod Security has against the pods")
     assert await member_site.pods("restricted") == []

@@ -60,7 +60,7 @@ async def says(site: Site, resource: ApiResource, name: str, condition: str) -> 
         conditions = ((found or {}).get("status") or {}).get("conditions") or ()
         return found if any((c["type"], c["status"]) == (condition, "True") for c in conditions) else None
 
-    return await until(look, deadline=60, what=f"{resource.kind} {name} is {condition} on the host")
+    return await until(look, what=f"{resource.kind} {name} is {condition} on the host")
 
 
 async def ended(site: Site, binding: str) -> str:
@@ -71,7 +71,7 @@ async def ended(site: Site, binding: str) -> str:
         conditions = ((found or {}).get("status") or {}).get("conditions") or ()
         return next((c["reason"] for c in conditions if (c["type"], c["status"]) == ("Finished", "True")), "")
 
-    return await until(look, deadline=60, what=f"{binding} is finished")
+    return await until(look, what=f"{binding} is finished")
 
 
 async def deleted(site: Site, resource: ApiResource, name: str) -> None:
@@ -84,7 +84,7 @@ async def deleted(site: Site, resource: ApiResource, name: str) -> None:
         left = [each for kind in made_of_it for each in await member.list(kind, site.namespace)]
         return not left and not await site.pods(MEMBER) and await site.find(resource, name, MEMBER) is None
 
-    await until(gone, deadline=60, what=f"nothing of {name} is left in the member")
+    await until(gone, what=f"nothing of {name} is left in the member")
 
 
 async def test_a_job_set_whose_worker_depends_on_another_job_completes(sets: Site) -> None:
@@ -146,13 +146,13 @@ async def test_a_leader_worker_set_runs_is_scaled_by_groups_and_deleted(sets: Si
         assert binding is not None
         return {each["name"]: each["replicas"] for each in binding["spec"]["clusters"][0]["components"]}
 
-    await until(lambda: ready(2), deadline=60, what="two groups are ready on the host")
+    await until(lambda: ready(2), what="two groups are ready on the host")
     assert await charged() == {"leader": 2, "worker": 4}
     await says(site, LEADER_WORKER_SETS, "llm", "Available")
     assert await site.host.list(STATEFUL_SETS, site.namespace) == []
     for groups in (3, 1):
         site.kubectl("scale", "leaderworkersets/llm", f"--replicas={groups}", "-n", site.namespace)
-        await until(lambda groups=groups: ready(groups), deadline=60, what=f"{groups} groups are ready on the host")  # type: ignore[misc]
+        await until(lambda groups=groups: ready(groups), what=f"{groups} groups are ready on the host")  # type: ignore[misc]
         assert await charged() == {"leader": groups, "worker": 2 * groups}
     await deleted(site, LEADER_WORKER_SETS, "llm")
 

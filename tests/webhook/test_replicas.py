@@ -177,7 +177,7 @@ async def test_nothing_is_refused_while_authorities_and_certificates_rotate(site
         async def forgotten() -> bool:
             return not any(first in (each or ()) for each in await trusted(site))
 
-        await until(forgotten, deadline=30, what="the configurations trust the first CA no more")
+        await until(forgotten, what="the configurations trust the first CA no more")
         assert not any(process.restarts for process in processes)
     assert stream.refused == []
     assert stream.made > 100
@@ -215,7 +215,7 @@ async def test_an_authority_that_was_replaced_is_taken_up_without_a_refused_requ
         async def only_the_new_one() -> bool:
             return all(set(each or ()) == set(now.trusted) for each in await trusted(site))
 
-        await until(only_the_new_one, deadline=40, what="the CA before is trusted no more")
+        await until(only_the_new_one, what="the CA before is trusted no more")
     assert stream.refused == []
 
 

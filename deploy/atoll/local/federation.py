@@ -156,7 +156,7 @@ class Federation:
             for handle in handles
         ]  # fmt: skip
         # Twenty servers on two cores take a while each.
-        await self.processes.start(servers, deadline_s=60 + 10 * len(servers))
+        await self.processes.start(servers, deadline_s=180 + 20 * len(servers))
 
         if self._crds:
             self._progress(f"installing {len(self._crds)} CRDs")
@@ -170,13 +170,13 @@ class Federation:
         ]
         for member in self.config.members:
             wave += self._member_programs(member, ports)
-        await self.processes.start(wave, deadline_s=60 + 10 * len(wave))
+        await self.processes.start(wave, deadline_s=180 + 20 * len(wave))
         await asyncio.gather(*(self._stand_in(member) for member in self.config.members))
         if self.keys.nodes is not None:
             self._progress(f"starting {sum(real.values())} real nodes")
             nodes = RealNodes(self.config, self.directory, self.members, self.keys.nodes, self._progress)
             specs = await asyncio.to_thread(nodes.prepare)
-            await self.processes.start(specs, deadline_s=120 + 10 * len(specs))
+            await self.processes.start(specs, deadline_s=180 + 20 * len(specs))
 
     async def _stand_in(self, member: layout.Member) -> None:
         """Start what does here what kwok leaves out."""

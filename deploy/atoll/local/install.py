@@ -37,7 +37,7 @@ async def create_all(api: ApiServer, resource: ApiResource, objects: Sequence[di
         await asyncio.gather(*(create(item) for item in objects[at : at + _BATCH]))
 
 
-async def install_crds(api: ApiServer, crds: Sequence[dict[str, Any]], deadline_s: float = 30) -> None:
+async def install_crds(api: ApiServer, crds: Sequence[dict[str, Any]], deadline_s: float = 90) -> None:
     """Create CRDs; return when each is established and listed by discovery.
 
     Discovery counts because the garbage collector reads it at its start and then only every 30 s:
