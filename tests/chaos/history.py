@@ -178,9 +178,12 @@ class History:
         target = fault.partition("(")[2].rstrip(")")
         self.faults.append(Span(fault, target, EPOCH_S + began, EPOCH_S + ended))
 
-    def checkpoint(self, cluster: str, since: float, at: float, *uids: str) -> None:
+    def checkpoint(
+        self, cluster: str, since: float, at: float, *uids: str, ended: Mapping[str, bool] | None = None
+    ) -> None:
         """What a member had after it had come back."""
-        self.checkpoints.append(Checkpoint(cluster, EPOCH_S + since, EPOCH_S + at, frozenset(uids)))
+        found = Checkpoint(cluster, EPOCH_S + since, EPOCH_S + at, frozenset(uids), ended or {})
+        self.checkpoints.append(found)
 
     def record(self) -> Record:
         """What the checks see."""

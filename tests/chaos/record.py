@@ -28,7 +28,7 @@ from tests.chaos.plan import NAMESPACE, Submission
 Json = dict[str, Any]
 HOST = "host"
 _EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
-_ENDED = ("Succeeded", "Failed")
+ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,8 @@ class Checkpoint:
     """When the server went away."""
     at: float
     uids: frozenset[str]
+    ended: Mapping[str, bool] = field(default_factory=dict)
+    """UID of each of them that had ended -> whether it succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +302,7 @@ def _pod(record: Record, cluster: str, event: audit.Event) -> None:
     node = (found.get("spec") or {}).get("nodeName") or ""
     if node and pod.bound is None:
         pod.node, pod.bound = node, event.at
-    if status.get("phase") in _ENDED and pod.ended is None:
+    if status.get("phase") in ENDED and pod.ended is None:
         pod.ended, pod.succeeded = asked, status["phase"] == "Succeeded"
     going = metadata.get("deletionTimestamp")
     final = not metadata.get("finalizers") and (
@@ -319,6 +321,8 @@ def _make_up(record: Record, checkpoint: Checkpoint) -> None:
         lost = pod.cluster == checkpoint.cluster and pod.created < checkpoint.since and pod.seen <= checkpoint.at
         if lost and pod.gone is None and pod.uid not in checkpoint.uids:
             pod.gone = checkpoint.since
+        if lost and pod.ended is None and pod.uid in checkpoint.ended:
+            pod.ended, pod.succeeded = checkpoint.since, checkpoint.ended[pod.uid]
 
 
 # -- bindings ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from atoll.local.atoll_federation import AtollFederation
 from atoll.local.processes import Process
 from atoll.model.apiresource import PODS
 from tests.chaos.plan import NAMESPACE
-from tests.chaos.record import HOST, Checkpoint
+from tests.chaos.record import ENDED, HOST, Checkpoint
 
 STORE = "etcd"
 
@@ -79,4 +79,6 @@ class Servers:
                         raise
                     await asyncio.sleep(0.2)
                 else:
-                    return Checkpoint(member, since, at, frozenset(pod["metadata"]["uid"] for pod in pods))
+                    phases = {pod["metadata"]["uid"]: pod["status"].get("phase") for pod in pods}
+                    ended = {uid: phase == "Succeeded" for uid, phase in phases.items() if phase in ENDED}
+                    return Checkpoint(member, since, at, frozenset(phases), ended)

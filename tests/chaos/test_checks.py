@@ -331,6 +331,15 @@ def test_a_pod_that_a_checkpoint_lacks_was_gone_when_the_server_went() -> None:
     assert sorted(pod.over for pod in history.record().pods.values()) == [EPOCH_S + 5, float("inf")]
 
 
+def test_a_pod_whose_end_went_with_the_log_of_a_server_had_ended_when_the_server_went() -> None:
+    history = History(GANG)
+    history.pod("gang-1", 0, created=1, bound=1.2)
+    uid = "gang-1-worker-0-1-alpha"
+    history.checkpoint("alpha", 5, 9, uid, ended={uid: True})
+    (pod,) = history.record().pods.values()
+    assert (pod.over, pod.succeeded, pod.gone) == (EPOCH_S + 5, True, None)
+
+
 def test_a_binding_that_goes_is_charged_with_its_pods_only() -> None:
     history = honest()
     history.binding(2.5, "gang-3", 1, ("beta", 2))
