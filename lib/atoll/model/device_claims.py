@@ -1,0 +1,161 @@
+"""DeviceClasses, ResourceClaims and their templates (resource.k8s.io/v1): requests for devices, read once.
+
+The API server has checked shapes and bounds: at most 32 requests, constraints and results a claim, 8 alternatives a
+request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from atoll.model.devices import Toleration
+
+Json = Mapping[str, Any]
+MOST_RESULTS: Final = 32
+"""Devices that one claim may have."""
+
+
+class UnsupportedClaim(ValueError):
+    """A claim or class asks in a way that this version does not know; the message names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """Devices that an administrator gives one name."""
+
+    name: str
+    selectors: tuple[str, ...] = ()
+    """CEL expressions; all must match."""
+    config: tuple[Json, ...] = ()
+    extended_resource: str = ""
+    """The resource name by which pods may ask for the class without a claim."""
+
+    @classmethod
+    def of(cls, raw: Json) -> DeviceClass:
+        """Read one.
+
+        Raises:
+            UnsupportedClaim: a selector is not in CEL.
+        """
+        name, spec = raw["metadata"]["name"], raw.get("spec") or {}
+        return cls(
+            name,
+            _selectors(spec, f"class {name}"),
+            tuple(spec.get("config") or ()),
+            spec.get("extendedResourceName") or "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One way to satisfy a request; several of a `firstAvailable`, the preferred one first."""
+
+    name: str
+    """`request`, or `request/alternative`."""
+    device_class: str
+    selectors: tuple[str, ...] = ()
+    count: int | None = 1
+    """None for all that match (allocationMode All)."""
+    admin: bool = False
+    """Whether devices in use are given as well, to look after them."""
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: tuple[tuple[str, str], ...] = ()
+    """Names and quantities that a share must have."""
+    raw_tolerations: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Devices that serve one purpose."""
+
+    name: str
+    wishes: tuple[Wish, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """Over the devices of several requests; over all where none is named."""
+
+    requests: tuple[str, ...]
+    attribute: str
+    distinct: bool = False
+    """Whether values must differ; else they must be the same."""
+
+    def applies(self, wish: Wish) -> bool:
+        """A constraint names a request, or one alternative of it."""
+        return not self.requests or wish.name in self.requests or wish.name.split("/")[0] in self.requests
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ResourceClaim, or what a ResourceClaimTemplate makes."""
+
+    name: str
+    requests: tuple[Request, ...]
+    constraints: tuple[Constraint, ...] = ()
+    config: tuple[Json, ...] = ()
+
+    @classmethod
+    def of(cls, raw: Json) -> Claim:
+        """Read a claim or a template.
+
+        Raises:
+            UnsupportedClaim: it uses fields that are not known here.
+        """
+        name, spec = raw["metadata"]["name"], raw.get("spec") or {}
+        devices = (spec.get("spec") or spec).get("devices") or {}
+        return cls(
+            name,
+            tuple(_request(each, name) for each in devices.get("requests") or ()),
+            tuple(_constraint(each, name) for each in devices.get("constraints") or ()),
+            tuple(devices.get("config") or ()),
+        )
+
+
+def _request(raw: Json, claim: str) -> Request:
+    name = raw["name"]
+    if alternatives := raw.get("firstAvailable"):
+        return Request(name, tuple(_wish(each, f"{name}/{each['name']}", claim) for each in alternatives))
+    if not raw.get("exactly"):
+        raise UnsupportedClaim(f"claim {claim}, request {name}: neither exactly nor firstAvailable")
+    return Request(name, (_wish(raw["exactly"], name, claim),))
+
+
+def _wish(raw: Json, name: str, claim: str) -> Wish:
+    where = f"claim {claim}, request {name}"
+    mode = raw.get("allocationMode") or "ExactCount"
+    if mode not in ("ExactCount", "All"):
+        raise UnsupportedClaim(f"{where}: unknown allocation mode {mode}")
+    if not raw.get("deviceClassName"):
+        raise UnsupportedClaim(f"{where}: no device class")
+    tolerations = tuple(raw.get("tolerations") or ())
+    return Wish(
+        name,
+        raw["deviceClassName"],
+        _selectors(raw, where),
+        None if mode == "All" else raw.get("count") or 1,
+        bool(raw.get("adminAccess")),
+        tuple(Toleration(*(each.get(key) or "" for key in Toleration._fields)) for each in tolerations),
+        tuple(sorted(((raw.get("capacity") or {}).get("requests") or {}).items())),
+        tolerations,
+    )
+
+
+def _selectors(raw: Json, where: str) -> tuple[str, ...]:
+    found = []
+    for number, each in enumerate(raw.get("selectors") or ()):
+        if not each.get("cel"):
+            raise UnsupportedClaim(f"{where}, selector {number}: not in CEL")
+        found.append(each["cel"]["expression"])
+    return tuple(found)
+
+
+def _constraint(raw: Json, claim: str) -> Constraint:
+    requests = tuple(raw.get("requests") or ())
+    if raw.get("matchAttribute"):
+        return Constraint(requests, raw["matchAttribute"])
+    if raw.get("distinctAttribute"):
+        return Constraint(requests, raw["distinctAttribute"], distinct=True)
+    raise UnsupportedClaim(f"claim {claim}: a constraint of an unknown kind")

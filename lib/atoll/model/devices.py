@@ -1,0 +1,219 @@
+"""One model of devices, whoever publishes them: GPUs, NICs, parts of them, and what of them is in use.
+
+The terms are those of resource.k8s.io/v1. Importers turn the objects of each system into this model
+(`resource_slices` reads DRA's); allocation reads nothing else. Amounts are exact fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+from atoll.model import quantity
+from atoll.model.node_affinity import node_selector
+
+Json = Mapping[str, Any]
+
+PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
+_PREVENTING: Final = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep devices from claims; `None` and unknown ones don't."""
+
+
+class DeviceId(NamedTuple):
+    """A device of the cluster; its name is unique in its pool."""
+
+    driver: str
+    pool: str
+    name: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+class Attribute(NamedTuple):
+    """Values of one type; several where the driver publishes a list."""
+
+    type: str
+    """bool, int, string or version."""
+    values: tuple[bool | int | str, ...]
+    is_list: bool = False
+
+    @property
+    def members(self) -> frozenset[tuple[str, bool | int | str]]:
+        """The values with their type, so that 1, "1" and true differ."""
+        return frozenset((self.type, value) for value in self.values)
+
+
+class Taint(NamedTuple):
+    """Of a device."""
+
+    key: str
+    value: str
+    effect: str
+
+    @property
+    def prevents(self) -> bool:
+        """Whether only claims that tolerate it get the device."""
+        return self.effect in _PREVENTING
+
+
+class Toleration(NamedTuple):
+    """Of a request."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def tolerates(self, taint: Taint) -> bool:
+        """An absent key or effect stands for all; an unknown operator tolerates nothing."""
+        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
+            return False
+        return self.operator == "Exists" or (self.operator in ("", "Equal") and self.value == taint.value)
+
+
+class Capacity(NamedTuple):
+    """An amount of a device, and the amounts of it that one share may have; quantities as the driver wrote them."""
+
+    value: str
+    default: str | None = None
+    valid_values: tuple[str, ...] = ()
+    """Ascending."""
+    minimum: str | None = None
+    maximum: str | None = None
+    step: str | None = None
+    ranged: bool = False
+    """Whether a range is given; its bounds may be absent."""
+
+
+class Nodes(NamedTuple):
+    """The nodes that reach a device: one of the three is set."""
+
+    name: str | None = None
+    everywhere: bool = False
+    terms: tuple[Json, ...] | None = None
+    """Of a node selector."""
+
+    def include(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node is one of them.
+
+        Raises:
+            SelectorError: no term matches, and one is not readable.
+        """
+        if self.name is not None:
+            return self.name == name
+        return self.everywhere or (self.terms is not None and node_selector(self.terms).matches(labels, name))
+
+
+NOWHERE: Final = Nodes()
+Counter = tuple[str, str]
+"""A counter set and the name of a counter in it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Device:
+    """A device as its driver publishes it."""
+
+    id: DeviceId
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    """By qualified name; names that the driver left unqualified have the driver's domain."""
+    capacity: Mapping[str, Capacity] = field(default_factory=dict)
+    """By the name that the driver wrote, by which claims ask for it."""
+    counters: Mapping[Counter, Fraction] = field(default_factory=dict)
+    """Amounts of the pool's shared counters that it consumes while it is allocated."""
+    taints: tuple[Taint, ...] = ()
+    shared: bool = False
+    """Whether several claims may each have a part of its capacity (allowMultipleAllocations)."""
+    nodes: Nodes = NOWHERE
+    own_nodes: bool = False
+    """Whether `nodes` is of the device itself and not of its whole slice (perDeviceNodeSelection)."""
+    binds_to_node: bool = False
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+
+    def attribute(self, name: str) -> Attribute | None:
+        """By qualified name."""
+        return self.attributes.get(name)
+
+    @property
+    def pcie_root(self) -> str | None:
+        """The root complex of its PCIe bus; devices of one root reach each other without the CPU."""
+        found = self._single(PCIE_ROOT)
+        return found if isinstance(found, str) else None
+
+    @property
+    def numa_node(self) -> int | None:
+        """The NUMA node of its bus."""
+        found = self._single(NUMA_NODE)
+        return found if isinstance(found, int) else None
+
+    def _single(self, name: str) -> bool | int | str | None:
+        found = self.attributes.get(name)
+        return found.values[0] if found is not None and len(found.values) == 1 else None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether no taint keeps it from claims: drivers and administrators taint what is broken."""
+        return not any(taint.prevents for taint in self.taints)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The devices of one driver's pool that a node reaches, in the driver's order."""
+
+    driver: str
+    name: str
+    devices: tuple[Device, ...] = ()
+    elsewhere: tuple[Device, ...] = ()
+    """Devices of the pool that the node does not reach: those in use consume counters all the same."""
+    counters: Mapping[Counter, Fraction] = field(default_factory=dict)
+    incomplete: bool = False
+    """Whether slices are missing, as while a driver replaces them: none of its devices is allocated."""
+    problem: str = ""
+    """Why the pool is invalid: none of its devices is allocated."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether its devices may be allocated."""
+        return not self.incomplete and not self.problem
+
+    @property
+    def waits_for_binding(self) -> bool:
+        """Whether pods wait for conditions of devices of it; such pools are used last."""
+        return any(device.binding_conditions for device in self.devices)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Devices that claims hold."""
+
+    devices: frozenset[DeviceId] = frozenset()
+    """Held as a whole."""
+    consumed: Mapping[DeviceId, Mapping[str, Fraction]] = field(default_factory=dict)
+    """Capacity that shares of a device consume."""
+
+    @classmethod
+    def of(cls, claims: Iterable[Json]) -> Taken:
+        """What the statuses of ResourceClaims hold; access for administration holds nothing."""
+        devices: set[DeviceId] = set()
+        consumed: dict[DeviceId, dict[str, Fraction]] = {}
+        for claim in claims:
+            allocation = (claim.get("status") or {}).get("allocation") or {}
+            for result in (allocation.get("devices") or {}).get("results") or ():
+                if result.get("adminAccess"):
+                    continue
+                device = DeviceId(result["driver"], result["pool"], result["device"])
+                if not result.get("shareID"):
+                    devices.add(device)
+                    continue
+                amounts = consumed.setdefault(device, {})
+                for name, amount in (result.get("consumedCapacity") or {}).items():
+                    amounts[name] = amounts.get(name, Fraction()) + quantity.parse(amount)
+        return cls(frozenset(devices), consumed)
+
+    def holds(self, device: DeviceId) -> bool:
+        """Whether somebody has it, or a share of it."""
+        return device in self.devices or device in self.consumed
