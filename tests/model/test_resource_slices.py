@@ -151,7 +151,7 @@ def test_statuses_of_claims_hold_devices_and_shares_but_not_for_administration()
         return {"request": "r", "driver": DRIVER, "pool": "p", "device": device, **more}
 
     share = {"shareID": "1", "consumedCapacity": {"memory": "1Gi"}}
-    claims = [
+    claims: list[Json] = [
         {"status": {"allocation": {"devices": {"results": [result("a"), result("b", adminAccess=True)]}}}},
         {"status": {"allocation": {"devices": {"results": [result("c", **share)]}}}},
         {"status": {"allocation": {"devices": {"results": [result("c", **share)]}}}},

@@ -6,7 +6,7 @@ The terms are those of resource.k8s.io/v1. Importers turn the objects of each sy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
@@ -190,7 +190,7 @@ class Pool:
 class Taken:
     """Devices that claims hold."""
 
-    devices: frozenset[DeviceId] = frozenset()
+    devices: Set[DeviceId] = frozenset()
     """Held as a whole."""
     consumed: Mapping[DeviceId, Mapping[str, Fraction]] = field(default_factory=dict)
     """Capacity that shares of a device consume."""

@@ -1,0 +1,31 @@
+"""Devices for the claims of a pod on a node: complete, deterministic, in the order in which Kubernetes tries them.
+
+`prepare` tells which devices could serve which request, `solve` searches for a combination of those that are free,
+`allocation_results` writes it as the status of the claims; `allocate` does the three for one node, `Fleet` the first
+two for a gang. It may import `atoll.model`; cluster objects come in through `model.resource_slices` and
+`model.device_claims`.
+"""
+
+from __future__ import annotations
+
+from atoll.fit.devices.allocate import allocate
+from atoll.fit.devices.gangs import Fleet, OnNode
+from atoll.fit.devices.problem import ClaimError, NodeError, Problem, SelectionError, prepare
+from atoll.fit.devices.results import allocation_results
+from atoll.fit.devices.search import Pick, Refused, Undecided, solve
+
+__all__ = [
+    "ClaimError",
+    "Fleet",
+    "NodeError",
+    "OnNode",
+    "Pick",
+    "Problem",
+    "Refused",
+    "SelectionError",
+    "Undecided",
+    "allocate",
+    "allocation_results",
+    "prepare",
+    "solve",
+]
