@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.conformance import interpreter, karmada, kubernetes, kueue, volcano
+from tests.conformance import devices, interpreter, karmada, kubernetes, kueue, volcano
 
 Json = dict[str, Any]
 SUITES: Mapping[str, Callable[[Json], list[str]]] = {
@@ -18,6 +18,7 @@ SUITES: Mapping[str, Callable[[Json], list[str]]] = {
     "karmada-interpret": interpreter.interpret,
     "quantity": kubernetes.quantities,
     "matching": kubernetes.matching,
+    "dra-cel": devices.selector,
     "kueue-tas": kueue.topology,
     "volcano-hypernode": volcano.hyper_node,
 }
