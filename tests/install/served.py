@@ -28,3 +28,12 @@ async def try_strictly(api: ApiServer, rendered: Sequence[Json]) -> None:
     for obj in rendered:
         path = await path_of(api, obj)
         await api.request("PATCH", path, body=orjson.dumps(obj), content_type=APPLY_PATCH, params=asked)
+
+
+async def apply(api: ApiServer, objects: Sequence[Json]) -> None:
+    """Apply each as Helm does."""
+    for each in objects:
+        params = {"fieldManager": "helm", "force": "true", "fieldValidation": "Strict"}
+        await api.request(
+            "PATCH", await path_of(api, each), body=orjson.dumps(each), content_type=APPLY_PATCH, params=params
+        )

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import pytest_asyncio
 
 from atoll import install
 from atoll.install.rendering import HostValues
 from atoll.kube import errors
-from atoll.kube.transport import APPLY_PATCH, ApiServer
+from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
 from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation
@@ -39,7 +38,7 @@ from atoll.model.apiresource import (
     VALIDATING_WEBHOOKS,
 )
 from tests.atollctl import Ran, atollctl
-from tests.install.served import path_of
+from tests.install.served import apply
 from tests.integration.federation import until
 
 Json = dict[str, Any]
@@ -69,12 +68,6 @@ class Place:
 
     async def hook(self, *words: str) -> Ran:
         return await atollctl("hooks", *words, f"--kubeconfig={self.kubeconfig('atoll-installer')}")
-
-    async def apply(self, objects: list[Json]) -> None:
-        for each in objects:
-            params = {"fieldManager": "helm", "force": "true"}
-            path = await path_of(self.api, each)
-            await self.api.request("PATCH", path, body=orjson.dumps(each), content_type=APPLY_PATCH, params=params)
 
     def process(self, name: str) -> KeptProcess:
         [health] = free_ports(1)
@@ -132,7 +125,7 @@ async def test_hooks_make_a_host_around_its_processes_and_take_it_off_again(plac
     """
     api, url = place.api, f"--webhook-url=https://127.0.0.1:{place.port}"
     await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
-    await place.apply(await install.render_installer(member=False))
+    await apply(api, await install.render_installer(member=False))
     await place.credentials("atoll-installer")
 
     for _ in range(2):
@@ -144,7 +137,7 @@ async def test_hooks_make_a_host_around_its_processes_and_take_it_off_again(plac
 
     left_out = ("CustomResourceDefinition", "Namespace", "Queue", "EndpointSlice")
     rendered = await install.render_host(HostValues(runs_deployments=True))
-    await place.apply([each for each in rendered if each["kind"] not in left_out])
+    await apply(api, [each for each in rendered if each["kind"] not in left_out])
     ran = await place.hook("complete", url, "--timeout=1")
     assert (ran.code, "does not reach atoll-webhook" in ran.said) == (1, True), ran.said
     async with contextlib.AsyncExitStack() as stack:

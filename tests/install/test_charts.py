@@ -34,6 +34,10 @@ MINIMAL: dict[str, Json] = {
     "atoll-agent": {**IMAGE, "cluster": "east"},
     "atoll-topology": IMAGE,
 }
+INVITED = {
+    "host": {"url": "https://host.example:6443", "caHash": f"sha256:{'b' * 64}", "token": "the-token"},
+    "agent": {"settings": {"join": {"region": "eu-1"}}},
+}
 _POD: Json = {
     "replicas": 3,
     "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
@@ -83,6 +87,7 @@ VALUES = [
     *((chart, "minimal", values) for chart, values in MINIMAL.items()),
     *((chart, "full", values) for chart, values in FULL.items()),
     ("atoll", "single", {**IMAGE, **SINGLE, "priorityClassName": ""}),
+    ("atoll-agent", "invited", {**MINIMAL["atoll-agent"], **INVITED}),
 ]
 EACH = pytest.mark.parametrize(("chart", "values"), [pytest.param(a, c, id=f"{a}-{b}") for a, b, c in VALUES])
 _OTHERS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
@@ -162,6 +167,14 @@ def test_helm_lint_finds_nothing(chart: str, values: Json) -> None:
         ("atoll", {"image": {"repository": "a", "digest": "abc"}}, "digest"),
         ("atoll", {**IMAGE, "webhook": {"url": "http://plain"}}, "url"),
         ("atoll-agent", {**IMAGE, "cluster": "East"}, "cluster"),
+        ("atoll-agent", {**IMAGE, "cluster": "east", "host": {"token": "a"}}, "host.url is missing"),
+        ("atoll-agent", {**IMAGE, "cluster": "east", "host": {"url": "http://plain"}}, "url"),
+        ("atoll-agent", {**IMAGE, "cluster": "east", "host": {**INVITED["host"], "caHash": "b"}}, "caHash"),
+        (
+            "atoll-agent",
+            {**IMAGE, "cluster": "east", "host": {**INVITED["host"], "secretName": "b"}},
+            "Secret atoll-host",
+        ),
         ("atoll-topology", {**IMAGE, "topology": {"replicas": 2}}, "replicas"),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
@@ -199,14 +212,14 @@ def test_pods_are_restricted_and_start_one_image(chart: str, values: Json) -> No
     for name, spec in pods(template(chart, values)):
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        [container] = spec["containers"]
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
-        assert container["image"].startswith("registry.example.org/atoll")
-        assert container["resources"]["requests"]
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["image"].startswith("registry.example.org/atoll")
+            assert container["resources"]["requests"]
 
 
 @EACH
@@ -215,21 +228,35 @@ def test_processes_take_their_flags_and_settings(chart: str, values: Json, tmp_p
     for each in objects:
         if each["kind"] != "Deployment":
             continue
-        [container] = each["spec"]["template"]["spec"]["containers"]
-        flags = list(container["args"])
         settings = [one for one in objects if one["metadata"]["name"] == f"{each['metadata']['name']}-settings"]
-        if settings:
-            file = tmp_path / "settings.yaml"
-            file.write_text(settings[0]["data"]["settings.yaml"])
-            flags = [f"--config={file}" if flag.startswith("--config=") else flag for flag in flags]
-        module = container["command"][0].replace("-", ".", 1)
-        words = [sys.executable, "-m", module, *flags, "--print-config"]
-        run = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert run.returncode == 0, run.stderr
+        file = tmp_path / "settings.yaml"
+        spec = each["spec"]["template"]["spec"]
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            flags = list(container["args"])
+            if settings:
+                file.write_text(settings[0]["data"]["settings.yaml"])
+                flags = [f"--config={file}" if flag.startswith("--config=") else flag for flag in flags]
+            module = container["command"][0].replace("-", ".", 1)
+            words = [sys.executable, "-m", module, *flags, "--print-config"]
+            run = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert run.returncode == 0, run.stderr
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert yaml.safe_load(run.stdout)["health"] == {"port": ports["health"], "host": "0.0.0.0"}
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             assert container[probe]["httpGet"]["port"] == "health"
+
+
+def test_token_of_an_invitation_is_in_a_secret_alone() -> None:
+    invited = {**MINIMAL["atoll-agent"], **INVITED}
+    with_token = [each for each in template("atoll-agent", invited) if "the-token" in yaml.safe_dump(each)]
+    assert [(each["kind"], each["stringData"]) for each in with_token] == [("Secret", {"token": "the-token"})]
+
+
+def test_member_that_has_joined_needs_no_token() -> None:
+    joined = {**MINIMAL["atoll-agent"], "host": {**INVITED["host"], "token": ""}}
+    [(_, pod)] = pods([each for each in template("atoll-agent", joined) if each["kind"] == "Deployment"])
+    assert "initContainers" not in pod
+    assert pod["containers"][0]["args"][-2:] == ["--cluster=east", "--host-secret"]
 
 
 def test_two_replicas_are_spread_and_protected_and_one_is_not() -> None:

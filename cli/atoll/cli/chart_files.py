@@ -64,6 +64,8 @@ _SCHEMAS: Final[dict[str, Json]] = {
     "resources": _FREE,
     "cluster": {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", "maxLength": 48},
     "webhook.url": {"type": "string", "pattern": "^(https://.+)?$"},
+    "host.url": {"type": "string", "pattern": "^(https://.+)?$"},
+    "host.caHash": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
     "apiServerPorts": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}},
     "extraArgs": {"type": "array", "items": {"type": "string"}},
     "spreadOver": {"type": "array", "items": {"type": "string"}},

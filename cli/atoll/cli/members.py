@@ -14,6 +14,7 @@ from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.installing import key_values, member_facts
 from atoll.cli.options import NoHeaders, settings
 from atoll.cli.printing import show_table
+from atoll.model import keys
 from atoll.model.reports import readable
 
 if TYPE_CHECKING:
@@ -81,6 +82,10 @@ def invite(
     given = " ".join(f"{flag}={shlex.quote(value)}" for flag, value in values.items() if value)
     print(f"{name} may ask to join until {made.expires}. Its administrator runs, with a kubeconfig of that cluster:")
     print(f"  atollctl member request {name} --member-kubeconfig=FILE {given}")
+    print("or, with its agent in pods there (image.repository: your registry):")
+    values = {"cluster": name, "host.url": made.url, "host.caHash": made.ca_hash, "host.token": made.token}
+    given = " ".join(f"--set={key}={shlex.quote(value)}" for key, value in values.items() if value)
+    print(f"  helm install atoll-agent deploy/charts/atoll-agent -n {keys.SYSTEM_NAMESPACE} --create-namespace {given}")
     if approve is None:
         print(f"then approve it here: atollctl member approve {name}")
 

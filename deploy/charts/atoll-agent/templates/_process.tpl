@@ -69,9 +69,45 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
+{{/* What a process and a run of its program before it share. root; program; values: its block; args; mounts. */}}
+{{- define "atoll.container" -}}
+{{- $root := .root -}}
+{{- $values := .values -}}
+image: {{ include "atoll.image" $root }}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+command:
+- {{ .program }}
+args:
+- --health-host=0.0.0.0
+- --log-level={{ $root.Values.logLevel }}
+{{- if $values.settings }}
+- --config=/etc/atoll/settings/settings.yaml
+{{- end }}
+{{- range concat .args $values.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+env:
+- {name: PYTHONDONTWRITEBYTECODE, value: "1"}
+{{- include "atoll.proxy" $root.Values.proxy }}
+{{- with $values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+resources: {{- toYaml $values.resources | nindent 2 }}
+securityContext: {{- include "atoll.containerSecurity" $root | nindent 2 }}
+volumeMounts:
+- {name: tmp, mountPath: /tmp}
+{{- if $values.settings }}
+- {name: settings, mountPath: /etc/atoll/settings, readOnly: true}
+{{- end }}
+{{- with concat (.mounts | default list) $values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{/*
 The Deployment of one process, its settings and its PodDisruptionBudget.
-root; name; values: its block; args; ports: name to number; volumes and mounts: lists; alone: it has no lease.
+root; name; values: its block; args; ports: name to number; volumes and mounts: lists; alone: it has no lease;
+first: name, args and mounts of a run of the same program that must end before.
 */}}
 {{- define "atoll.process" -}}
 {{- $root := .root -}}
@@ -150,27 +186,14 @@ spec:
       {{- end }}
       # Above the drain, and the webhook's linger.
       terminationGracePeriodSeconds: 30
+      {{- with .first }}
+      initContainers:
+      - name: {{ .name }}
+        {{- include "atoll.container" (dict "root" $root "program" $.name "values" $values "args" .args "mounts" .mounts) | nindent 8 }}
+      {{- end }}
       containers:
       - name: {{ .name }}
-        image: {{ include "atoll.image" $root }}
-        imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-        command:
-        - {{ .name }}
-        args:
-        - --health-host=0.0.0.0
-        - --log-level={{ $root.Values.logLevel }}
-        {{- if $values.settings }}
-        - --config=/etc/atoll/settings/settings.yaml
-        {{- end }}
-        {{- range concat .args $values.extraArgs }}
-        - {{ . | quote }}
-        {{- end }}
-        env:
-        - {name: PYTHONDONTWRITEBYTECODE, value: "1"}
-        {{- include "atoll.proxy" $root.Values.proxy | nindent 8 }}
-        {{- with $values.extraEnv }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- include "atoll.container" (dict "root" $root "program" .name "values" $values "args" .args "mounts" .mounts) | nindent 8 }}
         ports:
         {{- range $port, $number := .ports }}
         - {name: {{ $port }}, containerPort: {{ $number }}}
@@ -191,16 +214,6 @@ spec:
           periodSeconds: 5
           timeoutSeconds: 5
           failureThreshold: 3
-        resources: {{- toYaml $values.resources | nindent 10 }}
-        securityContext: {{- include "atoll.containerSecurity" $root | nindent 10 }}
-        volumeMounts:
-        - {name: tmp, mountPath: /tmp}
-        {{- if $values.settings }}
-        - {name: settings, mountPath: /etc/atoll/settings, readOnly: true}
-        {{- end }}
-        {{- with concat (.mounts | default list) $values.extraVolumeMounts }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
       volumes:
       - name: tmp
         emptyDir: {sizeLimit: 64Mi}
