@@ -34,7 +34,7 @@ MINIMAL: dict[str, Json] = {
     "atoll-agent": {**IMAGE, "cluster": "east"},
     "atoll-topology": IMAGE,
 }
-INVITED = {
+INVITED: Json = {
     "host": {"url": "https://host.example:6443", "caHash": f"sha256:{'b' * 64}", "token": "the-token"},
     "agent": {"settings": {"join": {"region": "eu-1"}}},
 }
