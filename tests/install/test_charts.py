@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,11 @@ from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, SERVICE_ACCOUNTS
+from tests.install.rendered import CHARTS, helm, is_hook, ran, refused, template
 from tests.install.served import try_strictly
 
 Json = dict[str, Any]
 
-CHARTS = chart_files.DEPLOY / "charts"
 IMAGE = {"image": {"repository": "registry.example.org/atoll"}}
 MINIMAL: dict[str, Json] = {
     "atoll-crds": {},
@@ -94,44 +93,12 @@ _OTHERS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
 """APIs that no cluster of the tests has."""
 
 
-@cache
-def helm() -> str:
-    """The program; the test is skipped without it."""
-    try:
-        return chart_files.find_helm(build=False)
-    except OSError as error:
-        pytest.skip(str(error))
-
-
-def ran(*words: str, values: Json | None = None) -> subprocess.CompletedProcess[str]:
-    given = yaml.safe_dump(values or {})
-    return subprocess.run(
-        [helm(), *words, "--values=-", chart_files.KUBERNETES], input=given, capture_output=True, text=True, check=False
-    )
-
-
-def template(chart: str, values: Json, *flags: str) -> list[Json]:
-    run = ran("template", chart, str(CHARTS / chart), "--namespace=atoll-system", *flags, values=values)
-    assert run.returncode == 0, run.stderr
-    return [each for each in yaml.load_all(run.stdout, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if each]
-
-
-def refused(chart: str, values: Json, *flags: str) -> str:
-    run = ran("template", chart, str(CHARTS / chart), *(flags or ("--namespace=atoll-system",)), values=values)
-    assert run.returncode != 0, run.stdout
-    return run.stderr
-
-
 def pods(objects: list[Json]) -> Iterator[tuple[str, Json]]:
     for each in objects:
         if each["kind"] == "Pod":
             yield each["metadata"]["name"], each["spec"]
         elif each["kind"] in ("Deployment", "Job"):
             yield each["metadata"]["name"], each["spec"]["template"]["spec"]
-
-
-def is_hook(each: Json) -> bool:
-    return "helm.sh/hook" in (each["metadata"].get("annotations") or {})
 
 
 def bare(each: Json) -> Json:

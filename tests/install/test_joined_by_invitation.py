@@ -24,8 +24,8 @@ from atoll.local.processes import ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import SECRETS
 from tests.atollctl import Ran, atollctl
+from tests.install.rendered import is_hook, template
 from tests.install.served import apply
-from tests.install.test_charts import is_hook, template
 from tests.integration.federation import Site, job, member, until
 
 Json = dict[str, Any]
