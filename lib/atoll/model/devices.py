@@ -1,6 +1,6 @@
 """One model of devices, whoever publishes them: GPUs, NICs, parts of them, and what of them is in use.
 
-The terms are those of resource.k8s.io/v1. Importers turn the objects of each system into this model
+The terms are the terms of resource.k8s.io/v1. Importers turn the objects of each system into this model
 (`resource_slices` reads DRA's); allocation reads nothing else. Amounts are exact fractions.
 """
 
@@ -156,7 +156,7 @@ class Device:
 
     @property
     def healthy(self) -> bool:
-        """Whether no taint keeps it from claims: drivers and administrators taint what is broken."""
+        """Whether no taint keeps it from claims: drivers and administrators taint broken devices."""
         return not any(taint.prevents for taint in self.taints)
 
 
@@ -215,5 +215,5 @@ class Taken:
         return cls(frozenset(devices), consumed)
 
     def holds(self, device: DeviceId) -> bool:
-        """Whether somebody has it, or a share of it."""
+        """Whether a claim holds it, or a share of it."""
         return device in self.devices or device in self.consumed

@@ -56,7 +56,7 @@ class ResourceSlices:
             self._by_pool[each.pool].append(each)
 
     def pools(self, node: str, labels: Mapping[str, str]) -> list[Pool]:
-        """The pools that a node reaches: by driver and name, those that wait for binding conditions last.
+        """The pools that a node reaches: by driver and name, pools with binding conditions last.
 
         Raises:
             SelectorError: a node selector is not readable.

@@ -1,1 +1,1 @@
-"""Reservations: from when on a workload that waits has room, and which others may run before it there."""
+"""Reservations: when a waiting workload can start, and which others may run there before it."""

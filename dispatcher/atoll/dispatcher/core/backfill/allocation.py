@@ -1,4 +1,4 @@
-"""What runs, or is about to: what it holds and until when."""
+"""Capacity of a running or starting workload, and its expected end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Allocation:
 
     leaf: Queue
     amount: Vector
-    """What its queue is charged."""
+    """Charge of its queue."""
     start: float
     end: float
     """Seconds since the epoch; infinite where it is not known."""
@@ -30,7 +30,7 @@ class Allocation:
     """Member -> what of `amount` is charged there, where pods of a part have ended."""
 
     def uses_in(self, member: str) -> Vector:
-        """What its queue is charged for in a member."""
+        """Charge of its queue for one member."""
         if member not in self.parts:
             return {}
         if len(self.parts) == 1:
@@ -38,7 +38,7 @@ class Allocation:
         return self.charged[member] if member in self.charged else self.parts[member][0].total()
 
     def expected_end(self, now: float) -> float:
-        """When it is expected to end, seen from now; no other time until its member should have told of it."""
+        """Expected end, seen from now; the same time until its member should have reported the end."""
         if self.end + self.settings.settle > now or self.end == math.inf:
             return self.end
         return now + max(1.0, self.settings.overrun * (self.end - self.start))

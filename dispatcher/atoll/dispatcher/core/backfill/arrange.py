@@ -62,7 +62,7 @@ def beside(
     taken: Taken | None = None,
     others: Sequence[Reservation] = (),
 ) -> Spot:
-    """What a reservation finds beside those of a plan to other workloads. `others`: whose places no claim takes."""
+    """Places for a reservation beside a plan's for other workloads. `others`: no claim takes their places."""
     nodes = future(reservation).copy()
     if taken is not None and not taken[2] + reservation.settings.settle <= reservation.at < math.inf:
         nodes.take(taken[0], taken[1])

@@ -32,7 +32,7 @@ class Policy:
         self.unwritten = decisions.unwritten
         self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
-        #: UIDs of workloads for which nothing could be reserved -> (when to try again, what was before)
+        #: UIDs of workloads for which nothing could be reserved -> (when to try again, the reservation before)
         self.unreserved: dict[str, tuple[float, Reservation | None]] = {}
         #: UIDs of workloads that had a reservation long enough -> when they may have one again; others have a turn
         self._rests: dict[str, float] = {}
@@ -43,8 +43,8 @@ class Policy:
         self.patience = Deadlines()
         #: UIDs of waiting bindings that have waited that long
         self.impatient: dict[str, None] = {}
-        #: UIDs of waiting bindings for which an earlier leader kept room, until the next pass; those for which this one
-        #: has: what is written of these is not news
+        #: UIDs of waiting bindings with capacity that an earlier leader reserved, until the next pass; reservations of
+        #: this one for them are not news
         self.kept_before: dict[str, None] = {}
         self.kept_here: dict[str, None] = {}
         state.fair.on_reordered.append(lambda leaf: self.reordered.setdefault(leaf))
@@ -77,7 +77,7 @@ class Policy:
 
     @property
     def next(self) -> float | None:
-        """When a time is to be computed again, or something has waited long."""
+        """Next time to compute a start again, or at which a workload has waited long."""
         times = [self._renewed_at(each) for each in self.reservations.each()]
         return earliest(*times, *(when for when, _ in self.unreserved.values()), self.patience.first)
 
@@ -137,7 +137,7 @@ class Policy:
         uid, before = binding.view.uid, self.reservations.known(binding.view.uid)
         by_patience = self._by_patience(binding)
         if by_patience and before is not None and before.since + self._settings.waiting <= self._state.now:
-            # What it gets after its rest is new.
+            # Its reservation after the rest is a new one.
             self._rests[uid], before = self._state.now + self._settings.waiting, None
         idle = self._would_go_again(binding) or (by_patience and not self._has_its_turn(binding))
         reservation = self.reservations.reserve(binding, [] if idle else self._members_for(binding))
@@ -159,11 +159,11 @@ class Policy:
         shape, table = binding.shape, self.members.table
         assert shape is not None, f"{binding.view.uid} does not wait"
         if shape.least_clusters > 1 or shape.sharing is not None:
-            # It must be divided, and could not use what is reserved in one.
+            # It must be divided, and could not use a reservation in one.
             return []
         short = self.namespaces.shortage(binding.view.namespace, shape.charges)
         if short is not None or self._state.together.incomplete(binding):
-            # It could not start whatever is reserved for it alone.
+            # It could not start with any reservation for it alone.
             return []
         serving, mask = self._state.exclusions.usable(binding), table.allowed(shape)[0] & table.ready
         refusing = self._state.exclusions.refusing(binding)
@@ -183,7 +183,7 @@ class Policy:
         return head is not None and head.members[0] == binding.key
 
     def _has_its_turn(self, binding: Binding) -> bool:
-        """Whether what has waited long may have a reservation: one of its queue at a time, within what that deserves,
+        """Whether a long waiting workload may have a reservation: one per queue at a time, within its deserved share,
         and for a while.
         """
         uid, leaf = binding.view.uid, binding.leaf
@@ -194,7 +194,7 @@ class Policy:
 
     def _would_go_again(self, binding: Binding) -> bool:
         """Whether it was evicted not long ago because its queue used more than it deserves, and would be again while
-        others want as much: what is reserved for it would be of no use, unless it has waited too long.
+        others want as much: a reservation would be of no use to it, unless it has waited too long.
         """
         taken = binding.view.decision.evictions
         back = [to_seconds(line.at) for line in taken if line.reason is Reason.RECLAIMED]
@@ -205,7 +205,7 @@ class Policy:
         return self.tree.is_claimed(binding.leaf, binding.amount)
 
     def renew(self) -> None:
-        """Compute times again that have passed, or were not known; what has waited long enough gets one."""
+        """Compute passed and unknown times again; workloads that have waited long enough get one."""
         for binding in [self.bindings[each.uid] for each in self.reservations.each()]:
             if not self.may_start(binding):
                 self._claims.withdraw(binding.view.uid)
@@ -237,13 +237,13 @@ class Policy:
                     self._reserve(waiting)
 
     def may_start(self, binding: Binding) -> bool:
-        """Whether room is all that it may need: it waits, in an open queue that holds it behind no other."""
+        """Whether only capacity can be missing: it waits, in an open queue that holds it behind no other."""
         if binding.shape is None or self.tree.standing(binding.leaf) is not Standing.OPEN:
             return False
         return not self.waiting.is_behind(self.waiting.classes(binding.leaf)[binding.shape.key])
 
     def _compute_again(self, reservation: Reservation) -> None:
-        """Compute its time again, and then those of younger ones that have what it may need: that what runs takes
+        """Compute its time again, and then the times of younger ones that may have its nodes: running work that takes
         longer than expected costs no workload its rank.
         """
         with self.reservations.giving_way(reservation) as given:
@@ -296,7 +296,7 @@ class Policy:
     def _await_victims(self, reservation: Reservation) -> None:
         """Once all that were to go are gone the claimant waits as others do; its reservation is its own."""
         if self._claims.all_gone(reservation.uid):
-            # A while longer than that: members tell of the room a moment after the pods are gone.
+            # A while longer than that: members report the capacity a moment after the pods are gone.
             reservation.until = min(reservation.until, self._state.now + self._settings.settle)
         if reservation.until <= self._state.now:
             self._claims.withdraw(reservation.uid)
@@ -333,6 +333,6 @@ class Policy:
 
 
 def _since(binding: Binding) -> str:
-    """Since when room was kept for it, as its binding says."""
+    """Time since which it has a reservation, according to its binding."""
     kept = binding.view.decision.kept
     return kept.since if kept is not None else ""

@@ -15,17 +15,17 @@ from atoll.model.gang import Gang
 from atoll.model.vector import Vector
 
 Left = dict[tuple[Queue, str], int]
-"""(queue, resource) -> what is left of its limit."""
+"""(queue, resource) -> amount left of its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """What a reservation finds in its member, beside those that were arranged before it."""
+    """Places of a reservation in its member, beside the reservations arranged before it."""
 
     placement: Placement | None
     """Where its pods will be; None where they do not fit at that time."""
     rest: Nodes
-    """What it leaves to others."""
+    """Nodes left to others."""
 
     def is_at(self, placement: Placement) -> bool:
         """Whether that is where its pods will be."""
@@ -45,7 +45,7 @@ class Reservation:
     shape: Shape
     member: Member
     at: float
-    """When it can start as far as is known; infinite where some of what must end has no estimate."""
+    """Earliest known start; infinite where work that must end first has no estimate."""
     first: float
     """The first such time that was known."""
     since: float
@@ -69,9 +69,9 @@ class Reservation:
     also: tuple[Member, ...] = ()
     """Of a claim: further members that are reserved."""
     until: float = math.inf
-    """Of a claim: when it ends; the victims were to be gone a moment before, or no member has answered."""
+    """End of a claim; its victims should have left a moment before, or no member has answered."""
     leaving: dict[str, None] = field(default_factory=dict)
-    """Of a claim: UIDs of those that go whole, and have not gone yet."""
+    """Of a claim: UIDs of victims evicted whole that have not left yet."""
 
     future: Nodes | None = None
     """The member's nodes at that time, without reservations; None = compute again."""
@@ -84,7 +84,7 @@ class Reservation:
 
     @property
     def gang(self) -> Gang:
-        """What is to fit."""
+        """Pods to place."""
         return self.shape.least
 
     @property
@@ -107,7 +107,7 @@ class Reservation:
 
     @property
     def uncertain(self) -> bool:
-        """Whether nothing may be taken from its members: there is no telling what it needs."""
+        """Whether its members are closed to others: its needs are unknown."""
         return bool(self.also) or (self.at == math.inf and not self.claim and not self.limited)
 
     @property
@@ -131,7 +131,7 @@ class Reservation:
 
 
 def left_beside(leaf: Queue, request: Vector) -> Left:
-    """(queue on the path, requested resource that it limits) -> what is left there beside the request."""
+    """(queue on the path, requested resource that it limits) -> amount left there beside the request."""
     return {
         (queue, name): left - amount
         for queue in path(leaf)
@@ -141,14 +141,14 @@ def left_beside(leaf: Queue, request: Vector) -> Left:
 
 
 Holdings = dict[tuple[Queue, str], int]
-"""(queue, resource) -> what it holds of the limits above it, guaranteed or used."""
+"""(queue, resource) -> its part of the limits above it, guaranteed or used."""
 
 
 def give_back(
     left: Left, mine: Queue, leaf: Queue, amount: Vector, times: int = 1, holdings: Holdings | None = None
 ) -> None:
-    """Add what a queue no longer uses to what is left for another one; -1 times takes it. What is guaranteed to it, or
-    on the way up to what both share, is no other queue's whether it is used or not.
+    """Add a queue's freed use to the amounts left for another one; -1 times takes it. Its own guarantee, or one on
+    the way up to the ancestor that both share, is no other queue's whether used or not.
 
     Args:
         left: of limits on the path of `mine`; changed.
@@ -156,7 +156,7 @@ def give_back(
         leaf: the queue that uses less.
         amount: by so much.
         times: how often.
-        holdings: what has ended and started before; added to. Without it, nothing has since now.
+        holdings: earlier ends and starts; added to. Without it, none since now.
     """
     if not left:
         return
@@ -177,7 +177,7 @@ def give_back(
 
 
 def less(left: Left, mine: Queue, others: Iterable[Reservation]) -> Left:
-    """What is left for a queue once these have started as well."""
+    """Amounts left for a queue once these have started as well."""
     left = dict(left)
     holdings: Holdings = {}
     for each in others:

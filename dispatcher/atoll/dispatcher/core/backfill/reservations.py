@@ -1,7 +1,7 @@
-"""Capacity reserved for heads: when each can start, and what may run before it without delaying it.
+"""Capacity reserved for heads: the start of each, and which workloads may run before without delaying it.
 
 Backfill (Lifka 1995; Mu'alem and Feitelson 2001) on nodes instead of processors. From the expected ends of what runs
-follows the earliest time at which a workload fits a member and the limits of its queues, beside those that have
+follows the earliest time at which a workload fits a member and the limits of its queues, beside workloads with
 reservations already. From then on it is a reservation like theirs: its time stays, and what starts in the member must
 leave all of them their places, its limits their share. The places of a member are computed anew, by `arrange`, where
 what they follow from has changed.
@@ -49,7 +49,7 @@ class Reservations:
         self.timeline = Timeline(members, self, settings)
         #: UID of the waiting workload -> its reservation
         self.made: dict[str, Reservation] = {}
-        #: the same of claimants: what they had reserved before stays theirs until they start
+        #: the same of claimants: their earlier reservations stay theirs until they start
         self.claims: dict[str, Reservation] = {}
         #: the latest end at which the choice that was refused last would have been permitted
         self.latest_end = -math.inf
@@ -80,13 +80,13 @@ class Reservations:
         return iter((self.made | self.claims).values())
 
     def known(self, uid: str) -> Reservation | None:
-        """The workload's reservation, or what it had before it was set aside."""
+        """The workload's reservation, or the one before it was set aside."""
         return self.made.get(uid) or self._aside.get(uid)
 
     # -- what changes ------------------------------------------------------------------------------------------------
 
     def counted(self, uid: str, allocation: Allocation, sign: int, *, changes: bool) -> None:
-        """What is over when a reservation starts is counted as gone from the beginning; the rest is counted now."""
+        """Work that ends before a reservation starts counts as gone from the beginning; other changes count now."""
         for each in self.all():
             if each.left is not None and not self._gone_for(each, uid, allocation):
                 for left in (each.left, each.spare):
@@ -104,7 +104,7 @@ class Reservations:
         return any(uid in claim.leaving for claim in self.claims.values() if claim.uid != reservation.uid)
 
     def outdated(self, name: str) -> None:
-        """What is known of a member's future is so no more."""
+        """Forget the known future of a member."""
         for each in self.all():
             if each.member.name == name:
                 each.future = each.spot = None
@@ -129,7 +129,7 @@ class Reservations:
     def reserve(self, binding: Binding, members: Iterable[Member]) -> Reservation | None:
         """Reserve capacity in the member where a waiting workload can start first; None where it never fits.
 
-        What it had reserved before keeps its first time and its age.
+        Its earlier reservation keeps its first time and its age.
         """
         uid, leaf, shape, lasts = binding.view.uid, binding.leaf, binding.shape, estimate(binding)
         assert shape is not None, f"{uid} does not wait"
@@ -180,7 +180,7 @@ class Reservations:
         )
 
     def _first_fit(self, wanted: Reservation, admitted: float) -> Plan | None:
-        """Set the first time at which its member and its limits have room for it, before the one that it has, and give
+        """Set the first time at which its member and its limits can take it, before its present one, and give
         the plan for its member if that has reservations; None where there is no such time.
         """
         limit, begin = wanted.at, wanted.computed if admitted == math.inf else admitted
@@ -208,7 +208,7 @@ class Reservations:
         others = [each for each in here if each.places]
         closed = any(each.uncertain and each.binds(wanted, math.inf) for each in here)
         if closed or any(self.spot(each).placement is None for each in others):
-            # Whatever is said to fit would be refused for their sake.
+            # Their reservations would refuse any variant that fits.
             wanted.at = math.inf
             return {} if limit == math.inf else None
         ends = timeline.ends(member, now)
@@ -278,8 +278,8 @@ class Reservations:
 
     @contextmanager
     def giving_way(self, reservation: Reservation) -> Iterator[dict[str, Reservation]]:
-        """Inside, it is set aside, and so are younger ones that have what it may need: by UID, the first first, each to
-        be reserved something again. What that is keeps its first time and its age.
+        """Inside, this one and younger ones that may have its nodes are set aside: by UID, in order of age, each to
+        be reserved something again. The new reservation keeps its first time and its age.
         """
         short = {node for node, _ in self._short("", reservation.leaf, reservation.shape.request)}
         younger = [
@@ -302,7 +302,7 @@ class Reservations:
         """Reserve what a waiting workload needs in these members, and of the limits on its queue's path, until it
         starts: others are about to be evicted for it there.
 
-        In several members no other workload takes anything. What it had reserved before stays its own.
+        In several members no other workload takes anything. Its earlier reservation stays its own.
 
         Args:
             binding: of the workload.
@@ -329,7 +329,7 @@ class Reservations:
         return claimed or reserved
 
     def withdraw(self, uid: str) -> bool:
-        """The workload has no claim any more: what it had reserved before is left. Whether it had one."""
+        """The workload has no claim any more: its earlier reservation is left. Whether it had one."""
         return self._remove(self.claims, uid)
 
     def forget(self, uid: str) -> bool:
@@ -343,7 +343,7 @@ class Reservations:
         return reservation is not None
 
     def asks_otherwise(self, uid: str) -> bool:
-        """The workload is another one: what is known of it is so no more. Whether anything was reserved for it."""
+        """The workload is another one: forget the known one. Whether it had a reservation."""
         for _, known in self._refused.values():
             known.pop(uid, None)
         return self.forget(uid)
@@ -351,7 +351,7 @@ class Reservations:
     # -- judging -----------------------------------------------------------------------------------------------------
 
     def delayed(self, uid: str, leaf: Queue, amount: Vector, choice: Choice, end: float) -> list[Reservation]:
-        """Those that a choice for a workload would delay, if it ran until `end`."""
+        """Reservations that a choice for a workload would delay, if it ran until `end`."""
         self._moved = {}
         broken, doubtful = [], []
         for each, short in self._bound_by(uid, leaf, amount, end):
@@ -376,11 +376,11 @@ class Reservations:
         self._moved = {}
 
     def short_of(self, uid: str, leaf: Queue, amount: Vector, end: float) -> list[Reservation]:
-        """Those that any choice for a workload delays, if it runs until `end`: it takes what they need of limits."""
+        """Reservations that any choice delays, if the workload runs until `end`: it uses their part of limits."""
         return [each for each, short in self._bound_by(uid, leaf, amount, end) if short]
 
     def _bound_by(self, uid: str, leaf: Queue, amount: Vector, end: float) -> Iterator[tuple[Reservation, bool]]:
-        """What a workload that runs until `end` must not delay, and whether it takes what they need of limits."""
+        """Reservations that a workload running until `end` must not delay, and whether it uses their part of limits."""
         own = self.own(uid)
         for each in self.all():
             if each.uid != uid and each.binds(own, end):
@@ -399,7 +399,7 @@ class Reservations:
         return False
 
     def _over_ceilings(self, uid: str, leaf: Queue, choice: Choice) -> Iterator[Reservation]:
-        """Those of claimants that a choice would delay by a ceiling in a member on both paths."""
+        """Reservations of claimants that a choice would delay by a ceiling in a member on both paths."""
         for claim in self.claims.values():
             if claim.uid == uid or claim.member not in choice.members:
                 continue
@@ -418,7 +418,7 @@ class Reservations:
                     break
 
     def refused_before(self, uid: str, member: Member, end: float) -> list[Reservation]:
-        """Those that the workload would delay there, known from when that was tried and nothing had changed since."""
+        """Reservations that the workload would delay there, remembered from a trial until anything changes."""
         changes, known = self._refused.get(member.name, (-1, {}))
         then, broken = known.get(uid, (math.inf, [])) if changes == member.changes else (math.inf, [])
         if then > end:
@@ -447,7 +447,7 @@ class Reservations:
         self.latest_end = max(self.latest_end, first)
 
     def _without_place(self, uid: str, choice: Choice, others: Sequence[Reservation], end: float) -> list[Reservation]:
-        """Those of the others that would have no place in their members beside a choice."""
+        """The others that would have no place in their members beside a choice."""
         lost: list[Reservation] = []
         own = self.own(uid)
         for member, gang, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
@@ -491,9 +491,9 @@ class Reservations:
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Whatever is asked inside leaves nothing behind, not even what is kept to be quick."""
+        """Questions asked inside leave nothing behind, not even in caches."""
         for each in self.all():
-            # They follow from what is really used.
+            # They follow from the real use.
             self._spare(each)
         before = [(each, each.future, each.spot, each.placement, each.lost) for each in self.all()]
         latest, refused, self._refused = self.latest_end, self._refused, {}
@@ -507,10 +507,10 @@ class Reservations:
     @contextmanager
     def settled(self, *, but: str = "") -> Iterator[None]:
         """Inside, queues are charged as if claimants had started and their victims had gone; all but the workload of
-        that UID. What is still to come is nothing that a queue could give up.
+        that UID. Capacity still to come is nothing that a queue could give up.
         """
         for each in self.all():
-            # They follow from what is really used.
+            # They follow from the real use.
             self._spare(each)
         supposed = Supposed()
         coming: dict[Queue, None] = {}
@@ -547,8 +547,8 @@ class Reservations:
         return reservation.spot
 
     def _placed(self, member: Member, but: str = "") -> list[Reservation]:
-        """Those that have nodes of the member, in the order in which they are arranged, all but that workload's: claims
-        first, which start first.
+        """Reservations with nodes of the member, in the order in which they are arranged, all but that workload's:
+        claims first, which start first.
         """
         return [each for each in self.all() if each.member is member and each.places and each.uid != but]
 
@@ -560,7 +560,7 @@ class Reservations:
             reservation.future = self.timeline.at_once(member)
             self.timeline.free_all(reservation.future, member, self._leaving(reservation, member))
         if reservation.future is None:
-            # It is what it starts by where it has no claim.
+            # Without a claim it starts by this one.
             over = self.timeline.over_by(member, reservation.at)
             reservation.future = self._after(member, over, reservation.uid)
         return reservation.future
@@ -580,7 +580,7 @@ class Reservations:
                 yield self._leaving(claim, member)
 
     def _leaving(self, claim: Reservation, member: Member) -> list[str]:
-        """Those that are to go whole, and have not gone from the member yet."""
+        """Victims evicted whole that have not left the member yet."""
         return [uid for uid in claim.leaving if member.name in self.timeline[uid].parts]
 
     # -- limits ------------------------------------------------------------------------------------------------------
@@ -602,7 +602,7 @@ class Reservations:
         leaf, request = reservation.leaf, reservation.shape.request
         left = reservation.left = left_beside(leaf, request)
         if reservation.limited:
-            # What ends gives to it first what it lacks.
+            # Ending work gives first to its shortage.
             short = self._short(reservation.uid, leaf, request)
             reservation.left = {key: min(amount, 0) for key, amount in short.items()}
         elif left:
@@ -641,7 +641,7 @@ class Reservations:
         soon, later = self._given_back(uid, queues)
         few = sorted([(now, leaf, {}, 1), *starts, *soon], key=_when)
         changes = heapq.merge(few, later, key=_when)
-        #: queue -> those limits that what it uses counts for
+        #: queue -> the limits that its use counts for
         limits: dict[Queue, list[tuple[Queue, str]]] = {}
         guaranteed: dict[Queue, bool] = {}
         holdings: Holdings = {}
@@ -672,7 +672,7 @@ class Reservations:
         return math.inf if since is None else max(since, begin)
 
     def _short(self, uid: str, leaf: Queue, request: Vector) -> Left:
-        """What is left beside the request of limits of which that is not enough for all other reservations as well.
+        """Amounts left beside the request, of limits that are not enough for all other reservations as well.
         Elsewhere there is enough, and what ends gives more.
         """
         left = left_beside(leaf, request)
@@ -681,7 +681,7 @@ class Reservations:
 
     def _given_back(self, uid: str, queues: Set[Queue]) -> tuple[list[Change], Iterator[Change]]:
         """What runs in these queues, and below, as its capacity is expected to be free again, but for that workload's
-        claim: what is not as its estimate says, in no order, and the others in theirs.
+        claim: work without a normal estimate in no order, and the others by theirs.
         """
         claims = [claim for claim in self.claims.values() if claim.uid != uid]
         leaving = {each for claim in claims for each in claim.leaving}

@@ -117,7 +117,7 @@ class QueueRules(Rules):
         return self._state.strategies.shares(self._leaf.said.split, self._workload(gang), facts)
 
     def _workload(self, gang: Gang) -> Workload:
-        """What a strategy is told of it: nothing in which workloads of one shape differ."""
+        """A strategy's view of it: nothing in which workloads of one shape differ."""
         view = self._binding.view
         tasks = [
             Pods(each.name, each.replicas, each.min_available, MappingProxyType(each.requests)) for each in gang.tasks
@@ -145,7 +145,7 @@ class QueueRules(Rules):
         return self._state.now + estimate(self._binding)
 
     def _goes_before(self, reservation: Reservation) -> bool:
-        """Whether the workload ranks before a reservation: its queue stays within what is declared for it where the
+        """Whether the workload ranks before a reservation: its queue stays within its declared share where the
         other one borrows; it is of a higher priority class; its queue is below its guarantee. A claim gives way to no
         queue for what that deserves, nor to a queue that gives something up for it.
         """
@@ -159,7 +159,7 @@ class QueueRules(Rules):
         return _below_guarantee(self._leaf) and not _below_guarantee(other.leaf)
 
     def _lends(self, reservation: Reservation) -> bool:
-        """Whether something of this queue is evicted for a workload of another one: it would take the room again."""
+        """Whether a workload of this queue is evicted for one of another queue: it would take the capacity again."""
         if not reservation.claim or self._leaf is reservation.leaf:
             return False
         victims = map(self._state.bindings.get, self._claims.losses(reservation.uid))
@@ -167,7 +167,7 @@ class QueueRules(Rules):
 
 
 def _facts(member: Member, pods: Sequence[int], sets: int = 0) -> strategies.Member:
-    """What a strategy is told of a member."""
+    """A strategy's view of a member."""
     view = member.view
     assert view is not None, f"{member.name} is no member any more"
     fields = view.fields

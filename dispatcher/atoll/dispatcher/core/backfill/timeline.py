@@ -22,7 +22,7 @@ class _Left(NamedTuple):
 
     allocation: Allocation
     until: float
-    """When its member's figures are without it at the latest, whatever they say."""
+    """Latest time at which its member's figures are without it."""
     generation: int = -1
     """The first of its member's that is without it; any new one where that is not known."""
 
@@ -31,7 +31,7 @@ class Ends(NamedTuple):
     """What runs in a member, the first to end first."""
 
     times: list[float]
-    """When its room is expected to be there again; infinite ones last."""
+    """Expected ends of its use; infinite ones last."""
     uids: list[str]
     changes: int
     """Of the member, when that was so."""
@@ -43,10 +43,10 @@ class Watcher(Protocol):
     """Hears of what comes and goes."""
 
     def counted(self, uid: str, allocation: Allocation, sign: int, *, changes: bool) -> None:
-        """It starts (-1) or has left (1), or only what is known of it is something else."""
+        """It starts (-1) or has left (1), or only its known facts change."""
 
     def outdated(self, name: str) -> None:
-        """What is known of a member's future is so no more."""
+        """Forget the known future of a member."""
 
 
 class Timeline:
@@ -61,17 +61,17 @@ class Timeline:
         self._by_end: list[tuple[float, str]] = []
         #: member -> the same of what runs there
         self._here: dict[str, list[tuple[float, str]]] = {}
-        #: member -> the resources and the number of nodes for which it holds, and UID -> what it holds there
+        #: member -> the resources and the number of nodes for which it holds, and UID -> its use there
         self._cells: dict[str, tuple[tuple[str, ...], int, dict[str, Held]]] = {}
         #: member -> what `ends` answered last, if nothing runs longer than expected
         self._ends_known: dict[str, Ends] = {}
-        #: member -> UID -> what has left it, though its figures still contain that
+        #: member -> UID -> pods that have left, still in the member's figures
         self._left: dict[str, dict[str, _Left]] = {}
         #: seconds since the epoch, of the last pass
         self.now = 0.0
 
     def enter(self, uid: str, allocation: Allocation) -> None:
-        """Something starts to run, or is seen to; what was known of it before is forgotten."""
+        """Something starts to run, or is seen to; earlier facts are forgotten."""
         old = self._allocations.get(uid)
         if old is not None:
             if old == allocation:
@@ -117,7 +117,7 @@ class Timeline:
             self.outdate(name)
 
     def get(self, uid: str) -> Allocation | None:
-        """What is known of something that runs."""
+        """Known allocation of a running workload."""
         return self._allocations.get(uid)
 
     def __getitem__(self, uid: str) -> Allocation:
@@ -139,14 +139,14 @@ class Timeline:
         self.outdate(member)
 
     def pass_begins(self, now: float) -> None:
-        """By then figures are without what has left a while ago, though none were published since."""
+        """From now on figures are without pods that left a while ago, even if none were published since."""
         self.now = now
         for name in [name for name, left in self._left.items() if any(each.until <= now for each in left.values())]:
             self._left[name] = {uid: each for uid, each in self._left[name].items() if each.until > now}
             self.outdate(name)
 
     def outdate(self, name: str) -> None:
-        """What is known of a member's future is so no more."""
+        """Forget the known future of a member."""
         member = self._members.by_name.get(name)
         if member is not None:
             member.changes += 1
@@ -171,7 +171,7 @@ class Timeline:
         return known
 
     def at_once(self, member: Member) -> Nodes:
-        """The member's nodes as it will soon say that they are: without what has left them already."""
+        """The member's nodes as its next figures will have them: without pods that have left already."""
         nodes = member.nodes.copy()
         for left in self._left.get(member.name, {}).values():
             where, amounts = held_by(nodes, *left.allocation.parts[member.name])

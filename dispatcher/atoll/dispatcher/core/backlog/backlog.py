@@ -2,12 +2,12 @@
 
 Pending workloads of one queue that ask for the same are one *class*. A class waits in exactly one *lot*: the fresh
 lot of its queue until it is looked at, then the lot of what blocked it: a limit of some queue on its path (with the
-resource and the amount), or its shape (no member has room). A lot is *awake* while what blocks it might admit its
+resource and the amount), or its shape (no member can take it). A lot is *awake* while what blocks it might admit its
 classes; a class in a lot that sleeps costs nothing, whatever happens elsewhere.
 
 Each lot hangs at a queue of the quota tree and keeps, for every queue below, which children lead to its classes. So
-`first` walks down once from the root, at every level to the best child by rank among those that an awake lot leads
-to: O(depth x lots that lead there), however many wait and however many queues there are.
+`first` walks down once from the root, at every level to the best child by rank among the children that an awake lot
+leads to: O(depth x lots that lead there), however many wait and however many queues there are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Limit(NamedTuple):
 
     @property
     def of_any_amount(self) -> Limit:
-        """The limit itself, whatever must be left."""
+        """The limit itself, for any amount."""
         return self._replace(amount=0)
 
 
@@ -70,7 +70,7 @@ class _Amounts:
         del self.amounts[bisect.bisect_left(self.amounts, amount)], self.lots[amount]
 
     def change(self, left: int | None) -> tuple[list[Lot], list[Lot]]:
-        """So much is left now. Returns the lots that it is enough for by now, and those that it no longer is."""
+        """So much is left now. Returns the lots that can now start with it, and the lots that no longer can."""
         before, now = map(self._reach, (self.left, left))
         self.left = left
         lots = [self.lots[amount] for amount in self.amounts[min(before, now) : max(before, now)]]
@@ -87,10 +87,10 @@ class Lot:
 
     def __init__(self, anchor: Queue, key: Limit | bytes | None) -> None:
         self.anchor = anchor
-        #: what its classes wait for: a limit of the anchor, or room for their shape; None: to be looked at
+        #: reason of the wait: a limit of the anchor, or capacity for their shape; None: not looked at yet
         self.key = key
         self.awake = key is None
-        #: why no member has room, as said when its classes were parked last; None for other lots
+        #: why no member can take it, from the last time its classes were parked; None for other lots
         self.verdict: Verdict | None = None
         #: queue -> children that lead to a class of this lot
         self.below: dict[Queue, dict[Queue, None]] = {}
@@ -174,13 +174,13 @@ class ShapeClass:
     lot: Lot | None = None
     #: its place in `Waiting.short` while it is filed by its shape
     place: _Entry | None = None
-    #: what was said of it last
+    #: its last published verdict
     said: Verdict | None = None
-    #: how many of `members`, from the first, are known to know `said`, or what lacks room as that does
+    #: how many of `members`, from the first, are known to know `said`, or one that equals it
     told: int = 0
     #: the first of them knows exactly that
     first_told: bool = True
-    #: what all but the first are told, whatever stops that one; None where they are told the same
+    #: verdict of all but the first, for any verdict of that one; None where they share one
     behind: Verdict | None = None
     #: seconds; none but perhaps its first member is known to be shorter
     shortest: float = 0.0
@@ -291,9 +291,9 @@ class Waiting:
             self._choose_head(moved[0].leaf)
 
     def tell_again(self, leaf: Queue, shape: Shape, key: Key, told: Verdict | None) -> None:
-        """A waiting workload knows this verdict; if that is not its class's, it is among those to be told."""
+        """A waiting workload knows this verdict; if that is not its class's, it is queued for an update."""
         group = self._spots[leaf].classes[shape.key]
-        # While it is to be looked at again: most often the verdict is the same then.
+        # Not before the next look: most often the verdict stays the same.
         verdict = group.verdict(key) or group.said
         if verdict is not None and differs(told, verdict):
             if lacks_room(told) and lacks_room(verdict) and key != group.members[0]:
@@ -344,11 +344,11 @@ class Waiting:
     # -- what blocks them --------------------------------------------------------------------------------------------
 
     def park_on_limit(self, group: ShapeClass, verdict: Verdict, short: Shortage) -> None:
-        """Wait until the queue has what is requested of the resource left."""
+        """Wait until the queue has the requested amount of the resource left."""
         self.say(group, verdict)
         limit = Limit(short.queue, short.resource, short.requested, group.leaf if short.below is not None else None)
-        # Users may ask for any number of amounts: few lots wake and sleep with each change. What is not enough by
-        # less than the rounding waits for its own amount, lest it is looked at again and again.
+        # Users may ask for any number of amounts: few lots wake and sleep with each change. An amount short by
+        # less than the rounding waits for itself, lest it is looked at again and again.
         left, rounded = _left(limit), _rounded(limit.amount)
         if left is not None and left < rounded:
             limit = limit._replace(amount=rounded)
@@ -374,7 +374,7 @@ class Waiting:
         self._move(group, lot)
 
     def asleep(self, shape: bytes) -> Verdict | None:
-        """Why no member has room for this shape, where others wait for that and did not wake since."""
+        """Why no member can take this shape, where others wait for that and did not wake since."""
         lot = self._lots.get(shape)
         return lot.verdict if lot is not None and not lot.awake else None
 
@@ -399,25 +399,25 @@ class Waiting:
         self._refile(group)
 
     def wake_shape(self, shape: bytes) -> None:
-        """Some member has more room for this shape."""
+        """Some member has more capacity for this shape."""
         lot = self._lots.get(shape)
         if lot is not None:
             self._wake(lot)
 
     def may_go(self, leaf: Queue, shape: bytes) -> bool:
-        """Whether a class of the queue waits for capacity for this shape, and is to be looked at."""
+        """Whether a class of the queue waits for capacity for this shape and is awake."""
         lot = self._lots.get(shape)
         return lot is not None and lot.awake and leaf in lot.heads
 
     def reconsider(self, leaf: Queue, shape: Shape) -> None:
-        """What was in the way of a class may be gone, whatever that was."""
+        """The blocker of a class may be gone, of any kind."""
         self.wake_shape(shape.key)
         group = self.classes(leaf).get(shape.key)
         if group is not None and group.lot is None:
             self.refresh(group)
 
     def sleep_shape(self, shape: bytes) -> None:
-        """No member has room for this shape any more; its classes keep their verdicts."""
+        """No member can take this shape any more; its classes keep their verdicts."""
         lot = self._lots.get(shape)
         if lot is not None:
             self._sleep(lot)
@@ -541,7 +541,7 @@ class Waiting:
             self._move(head, spot.fresh)
 
     def say(self, group: ShapeClass, verdict: Verdict) -> None:
-        """The class is told this until it is looked at again; what it waits for stays the same."""
+        """The class keeps this verdict until its next look; the reason of its wait stays the same."""
         if differs(group.said, verdict):
             if group.behind is not None or (lacks_room(group.said) and lacks_room(verdict)):
                 group.first_told = False
@@ -628,7 +628,7 @@ class Waiting:
             del self.short[group.leaf]
 
     def _push_first(self, lot: Lot, leaf: Queue) -> None:
-        """Of an awake lot that hangs at a leaf, only the first class is among those that may be looked at there."""
+        """Of an awake lot that hangs at a leaf, only the first class may be looked at there."""
         if lot.awake and lot.anchor is leaf and (group := lot.heads[leaf].first()) is not None:
             self._spots[leaf].heads.push(group)
 
@@ -669,12 +669,12 @@ def lacks_room(verdict: Verdict | None) -> bool:
 
 
 def differs(told: Verdict | None, verdict: Verdict) -> bool:
-    """Whether a workload must be told anew: another reason or another blocker, not merely another free amount."""
+    """Whether a workload needs an update: another reason or another blocker, not merely another free amount."""
     if told is None or told.reason != verdict.reason:
         return True
     a, b = told.blocker, verdict.blocker
     if told.reason in (Reason.NO_CLUSTER, Reason.SIZE_KEPT):
-        # What keeps it from each member, and what its size is, is in words only.
+        # The text alone has the reason of each member, and the size.
         return a != b
     return (a and (a.kind, a.name, a.resource, a.cluster)) != (b and (b.kind, b.name, b.resource, b.cluster))
 
@@ -686,7 +686,7 @@ def _rounded(amount: int) -> int:
 
 
 def _left(limit: Limit) -> int | None:
-    """What is left of it; None where nothing limits it any more."""
+    """Amount left of it; None without a limit."""
     queue, resource, _, way = limit
     return queue.left(resource, way if way is not None and queue in path(way) else None)
 
@@ -710,10 +710,10 @@ def _entry(group: ShapeClass) -> _Entry:
 
 
 def first_key(group: ShapeClass) -> Key:
-    """By which a class is ordered among those of its queue."""
+    """Sort key of a class in its queue."""
     return shared(group.members[0], group.share) if group.share else group.members[0]
 
 
 def shared(key: Key, share: str) -> Key:
-    """The place of a workload of a class with this share among those of its queue."""
+    """The place of a workload of a class with this share in its queue."""
     return key[0], share + key[1], key[2]

@@ -1,4 +1,4 @@
-"""One binding: what was seen of it, what was decided since, and what follows from the two."""
+"""One binding: its last observation, the decisions since, and what follows from the two."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ HELD, NO_PODS = Verdict(Reason.HELD), Verdict(Reason.NO_PODS)
 
 @dataclass(slots=True)
 class Binding:
-    """One binding: what was last seen of it and what was decided since."""
+    """One binding: its last observation and the decisions since."""
 
     view: BindingView
-    #: newest of what was seen and what was decided; `epoch` above `view.epoch` means that a write is under way
+    #: newest observed or decided epoch; `epoch` above `view.epoch` means that a write is under way
     epoch: int
     phase: Phase
     #: member -> the gang of its part; empty unless it is dispatched
     parts: dict[str, Gang]
-    #: what it asks for, as last seen; None when that can't be read
+    #: its request, as last seen; None when unreadable
     wish: Gang | None
     #: None when it has no gang
     shape: Shape | None
     key: Key
     #: the queue in which it waits or is charged
     leaf: Queue
-    #: what it is charged, or must be admitted with while it waits
+    #: its charge, or the amount to admit it with while it waits
     amount: Vector
-    #: member -> the gang of its part without pods that were released: what is charged; `charge` keeps it
+    #: member -> the gang of its part without pods that were released: the charged part; `charge` keeps it
     charged: dict[str, Gang] = field(default_factory=dict)
     #: seconds since the epoch, while parts must still be reserved or pods bound
     deadline: float | None = None
@@ -62,7 +62,7 @@ class Binding:
 
     @property
     def flavors(self) -> list[Assigned]:
-        """Those that it got, or waits for."""
+        """Flavors that it has, or waits for."""
         return [*self.variants[0].assigned] if self.variants else []
 
     @property
@@ -72,11 +72,11 @@ class Binding:
 
     @property
     def pods(self) -> int:
-        """Those that run or are about to."""
+        """Pods that run or are about to."""
         return sum(part.replicas for part in self.parts.values())
 
     def expected_in(self, name: str) -> int:
-        """Pods that are on nodes of a member once it has placed all: what has ended for good left its node."""
+        """Pods that are on nodes of a member once it has placed all: pods that ended for good left their nodes."""
         return self.charged.get(name, self.parts[name]).replicas
 
     @property
@@ -90,11 +90,11 @@ class Binding:
         self.amount = vector.total(part.total() for part in self.charged.values())
 
     def charges(self) -> Charges:
-        """What its namespace is charged for it."""
+        """Charge of its namespace for it."""
         return by_scopes(self.charged.values() or ([self.wish] if self.wish is not None else ()), self.amount)
 
     def where(self) -> dict[str, Vector]:
-        """Member -> what its part there requests."""
+        """Member -> request of its part there."""
         if len(self.parts) == 1:
             return dict.fromkeys(self.parts, self.amount)
         return {name: part.total() for name, part in self.charged.items()}
@@ -139,7 +139,7 @@ def ready_by(binding: Binding, regain: float) -> float | None:
 
 
 def replaced_at(view: BindingView) -> float | None:
-    """When it is to be placed anew as it was dispatched before; None where nobody asked for that."""
+    """Time of a requested new placement of a dispatched workload; None without such a request."""
     at, dispatched = view.rescheduled, view.decision.dispatched
     if not at or not dispatched or to_seconds(dispatched) >= to_seconds(at):
         return None
@@ -167,7 +167,7 @@ def estimate(binding: Binding) -> float:
 
 
 def patient_until(binding: Binding) -> float:
-    """When a workload has waited long enough to be kept room for; infinite for never.
+    """Time at which a workload has waited long enough for a reservation; infinite for never.
 
     The queue grants it: a workload may have more patience than its queue, never less.
     """
@@ -189,7 +189,7 @@ def phase_of(view: BindingView) -> Phase:
 
 
 def behind(view: BindingView, binding: Binding) -> bool:
-    """Whether an observed binding is older than what was decided since."""
+    """Whether an observed binding is older than the decisions since."""
     if view.epoch != binding.epoch:
         return view.epoch < binding.epoch
     if view.finished:
@@ -201,7 +201,7 @@ def behind(view: BindingView, binding: Binding) -> bool:
 
 def overtakes(view: BindingView, binding: Binding) -> bool:
     """Whether a view that is behind counts all the same: the write under way is a question, which decides nothing, and
-    what is asked about is another workload by now. The API server refuses that write.
+    about a workload that has changed by now. The API server refuses that write.
     """
     waits = binding.phase is Phase.SUSPENDED
     return waits and (phase_of(view) is not Phase.SUSPENDED or not alike(view, binding.view))
@@ -270,7 +270,7 @@ def variant_of(view: BindingView) -> tuple[Variant, ...]:
 
 
 def gang_of(view: BindingView) -> Gang | None:
-    """What it asks for with the flavors that it got."""
+    """Its request with its assigned flavors."""
     got = variant_of(view)
     return got[0].gang if got else view.gang
 
@@ -304,7 +304,7 @@ def unreleased(view: BindingView, parts: dict[str, Gang], whole: Gang | None) ->
 
 
 def as_it_runs(view: BindingView, member: str, gang: Gang) -> Gang:
-    """The gang with what its pods request in the member where that is more than was asked for: overhead of a
+    """The gang with what its pods request in the member where that exceeds the request: overhead of a
     RuntimeClass, defaults of a LimitRange, injected containers, a resize in place.
     """
     more = view.requests.get(member)

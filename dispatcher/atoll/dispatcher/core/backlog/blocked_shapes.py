@@ -29,7 +29,7 @@ class BlockedShapes:
         self._several = np.zeros(_FIRST, np.bool_)
         #: bool[slots]: in `found`
         self._in_found = np.zeros(_FIRST, np.bool_)
-        #: key -> shape, of those that a member may hold and that were blocked before it grew
+        #: key -> shape, blocked before a member grew that may hold it now
         self.found: dict[bytes, Shape] = {}
 
     def add(self, shape: Shape) -> None:

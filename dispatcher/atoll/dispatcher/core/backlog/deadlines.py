@@ -22,7 +22,7 @@ class Deadlines:
         self._heap: list[tuple[float, str]] = []
 
     def set(self, uid: str, when: float | None) -> None:
-        """In place of what was set before; None, or infinite, for none."""
+        """Replaces an earlier deadline; None, or infinite, for none."""
         if when is None or when == math.inf:
             self._times.pop(uid, None)
         elif self._times.get(uid) != when:
@@ -41,7 +41,7 @@ class Deadlines:
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> Iterator[str]:
-        """Take out what is due, the earliest first."""
+        """Take out due UIDs, the earliest first."""
         while (first := self.first) is not None and first <= now:
             uid = heapq.heappop(self._heap)[1]
             del self._times[uid]

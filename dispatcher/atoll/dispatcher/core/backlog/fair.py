@@ -1,11 +1,11 @@
 """The order inside a queue by fair share: within a priority class, whose dominant share is least goes first.
 
 Dominant resource fairness (Ghodsi et al., NSDI 2011) over namespaces, or over jobs. A namespace's share is the largest
-part that it uses of any resource that the queue may use, divided by the namespace's weight; a waiting job's is what it
-would use of the queue once it runs. Equal shares go by age.
+part that it uses of any resource that the queue may use, divided by the namespace's weight; a waiting job's is the part
+that it would use of the queue once it runs. Equal shares go by age.
 
-With a half-life a namespace counts with what it used on average lately where that is more than it uses now: in the
-average what was used counts half as much after each half-life.
+With a half-life a namespace counts with its average use of late where that exceeds its present use: in the
+average, use counts half as much after each half-life.
 
 Classes of a queue by namespaces hold workloads of one namespace each, so a share that changes moves classes, never
 workloads: a charge costs O(classes of its namespace x log classes), and queues without this order pay nothing.
@@ -24,7 +24,7 @@ from atoll.model.query import Share
 from atoll.model.vector import Vector
 
 _MOST = 999_999.0
-"""What is used of something of which the queue may use nothing."""
+"""Share of a resource of which the queue may use nothing."""
 _FORGOTTEN = 1e-6
 """An average of this part of the queue counts as none."""
 
@@ -34,7 +34,7 @@ class _Use:
     """What a namespace uses of a queue."""
 
     charged: Vector = field(default_factory=dict)
-    #: what it used on average lately, at the time `at`; empty without a half-life
+    #: its average use of late, at the time `at`; empty without a half-life
     average: dict[str, float] = field(default_factory=dict)
     at: float = 0.0
     #: its classes that wait in the queue
@@ -43,7 +43,7 @@ class _Use:
     told: str = ""
 
     def age(self, now: float, half_life: float | None) -> None:
-        """Time has passed in which it used what it is charged."""
+        """Average its charged use over the time that has passed."""
         if half_life is None:
             self.average.clear()
         else:
@@ -135,7 +135,7 @@ class FairShares:
                 self._tell(leaf, namespace, record.uses[namespace])
 
     def queues_changed(self) -> None:
-        """Queues, or what they may use, changed."""
+        """Queues or their limits changed."""
         for leaf, record in list(self._records.items()):
             if leaf.said.order is not record.order:
                 del self._records[leaf]
@@ -172,7 +172,7 @@ class FairShares:
     # -- looking in --------------------------------------------------------------------------------------------------
 
     def key(self, leaf: Queue, namespace: str, request: Vector, key: Key) -> Key:
-        """The place of a workload in its queue's order. `request`: what it uses, or would."""
+        """The place of a workload in its queue's order. `request`: its present or future use."""
         record = self._records.get(leaf)
         if record is None:
             return key
@@ -197,7 +197,7 @@ class FairShares:
     # -- keeping -----------------------------------------------------------------------------------------------------
 
     def _record(self, leaf: Queue) -> _Record | None:
-        """That of a queue with such an order; what it is charged is counted where it has none yet."""
+        """Record of a queue with such an order; made from its charges where it has none yet."""
         order = leaf.said.order
         if order is Order.PRIORITY:
             return None
@@ -207,7 +207,7 @@ class FairShares:
             for namespace, amount in self._charged(leaf) if order is Order.FAIR_NAMESPACES else ():
                 vector.add(self._use(record, namespace).charged, amount)
             for use in record.uses.values():
-                # Nothing is known of what it used before, so it counts as if it always had used what it does.
+                # Its earlier use is unknown, so its present use counts as its average.
                 use.average = {name: float(amount) for name, amount in use.charged.items()}
         return record
 

@@ -1,7 +1,7 @@
-"""What sleeps, by what may wake it: the one place in which anything of the core waits for a change.
+"""Index of sleeping owners by wake cause: the one place in which anything of the core waits for a change.
 
-Whoever takes something in says what changed (`fire`) and needs not know who sleeps on that; what sleeps costs nothing
-until then. It sleeps on until its owner, told of it, parks it elsewhere or drops it.
+The author of a change reports it (`fire`) and needs not know the sleepers; sleeping costs nothing
+until then. An entry stays until its owner, called by a trigger, parks it elsewhere or drops it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from atoll.dispatcher.core.quota.queue import Queue, path
 
 
 class Cause(IntEnum):
-    """What may wake something; in brackets what a trigger names."""
+    """Causes of waking; in brackets the name in a trigger."""
 
     FELL = 1
     """The use of a queue fell, or its limits rose (the queue)."""
@@ -53,15 +53,15 @@ class Trigger(NamedTuple):
 MEMBERS, KEPT, SETTINGS = Trigger(Cause.MEMBERS), Trigger(Cause.KEPT), Trigger(Cause.SETTINGS)
 
 Owner = Callable[[list[Any], Trigger], None]
-"""Told of what it parked that may be awake now, in the order in which it was parked."""
+"""Called with its entries that may be awake now, in the order of parking."""
 
 
 class WakeIndex:
     """Who sleeps on what."""
 
     def __init__(self) -> None:
-        #: cause -> what a trigger names -> owner -> what it parked there; most of what changes wakes nothing, and finds
-        #: that out here
+        #: cause -> name in a trigger -> owner -> its entries there; most changes wake nothing, which shows
+        #: here
         self._at: dict[Cause, dict[Any, dict[Owner, dict[Hashable, None]]]] = {cause: {} for cause in Cause}
         #: what sleeps -> its owner, and all that it sleeps on
         self._of: dict[Hashable, tuple[Owner, tuple[Trigger, ...]]] = {}
@@ -133,7 +133,7 @@ class WakeIndex:
 
     def limits_changed(self, queue: Queue) -> None:
         """The limits of a queue are others."""
-        # What is guaranteed to it is not there for those beside it.
+        # Its guarantee is not available to its siblings.
         self._fire_each(Cause.LEFT, (queue,) if queue.parent is None else (queue, queue.parent))
         self._ceilings_eased(queue)
         self._fire_each(Cause.FELL, (queue,))

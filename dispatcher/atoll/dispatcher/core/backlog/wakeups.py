@@ -24,7 +24,7 @@ _GREW = Trigger(Cause.ROW)
 
 
 class Wakeups:
-    """What was looked for in members in vain."""
+    """Shapes that no member could take."""
 
     def __init__(self, index: WakeIndex, tree: Tree, waiting: Waiting, members: Members) -> None:
         self._index, self._tree, self._waiting, self._members = index, tree, waiting, members
@@ -39,8 +39,8 @@ class Wakeups:
         self._turns: dict[Shape, list[Queue]] = {}
 
     def block(self, shape: Shape, capped: Queue | None = None) -> None:
-        """It waits for more room in members, and with a queue for less use below that one; where it leaves its flavor
-        open for either, anywhere.
+        """It waits for more capacity in members, and with a queue for less use below that one; where it leaves its
+        flavor open for either, anywhere.
         """
         self.woken.pop(shape, None)
         capped = self._tree.root if shape.others else capped
@@ -64,7 +64,7 @@ class Wakeups:
             self._waiting.wake_shape(shape.key)
 
     def members_grew(self) -> None:
-        """Look again at the shapes for which members have more room, where that may be enough."""
+        """Look again at the shapes for which members have more capacity, where that may be enough."""
         table = self._members.table
         # Of a pass that ended early some were not woken yet.
         grown = {name: np.ones(len(table.counts), np.bool_) for name in self._grown if table.knows(name)}
@@ -106,7 +106,7 @@ class Wakeups:
         self._blocked.forget_found()
 
     def asleep(self, shape: Shape) -> Verdict | None:
-        """Why no member has room for this shape, where others wait for that and nothing has changed since."""
+        """Why no member can take this shape, where others wait for that and nothing has changed since."""
         return None if shape.key in self._blocked.found else self._waiting.asleep(shape.key)
 
     def _wake_next(self, leaf: Queue) -> None:
@@ -127,8 +127,8 @@ class Wakeups:
         return any(holds(shape) for holds in self._grown.values())
 
     def _sleep_again(self, touched: Iterable[str]) -> None:
-        """Of what was woken, that for which a dispatch to these members took the room sleeps again without being looked
-        at.
+        """Woken shapes whose capacity a dispatch to these members has used sleep again without another look
+        at them.
         """
         gone = {None, *(self._members.table.column(name) for name in touched)}
         shapes = [shape for shape, column in self.woken.items() if column in gone]
