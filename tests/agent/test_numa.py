@@ -152,22 +152,23 @@ def make_zones(
     gpus: tuple[int, int] = (4, 4),
     cpus: tuple[int, int] = (8, 8),
     islands: tuple[int, ...] = (),
+    kept: int = 0,
     name: str = "n",
 ) -> NumaTopology:
-    """A node of two NUMA nodes with 8 CPUs and 4 GPUs each, of which so many are free; and the free GPUs of islands of
-    two each.
+    """A node of two NUMA nodes with 8 CPUs and 4 GPUs each, of which so many are free, and the kubelet keeps so many
+    CPUs of each; and the free GPUs of islands of two each.
     """
     attributes = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
 
-    def amounts(name: str, total: int, free: int) -> dict[str, str]:
-        return {"name": name, "capacity": str(total), "allocatable": str(total), "available": str(free)}
+    def amounts(name: str, total: int, free: int, kept: int = 0) -> dict[str, str]:
+        return {"name": name, "capacity": str(total), "allocatable": str(total - kept), "available": str(free)}
 
     zones = [
         {
             "name": f"node-{cell}",
             "type": "Node",
             "resources": [
-                amounts("cpu", 8, cpus[cell]),
+                amounts("cpu", 8, cpus[cell], kept),
                 amounts("nvidia.com/gpu", 4, gpus[cell]),
                 amounts("memory", 99, 99),
             ],
@@ -272,6 +273,18 @@ def test_the_host_is_told_what_numa_nodes_have_when_that_changes_and_not_when_it
     assert capacity.specs()["nodes"]["profiles"][0]["numa"]["policy"] == "single-numa-node"
     core.handle(NumaGone("n"))
     assert "numa" not in capacity.specs()["nodes"]["profiles"][0]
+
+
+def test_what_a_kubelet_keeps_of_its_cpus_is_not_told_to_the_host() -> None:
+    """No pod that needs it would ever get it."""
+    core = member(make_zones("single-numa-node", cpus=(7, 7), kept=1))
+    [profile] = MemberCapacity("m", core.room).specs()["nodes"]["profiles"]
+    assert [each["cpu"] for each in profile["numa"]["nodes"]] == [7, 7]
+
+
+def test_a_topology_that_names_no_numa_node_keeps_no_pod_away() -> None:
+    core = member(make_numa("n", "single-numa-node", cpuDetail={}))
+    assert placed(core, pinned("a", 2)) == {"a": "n"}
 
 
 def test_lists_of_cpus_are_the_kernels() -> None:

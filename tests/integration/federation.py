@@ -232,12 +232,20 @@ class Site:
         """Wait until the binding of a job says that it waits for this reason; gives the decision."""
 
         async def look() -> Json | None:
-            binding = await self.find(BINDINGS, f"{name}-job")
-            text = ((binding or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION)
-            decision: Json = orjson.loads(text) if text else {}
+            decision = await self.decision(name)
             return decision if decision.get("reason") == reason else None
 
         return await until(look, what=f"job {name} waits for {reason}")
+
+    async def decision(self, name: str) -> Json:
+        """The decision that the binding of a job bears; empty while there is none."""
+        binding = await self.find(BINDINGS, f"{name}-job")
+        text = ((binding or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION)
+        return orjson.loads(text) if text else {}
+
+    async def decided(self, name: str) -> Json:
+        """Wait for that."""
+        return await until(lambda: self.decision(name), what=f"there is a decision about job {name}")
 
     async def pods(self, cluster: str) -> list[Json]:
         """The test's pods in a member."""

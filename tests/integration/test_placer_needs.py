@@ -177,7 +177,7 @@ async def test_a_pod_that_kubelets_align_goes_where_one_numa_node_has_its_cpus(s
         async def refused() -> bool:
             binding = await site.find(BINDINGS, "again-job")
             text = ((binding or {}).get("metadata") or {}).get("annotations", {}).get(keys.DECISION, "")
-            return "alpha holds 0 of the 1 pod" in text
+            return "alpha holds 0 of the 1 pod" in text and "NUMA nodes" in text
 
         await until(refused, what="the member refuses another one")
         assert len(await site.pods("alpha")) == 1

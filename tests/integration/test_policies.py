@@ -125,6 +125,8 @@ async def test_an_override_that_can_not_be_applied_has_the_workload_wait_and_say
     await create(site, OVERRIDES, policy(OVERRIDES, "bad", selector, plaintext=patch))
     await site.submit(job("late", seconds=0.2))
     await told(site, "ApplyOverridePolicyFailed", "bad", "no item 7", MEMBER)
+    decision = await site.reason("late", "OverrideFailed")
+    assert "no item 7" in decision["blocker"]["message"]
     assert not await site.pods(MEMBER)
     await site.host.delete(OVERRIDES, "bad", site.namespace)
     await site.phase("late", "Completed")

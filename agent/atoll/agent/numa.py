@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from atoll.model import quantity
-from atoll.model.numa import CPU, MOST_CELLS, Asks, Cells, Policy
+from atoll.model.numa import CPU, MOST_CELLS, Amounts, Asks, Cells, Policy
 from atoll.model.objects import Slim
 
 ISLAND = "NVLink"
@@ -58,6 +58,12 @@ class NumaTopology(Slim, frozen=True):
     """The same of islands of devices; None where nothing tells of them."""
     pods: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     """UID of a pod -> its CPUs by NUMA node; of those that it tells of."""
+    offered: Amounts = ()
+    """What pods may have of what there is; empty for all of it, as far as it is known."""
+
+    def emptied(self) -> Cells:
+        """All that pods may have there."""
+        return self.cells._replace(total=self.offered or self.cells.total).empty()
 
     def now(self, pinned: Mapping[Asks, int], then: Mapping[Asks, int], gone: Sequence[tuple[str, Asks]] = ()) -> Cells:
         """What is free with these pods on the node.
@@ -119,8 +125,9 @@ def decode_numa(raw: bytes | msgspec.Raw) -> NumaTopology:
     numbers = sorted(set(where.values()))
     if len(numbers) > MOST_CELLS:
         raise msgspec.ValidationError(f"Numatopology {said.metadata.name}: {len(numbers)} NUMA nodes are too many")
-    # Without CPUs of containers' own the kubelet aligns none.
-    resources = (CPU,) if spec.policies.get("CPUManagerPolicy") == "static" and CPU in spec.numares else ()
+    # Without CPUs of containers' own the kubelet aligns none; nothing is known where no CPU has a NUMA node.
+    static = spec.policies.get("CPUManagerPolicy") == "static"
+    resources = (CPU,) if static and CPU in spec.numares and numbers else ()
 
     def by_cell(some: Sequence[int] | set[int]) -> tuple[int, ...]:
         count = Counter(where[cpu] for cpu in some if cpu in where)
@@ -199,13 +206,13 @@ def decode_zones(raw: bytes | msgspec.Raw) -> NumaTopology:
         islands = _cells([each for each in said.zones if each.type == ISLAND], Policy.BEST_EFFORT, cpus=False)
     except ValueError as error:
         raise msgspec.ValidationError(f"NodeResourceTopology {said.metadata.name}: {error}") from error
-    cells, used = numa
-    joined = NumaTopology(said.metadata, *islands) if islands[0].free else None
-    return NumaTopology(said.metadata, cells._replace(by_pod=by_pod), used, joined)
+    cells, used, offered = numa
+    joined = NumaTopology(said.metadata, *islands[:2]) if islands[0].free else None
+    return NumaTopology(said.metadata, cells._replace(by_pod=by_pod), used, joined, offered=offered)
 
 
-def _cells(zones: Sequence[_Zone], policy: Policy, *, cpus: bool) -> tuple[Cells, dict[str, int]]:
-    """(what is in each of these zones, what pods have of it).
+def _cells(zones: Sequence[_Zone], policy: Policy, *, cpus: bool) -> tuple[Cells, dict[str, int], Amounts]:
+    """(what is in each of these zones, what pods have of it, what they may have).
 
     Raises:
         ValueError: an amount is no quantity, or they are too many.
@@ -224,7 +231,7 @@ def _cells(zones: Sequence[_Zone], policy: Policy, *, cpus: bool) -> tuple[Cells
         name: max(0, sum(cell[row] for cell in offered) - sum(cell[row] for cell in free))
         for row, name in enumerate(known)
     }
-    return Cells(policy, tuple(known), free, total), used
+    return Cells(policy, tuple(known), free, total), used, offered
 
 
 def _old_policy(said: str) -> Policy:

@@ -18,6 +18,7 @@ from atoll.dispatcher.core import (
     QueueView,
     Strategy,
 )
+from atoll.dispatcher.core.capacity.refusals import MOST_WORDS
 from atoll.dispatcher.core.events import NOTHING, Circuit, Failure
 from atoll.dispatcher.split import webster
 from atoll.model import (
@@ -139,6 +140,7 @@ class Hold(Part, frozen=True, rename="camel"):
     epoch: int = -1
     state: str = ""
     generation: int = 0
+    message: str = ""
     requested: int = 0
     available: int = 0
 
@@ -525,7 +527,9 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         }
         or NOTHING,
         reserved={
-            cluster: MemberAnswer(hold.state in _YES, hold.generation, hold.requested, hold.available)
+            cluster: MemberAnswer(
+                hold.state in _YES, hold.generation, hold.requested, hold.available, hold.message[:MOST_WORDS]
+            )
             for cluster, status in said.items()
             if (hold := status.reservation) is not None and hold.epoch == at
         }

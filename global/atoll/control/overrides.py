@@ -34,6 +34,7 @@ from atoll.model import keys, overrides
 from atoll.model.apiresource import BINDINGS, CLAIMS, CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.objects import MALFORMED, Full, Meta
 from atoll.model.overrides import Applied, Failed, Target
+from atoll.model.verdict import OVERRIDE_POLICY
 
 Json = dict[str, Any]
 _OTHERS = {(each.api_version, each.kind): each for each in (CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, CLAIMS)}
@@ -264,7 +265,7 @@ class Overrides:
     # -- what is told ------------------------------------------------------------------------------------------------
 
     def _fail(self, binding: BindingObject, kind: Kind, obj: Full, cluster: str, error: Failed) -> bool:
-        why = f"override policy {error.policy} can't be applied for {cluster}: {error.why}"
+        why = f"{OVERRIDE_POLICY}{error.policy} can't be applied for {cluster}: {error.why}"
         known = self._failed.setdefault(binding.metadata.key, {})
         changed = known.get(cluster) != why
         known[cluster] = why

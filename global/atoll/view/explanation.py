@@ -554,6 +554,8 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
             ]
         case Reason.REFUSED_BY_MEMBER:
             return ["fix what the member names, there or in the workload; it is tried again by itself"]
+        case Reason.OVERRIDE_FAILED:
+            return ["fix the override policy that is named, or the workload; it is tried again by itself"]
         case Reason.NAMESPACE_NOT_ACCEPTED:
             return ["the member's administrator lets the namespace in, as the member says; or another namespace"]
         case Reason.DEACTIVATED:

@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll.fit import balanced
-from atoll.fit.constraints import Numa
 from atoll.fit.groups import in_whole_groups, put_in_groups
 from atoll.fit.nodes import Nodes
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
@@ -712,8 +711,8 @@ def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequenc
     wanted = sum(floor)
     if not len(nodes):
         return Miss(Reason.NO_NODE_MATCHES, wanted, 0, empty=True)
+    anyhow = [msgspec.structs.replace(task, aligned=[], numa="", devices_in="") for task in gang.tasks]
     if any(want and not nodes.accepting(task).any() for task, want in zip(gang.tasks, floor, strict=True)):
-        anyhow = [msgspec.structs.replace(task, aligned=[], numa="", devices_in="") for task in gang.tasks]
         by_numa = anyhow != gang.tasks and all(nodes.accepting(task).any() for task in anyhow)
         return Miss(Reason.NO_NODE_MATCHES, wanted, 0, by_numa=by_numa)
     near = nodes.tree.ceiling(gang.network_topology) is not None
@@ -735,11 +734,9 @@ def _nearest_miss(nodes: Nodes, gang: Gang, room: Sequence[Ints], floor: Sequenc
         heedless_gang = msgspec.structs.replace(gang, apart=None)
         if place(nodes, heedless_gang, explain=False) is not None:
             return Miss(reason, wanted, max(0, min(held, wanted - 1)), apart=gang.apart.tier)
-    if any(task.aligned or task.numa for task in gang.tasks) and any(isinstance(each, Numa) for each in nodes.exact):
-        heedless = nodes.copy()
-        heedless.exact = tuple(each for each in heedless.exact if not isinstance(each, Numa))
-        if place(heedless, gang, explain=False) is not None:
-            return Miss(reason, wanted, max(0, min(held, wanted - 1)), by_numa=True)
+    # The host knows NUMA nodes by profiles, a member node by node.
+    if anyhow != gang.tasks and place(nodes, msgspec.structs.replace(gang, tasks=anyhow), explain=False) is not None:
+        return Miss(reason, wanted, max(0, min(held, wanted - 1)), by_numa=True)
     if nodes.in_turn(gang):
         heedless = nodes.copy()
         heedless.company = None

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     POLICY_SUSPENDED = "SuspendedByPolicy"
     REFUSED_BY_MEMBER = "RefusedByMember"
     NAMESPACE_NOT_ACCEPTED = "NamespaceNotAccepted"
+    OVERRIDE_FAILED = "OverrideFailed"
     DEACTIVATED = "Deactivated"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     NOT_READY_IN_TIME = "NotReadyInTime"
@@ -101,8 +102,10 @@ def blocker(kind: str, name: str, resource: str, requested: int, available: int,
     )
 
 
-REFUSED: Final = (Reason.REFUSED_BY_MEMBER, Reason.NAMESPACE_NOT_ACCEPTED)
-"""Of work that a member did not take."""
+REFUSED: Final = (Reason.REFUSED_BY_MEMBER, Reason.NAMESPACE_NOT_ACCEPTED, Reason.OVERRIDE_FAILED)
+"""Of work that a member did not take, or could not be sent."""
+OVERRIDE_POLICY: Final = "override policy "
+"""How the host's words begin on a part that it could not make for a member."""
 
 
 _QUOTA_FULL: Final = "exceeded quota"
@@ -110,7 +113,9 @@ _QUOTA_FULL: Final = "exceeded quota"
 
 
 def reason_of_refusal(words: str) -> Reason:
-    """The reason of work that a member did not take, by the member's words."""
+    """The reason of work that a member did not take, by the member's words, or the host's on why it sent none."""
+    if words.startswith(OVERRIDE_POLICY):
+        return Reason.OVERRIDE_FAILED
     return Reason.NAMESPACE_NOT_ACCEPTED if NOT_ACCEPTED in words else Reason.REFUSED_BY_MEMBER
 
 
@@ -150,6 +155,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 
     def _why(self, block: Blocker) -> str:
         """The sentence of its reason; a quota is of a queue, of a queue in one member, or of a namespace."""
+        if self.reason is Reason.NO_NODE_MATCHES and block.message:
+            return "no node accepts its pods"
         if self.reason is Reason.QUOTA_EXCEEDED and block.kind == "ResourceQuota":
             return "it would exceed a quota of its namespace"
         if self.reason is Reason.QUOTA_EXCEEDED and block.kind == "Namespace":
@@ -206,6 +213,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.POLICY_SUSPENDED: "its propagation policy suspends dispatching (spec.suspension)",
     Reason.REFUSED_BY_MEMBER: "a member refused it",
     Reason.NAMESPACE_NOT_ACCEPTED: "a member has a namespace of that name of its own",
+    Reason.OVERRIDE_FAILED: "an override policy of the host can't be applied to it",
     Reason.DEACTIVATED: "members refused it, or did not get it to run, again and again; it is not tried until its user"
     " acts (atollctl job retry)",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",

@@ -71,6 +71,19 @@ def test_what_a_member_refuses_is_evicted_at_once_with_the_members_words() -> No
     assert command.decision.refused.counts == {"m1": 1}
 
 
+def test_what_the_host_could_not_make_is_not_called_a_members_refusal() -> None:
+    words = "override policy default/mirror can't be applied for m1: there is no /spec/template"
+    s = scene()
+    s.submit(make_binding("a"))
+    s.run()
+    [command] = refuse(s, "a", words)
+    assert isinstance(command, Evict)
+    assert command.decision.reason is Reason.OVERRIDE_FAILED
+    assert "member refused" not in command.decision.story[-1].text
+    s.run()
+    assert s.verdict("a") is Reason.OVERRIDE_FAILED
+
+
 def test_it_goes_to_another_member_and_back_only_after_a_pause() -> None:
     s = two()
     s.submit(make_binding("a").tasks(4))

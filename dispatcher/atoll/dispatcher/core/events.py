@@ -202,6 +202,8 @@ class MemberAnswer:
     """Capacity generation that includes it, when granted."""
     requested: int = 0
     available: int = 0
+    message: str = ""
+    """Why not, in its words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.capacity.breakers import Breakers
 from atoll.dispatcher.core.capacity.failures import Failures
 from atoll.dispatcher.core.capacity.members import Members
-from atoll.dispatcher.core.capacity.refusals import Refusals
+from atoll.dispatcher.core.capacity.refusals import MOST_WORDS, Refusals
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.neighbours import Neighbours
 from atoll.dispatcher.core.placement import excluding
@@ -95,7 +96,11 @@ class Exclusions:
             barred = self.breakers.barred(binding.view.namespace, binding.view.kind)
             ready = self._named(shape, self.members.table.ready) if barred else []
             failing = ", ".join(name for name in ready if name in barred)
-            return Verdict(Reason.MEMBER_FAILING, Blocker("Cluster", failing)) if failing else verdict
+            if failing:
+                return Verdict(Reason.MEMBER_FAILING, Blocker("Cluster", failing))
+            why = "; ".join(sorted({said for said in self.failures.of(shape.key).values() if said}))
+            assert verdict.blocker is not None
+            return Verdict(verdict.reason, structs.replace(verdict.blocker, message=why[:MOST_WORDS]))
         return Verdict(reason_of_refusal(words[1]), Blocker("Cluster", words[0], message=words[1]))
 
     def _named(self, shape: Shape, among: NDArray[np.bool_] | bool) -> list[str]:

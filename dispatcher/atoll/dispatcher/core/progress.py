@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec import structs
+
 from atoll.dispatcher.core.backlog.binding import Binding, bound_in, replaced_at, withheld
 from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.capacity.refusals import MOST_WORDS
@@ -148,9 +150,11 @@ class Progress:
             refusals = [name for name in binding.parts if name in answers and not answers[name].granted]
             if refusals:
                 name, answer = refusals[0], answers[refusals[0]]
-                self._state.failed(binding, name)
+                self._state.failed(binding, name, words=answer.message)
                 text = f"{name} holds {answer.available} of the {counted(answer.requested, 'pod')} of its part"
                 counts = blocker("Cluster", name, "pods", answer.requested, answer.available)
+                counts = structs.replace(counts, message=answer.message)
+                text += f": {answer.message}" if answer.message else ""
                 yield self._decisions.evict(binding, Reason.PART_REFUSED, text, counts)
             elif all(name in answers for name in binding.parts):
                 away = [name for name in binding.parts if not self.members.are_ready([name])]

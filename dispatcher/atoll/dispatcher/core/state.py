@@ -412,7 +412,7 @@ class State:
         if phase is Phase.EVICTING:
             self.leaving[binding.view.uid] = None
 
-    def failed(self, binding: Binding, name: str, *, pods: bool = False) -> None:
+    def failed(self, binding: Binding, name: str, *, pods: bool = False, words: str = "") -> None:
         """Don't choose this member for the shape again until its capacity changes, or a while has passed.
 
         Args:
@@ -420,6 +420,7 @@ class State:
             name: of the member.
             pods: its pods were there and got no nodes. What keeps them from it may be its namespace's own (a claim, a
                 webhook): the member is avoided for that namespace alone.
+            words: of the member, on why.
         """
         if name not in self.members.by_name:
             return
@@ -427,4 +428,4 @@ class State:
         if pods and self.failures.mark(namespace):
             self.file_again(namespace)
         shape = shape_key(self.filed_as(binding), self.restricted(binding))
-        self.failures.failed(shape, name, namespace, binding.view.uid, self.now)
+        self.failures.failed(shape, name, namespace, binding.view.uid, self.now, words)

@@ -280,6 +280,7 @@ class _Look:
         allowed = np.any(members.table.allowed(shape), axis=0) if members.table.order else np.zeros(0, np.bool_)
         serving, kept_out = core.state.exclusions.serves(self._leaf), core.state.exclusions.kept_out(self.binding)
         avoided, refusing = core.state.exclusions.avoided(self.binding, shape), core.refusals.avoided(self.binding.view)
+        failed = core.state.failures.of(shape.key)
         barred = core.breakers.barred(self.binding.view.namespace, self.binding.view.kind)
         floor = np.array(shape.floor)
         held = np.minimum(members.table.counts[list(shape.rows)], floor[:, None]).sum(axis=0)
@@ -308,14 +309,15 @@ class _Look:
                 rooms.append(_room(member, wanted, fits, Reason.CLUSTERS_NOT_READY, "it is not ready"))
             elif member.name in refusing:
                 said = f": {refusing[member.name]}" if refusing[member.name] else ""
-                text = f"it refused it and is avoided for a while{said}"
-                rooms.append(_room(member, wanted, fits, reason_of_refusal(said), text))
+                text = f"it did not take it and is avoided for a while{said}"
+                rooms.append(_room(member, wanted, fits, reason_of_refusal(refusing[member.name]), text))
             elif member.name in barred:
                 text = "it does not bind what is sent to it, makes no pods of its kind, or confirms no removals; one"
                 text += " workload at a time is tried"
                 rooms.append(_room(member, wanted, fits, Reason.MEMBER_FAILING, text))
             elif member.name in avoided:
-                text = "it failed such a workload lately and is avoided for a while"
+                said = failed.get(member.name, "")
+                text = "it failed such a workload lately and is avoided for a while" + (f": {said}" if said else "")
                 rooms.append(_room(member, wanted, fits, Reason.AVOIDED, text))
             elif exact:
                 exact -= 1
@@ -672,6 +674,7 @@ def _by_itself(verdict: Verdict) -> list[Change]:
         ),
         Reason.CLUSTERS_NOT_READY: (ChangeKind.WAIT, "a member that it may use is ready again"),
         Reason.NAMESPACE_NOT_ACCEPTED: (ChangeKind.WISH, "the member's administrator lets the namespace in"),
+        Reason.OVERRIDE_FAILED: (ChangeKind.WISH, "fix the override policy, or the workload"),
         Reason.REFUSED_BY_MEMBER: (ChangeKind.WISH, "fix what the member names, there or in the workload"),
         Reason.DEACTIVATED: (ChangeKind.WISH, "fix what the member names, and then: atollctl job retry"),
         Reason.AVOIDED: (ChangeKind.WAIT, "the room in the members that failed it changes, or their pause is over"),

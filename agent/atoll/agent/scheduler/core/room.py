@@ -433,7 +433,7 @@ class Room:
         known = self._numa.get(node)
         if known == told:
             return
-        if known is None or told is None or known.cells.empty() != told.cells.empty():
+        if known is None or told is None or known.emptied() != told.emptied():
             self.numa_kinds += 1
         self._numa.pop(node, None)
         if told is not None:
@@ -450,7 +450,7 @@ class Room:
     def numa_of(self, node: str) -> Cells | None:
         """The NUMA nodes of a node, free or not; None where nothing tells of them."""
         told = self._numa.get(node)
-        return told.cells.empty() if told is not None else None
+        return told.emptied() if told is not None else None
 
     def begin(self) -> None:
         """What is there was there before: the figures of NUMA nodes may contain all of it."""

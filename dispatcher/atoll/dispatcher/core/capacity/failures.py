@@ -6,7 +6,7 @@ each failure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 
 from atoll.dispatcher.core.settings import AvoidedSettings
 from atoll.model.pauses import Pause, count_after, pause_after, spread
@@ -33,7 +33,7 @@ class Failures:
         self._marked[namespace] = None
         return fresh
 
-    def failed(self, shape: bytes, member: str, namespace: str, uid: str, now: float) -> None:
+    def failed(self, shape: bytes, member: str, namespace: str, uid: str, now: float, words: str = "") -> None:
         """A workload of the shape failed in the member."""
         before = self.known.get((shape, member))
         failures = count_after(before)
@@ -41,11 +41,11 @@ class Failures:
         if before is not None and not before.over:
             until = max(before.until, until)
         alone = namespace if self.is_marked(namespace) else ""
-        self.known[shape, member] = Pause(until, failures, namespace=alone)
+        self.known[shape, member] = Pause(until, failures, namespace=alone, words=words)
 
-    def of(self, shape: bytes) -> Collection[str]:
-        """The members that are not to be tried for a shape."""
-        return [name for (key, name), each in self.known.items() if key == shape and not each.over]
+    def of(self, shape: bytes) -> Mapping[str, str]:
+        """The members that are not to be tried for a shape, and why in the words of each; empty where it has none."""
+        return {name: each.words for (key, name), each in self.known.items() if key == shape and not each.over}
 
     def moved_on(self, member: str) -> Iterator[bytes]:
         """The member's figures are other ones: each shape that may try it again."""

@@ -75,6 +75,8 @@ class FitTable:
         self._requests = Requests((), _FIRST_ROWS)
         #: bool[rows, profiles]
         self._accepts: NDArray[np.bool_] = np.zeros((_FIRST_ROWS, 0), np.bool_)
+        #: member -> int64[]: which profiles its nodes have
+        self._profiles_of: dict[str, Ints] = {}
         #: member -> bool[rows]: for which some node of it has more room than before, or more of something that a row
         #: asks for whose task needs room beside others; emptied by `take_grown`
         self._grown: dict[str, NDArray[np.bool_]] = {}
@@ -134,9 +136,10 @@ class FitTable:
             shape.seen = self.version
         return shape.allowed
 
-    def accepted(self, shape: Shape) -> bool:
-        """Whether some node somewhere accepts each task of the shape, free or not."""
-        return bool(self._accepts[list(shape.rows)].any(axis=1).all())
+    def accepts(self, member: Member, shape: Shape) -> bool:
+        """Whether some node of the member accepts each task of the shape, free or not."""
+        profiles = self._profiles_of.get(member.name, _NOTHING)
+        return bool(self._accepts[list(shape.rows)][:, profiles].any(axis=1).all())
 
     def may_fit(self, shapes: Sequence[Shape]) -> tuple[list[bool], list[int]]:
         """Per shape: whether some ready member, or all together for a divided one, hold the first task's minimum; and
@@ -287,11 +290,14 @@ class FitTable:
         self._resources = tuple(sorted(set().union(*(member.resources() for member in self.order))))
         published = [member.published(self._resources) for member in self.order]
         self._bounds = [0, *itertools.accumulate(len(nodes) for nodes in published)]
-        self._profiles, self._profile_index = [], {}
+        self._profiles, self._profile_index, self._profiles_of = [], {}, {}
         self._states = np.concatenate(
             [
                 np.zeros((len(self._resources) + 1, 0), np.int64),
-                *(np.vstack([nodes.free, self._numbered(nodes)]) for nodes in published),
+                *(
+                    np.vstack([nodes.free, self._numbered(member, nodes)])
+                    for member, nodes in zip(order, published, strict=True)
+                ),
             ],
             axis=1,
         )
@@ -321,7 +327,7 @@ class FitTable:
         if fresh.is_of(known):
             self._replace(member, fresh, self._states[-1, start:end])
             return True
-        profile = self._numbered(fresh)
+        profile = self._numbered(member, fresh)
         if len(self._profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
             # Labels changed again and again: forget those that no node has any more.
             return False
@@ -457,8 +463,8 @@ class FitTable:
         column = self._column[member.name]
         return self._bounds[column], self._bounds[column + 1]
 
-    def _numbered(self, nodes: Nodes) -> Ints:
-        """The profile of each node in numbers that all members share."""
+    def _numbered(self, member: Member, nodes: Nodes) -> Ints:
+        """The profile of each node of a member in numbers that all members share."""
         numbers = []
         for profile in nodes.profiles:
             key = _encoder.encode((profile.labels, profile.taints, sorted(profile.unknown), profile.numa))
@@ -474,7 +480,8 @@ class FitTable:
                     task is not None and self._possible(task) and profile.accepts(task, "") for task in self._tasks
                 ]
             numbers.append(number)
-        return np.array(numbers, np.int64)[nodes.profile] if numbers else np.zeros(len(nodes), np.int64)
+        known = self._profiles_of[member.name] = np.array(numbers, np.int64)
+        return known[nodes.profile] if numbers else np.zeros(len(nodes), np.int64)
 
     def _room(self, row: int, columns: slice) -> Ints:
         """int64[K]: pods of the row's task that each of these nodes holds."""

@@ -25,6 +25,8 @@ from atoll.model.verdict import Blocker, Reason, Verdict, concerns_namespace
 
 MOST_WORDS = 1000
 """Characters of a refusal that are kept."""
+_OF_ONE = (Reason.REFUSED_BY_MEMBER, Reason.OVERRIDE_FAILED)
+"""Reasons that are a workload's own, not its namespace's."""
 
 
 class Refusals:
@@ -79,7 +81,7 @@ class Refusals:
             self._of.pop(view.uid, None)
             return
         last = max(
-            (to_seconds(line.at) for line in view.decision.story if line.reason is Reason.REFUSED_BY_MEMBER),
+            (to_seconds(line.at) for line in view.decision.story if line.reason in _OF_ONE),
             default=0.0,
         )
         pauses = {name: last + self._pause(count, f"{view.uid}/{name}") for name, count in counts.items()}

@@ -130,7 +130,11 @@ def _choose(
             if (settled := rules.settle(choice)) is not None:
                 return settled
             refused.append(choice)
-        elif small is None and not refused:
+        elif (
+            small is None
+            and not refused
+            and any(table.accepts(table.order[column], shape) for column in np.flatnonzero(ready))
+        ):
             names = ", ".join(table.order[column].name for column in np.flatnonzero(ready))
             pods = Blocker("Clusters", names, "pods", str(division.requested), str(division.available))
             return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
@@ -154,9 +158,13 @@ def _nearest(shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_
         ready = known
     rows = table.counts[list(shape.rows)]
     held = np.minimum(rows, np.array(shape.floor)[:, None]).sum(axis=0)
-    column = int(np.where(ready, held, -1).argmax())
+    # Of those that hold as many, one that would take it if it were empty.
+    nearest = [int(column) for column in np.argsort(-held, kind="stable") if ready[column]]
+    accepting = next((column for column in nearest if table.accepts(table.order[column], shape)), None)
+    column = nearest[0] if accepting is None else accepting
     member, wanted = table.order[column], sum(shape.floor)
-    if not shape.limited and held[column] < wanted and table.accepted(shape):
+    aligned = any(task.aligned for task in gang.tasks)
+    if accepting is not None and not (shape.limited or aligned) and held[column] < wanted:
         pods = Blocker("Cluster", member.name, "pods", str(wanted), str(held[column]))
         return Verdict(Reason.INSUFFICIENT_RESOURCES, pods)
     miss = place(member.nodes, gang, room=table.room(member, shape))

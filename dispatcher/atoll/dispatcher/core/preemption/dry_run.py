@@ -18,6 +18,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import structs
+
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
@@ -224,9 +226,8 @@ class DryRuns:
                 continue
             if refusals:
                 name, answer = refusals[0], answers[refusals[0]]
-                verdict = Verdict(
-                    Reason.PART_REFUSED, blocker("Cluster", name, "pods", answer.requested, answer.available)
-                )
+                counts = blocker("Cluster", name, "pods", answer.requested, answer.available)
+                verdict = Verdict(Reason.PART_REFUSED, structs.replace(counts, message=answer.message))
                 yield self._give_up(question, refusals, verdict, verdict.sentence())
             elif all(name in answers for name in names):
                 yield from self._carry_out(question) if self._confirmed(question) else ()
