@@ -65,6 +65,8 @@ class Host:
         self.tried: list[Json] = []
 
     async def __call__(self, request: web.Request) -> web.Response:
+        if request.method == "GET":
+            return web.json_response({"metadata": {}, "items": []})
         body = await request.json()
         if request.path.endswith("/whatifs"):
             return web.json_response({**body, "status": {"starts": True}}, status=201)
@@ -111,6 +113,35 @@ async def test_each_workload_is_answered_for_itself(capsys: pytest.CaptureFixtur
     ]
     assert err.splitlines()[0] == 'Job n/bad: Error from server (Invalid): The Job "bad" is invalid'
     assert err.splitlines()[1].startswith("Pod n/p: error: Pod of v1: what-if takes ")
+
+
+@pytest.mark.parametrize("output", [None, "json"])
+async def test_what_carries_no_workload_is_no_error(capsys: pytest.CaptureFixture[str], output: str | None) -> None:
+    from atoll.cli.options import DataFormat
+
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}
+    wanted = DataFormat.JSON if output else None
+    async with serving(Host()) as api:
+        for manifests in ([config], [config, job("a")]):
+            what_if.show(manifests, await what_if.ask_each(api, manifests, None, "n"), "n", wanted)
+            out, err = capsys.readouterr()
+            assert "ConfigMap settings carries no workload" in (err if output else out)
+            assert ("1 workload, each" in out) == (output is None and len(manifests) > 1)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "metadata": {"name": "nightly"}},
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "flow"}},
+        {"apiVersion": "a/v1", "kind": "B", "metadata": {"name": "b"}, "spec": [{"containers": [{"name": "c"}]}]},
+    ],
+    ids=lambda each: str(each["kind"]),
+)
+async def test_what_makes_pods_is_still_refused(manifest: Json) -> None:
+    async with serving(Host()) as api:
+        [answer] = await what_if.ask_each(api, [manifest], None, "n")
+    assert "what-if takes" in str(answer)
 
 
 async def test_data_names_its_workload(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+
+class NoWorkload(CommandError):
+    """A manifest has nothing that would wait or start."""
+
+
 EPILOG = "Example: atollctl what-if -f job.yaml -n research; atollctl what-if -f - -o json < job.yaml"
 
 
@@ -117,27 +122,32 @@ def show(
         output: as data; None for text.
 
     Raises:
-        SystemExit: one of several could not be answered.
+        SystemExit: one of several could not be answered; what carries no workload needs no answer.
         Exception: the only one could not be answered.
     """
+    from atoll.model.words import counted
     from atoll.view import verdicts
 
-    if len(answers) == 1 and isinstance(answers[0], Exception):
-        raise answers[0]
+    failed = [each for each in answers if isinstance(each, Exception) and not isinstance(each, NoWorkload)]
+    if len(answers) == 1 and failed:
+        raise failed[0]
     if output is not None:
         shown = [{**each, "spec": {}} for each in answers if not isinstance(each, Exception)]
-        show_data(shown[0] if len(manifests) == 1 else shown, output)
+        show_data(shown[0] if len(manifests) == 1 and shown else shown, output)
     elif len(manifests) > 1:
-        print(f"{len(manifests)} workloads, each as if it came alone")
+        count = sum(not isinstance(each, NoWorkload) for each in answers)
+        print(f"{counted(count, 'workload')}, each as if it came alone")
     for manifest, answer in zip(manifests, answers, strict=True):
         meta = manifest["metadata"]
         name = f"{meta.get('namespace') or default}/{meta.get('name') or meta.get('generateName')}"
         workload = f"{manifest.get('kind')} {name}"
-        if isinstance(answer, Exception):
+        if isinstance(answer, NoWorkload):
+            print(answer, file=sys.stderr if output is not None else sys.stdout)
+        elif isinstance(answer, Exception):
             print(f"{workload}: {describe(answer)[0]}", file=sys.stderr)
         elif output is None:
             print(verdicts.answer(workload, answer["status"], time.time()))
-    if any(isinstance(each, Exception) for each in answers):
+    if failed:
         raise SystemExit(FAILED)
 
 
@@ -178,6 +188,7 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
     """The WhatIf of a manifest, answered.
 
     Raises:
+        NoWorkload: nothing of it would run.
         CommandError: of a kind that Atoll does not take, or no dispatcher answers such questions.
         ApiError: the host refuses the workload, or the question.
     """
@@ -191,9 +202,11 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
 
     if (kind := kind_of(manifest)) is None:
         if said := unread(manifest):
-            raise CommandError(said)
+            raise NoWorkload(said)
         await read_declared(host)
         kind = kind_of(manifest)
+    if kind is None and not _runs_pods(manifest):
+        raise NoWorkload(f"{manifest.get('kind')} {manifest['metadata'].get('name', '')} carries no workload")
     if kind is None or kind.assembly is not None:
         takes = [kind.resource for kind in known() if kind.assembly is None]
         titles = ", ".join(f"{each.kind} of {each.api_version}" for each in takes)
@@ -229,3 +242,18 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
             f"no dispatcher answers what-ifs: {error.message}; is an atoll-dispatcher leading?"
             " (kubectl get apiservice v1alpha1.query.atoll.sh)"
         ) from error
+
+
+def _runs_pods(manifest: Json) -> bool:
+    """Whether pods follow from an object: it is of a kind that is known to make them, or has containers."""
+    from atoll.kinds import makers, unserved
+
+    group = str(manifest.get("apiVersion", "")).rpartition("/")[0]
+    known = [*makers.ROUTES, *unserved.BUILT_IN, *unserved.BY_CRD]
+    return (group, manifest.get("kind")) in {(each.group, each.kind) for each in known} or _has_containers(manifest)
+
+
+def _has_containers(value: object) -> bool:
+    if isinstance(value, dict):
+        return isinstance(value.get("containers"), list) or any(map(_has_containers, value.values()))
+    return isinstance(value, list) and any(map(_has_containers, value))
