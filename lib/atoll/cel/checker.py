@@ -195,7 +195,9 @@ class _Checker:
         keys = [DYN if (key := substitute(self.known, each)).name[0] == "$" else key for each in types[::2]]
         for key, key_node in zip(keys, node.args[::2], strict=True):
             if key.name not in _KEYS:
-                raise CompileError(f"{key} can't be the key of a map", key_node.column)
+                raise CompileError(
+                    f"{substitute(self.known, key, close=True)} can't be the key of a map", key_node.column
+                )
         return Type("map", (self.join(keys) if keys else DYN, self.join(types[1::2])))
 
     def check_bind(self, node: Node) -> Type:

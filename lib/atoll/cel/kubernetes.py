@@ -21,6 +21,7 @@ from atoll.model.quantity import parse
 Address = IPv4Address | IPv6Address
 Network = IPv4Interface | IPv6Interface
 _ONCE, _TWICE = per_length(0.1, 0), per_length(0.2, 0)
+_LONGEST_QUANTITY = 256
 _VERSION = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?",
     re.ASCII,
@@ -43,8 +44,10 @@ def quantity(text: str) -> Quantity:
     """A quantity.
 
     Raises:
-        ValueError: none.
+        ValueError: none, or a longer one than any that means something.
     """
+    if len(text) > _LONGEST_QUANTITY:
+        raise ValueError(f"the quantity has {len(text)} characters; the most is {_LONGEST_QUANTITY}")
     return Quantity(parse(text))
 
 

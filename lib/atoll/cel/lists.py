@@ -9,7 +9,7 @@ from typing import Any
 from atoll.cel.declarations import declare
 from atoll.cel.numbers import unsigned, whole
 from atoll.cel.syntax import UInt
-from atoll.cel.values import NONE, Duration, Map, Meter, Optional, equal, kind
+from atoll.cel.values import NONE, Duration, Map, Meter, Optional, equal, kind, size
 
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _MOST_INCLUDED = 48
@@ -18,16 +18,8 @@ List = tuple[Any, ...]
 
 
 def _traversal(args: Sequence[Any]) -> int:
-    def cost(value: Any) -> int:
-        if isinstance(value, tuple):
-            return sum(map(cost, value))
-        if isinstance(value, Map):
-            return sum(cost(key) + cost(each) for key, each in zip(value.keys(), value.data.values(), strict=True))
-        if isinstance(value, str | bytes):
-            return len(value.encode(errors="replace") if isinstance(value, str) else value) // 10
-        return 1
-
-    return sum(map(cost, args[0])) if isinstance(args[0], tuple) else 1
+    # Of lists in the list only the size: lists that share their elements would be gone through without end.
+    return sum(1 if size(each) == 1 and not isinstance(each, str) else size(each) // 10 for each in args[0])
 
 
 def _alike(values: List) -> List:
@@ -78,7 +70,7 @@ def _flatten(meter: Meter, values: List, depth: int = 1) -> List:
     found: list[Any] = []
     for each in values:
         found.extend(_flatten(meter, each, depth - 1) if isinstance(each, tuple) and depth else (each,))
-    meter.toil(len(found))
+    meter.toil(1 + len(found))
     return tuple(found)
 
 

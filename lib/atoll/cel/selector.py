@@ -38,7 +38,7 @@ class DeviceView:
                 content.append((name, _typed(value)))
             for name, amount in sorted((device.get("capacity") or {}).items()):
                 domain, _, own = name.rpartition("/") if "/" in name else (driver, "", name)
-                capacity.setdefault(domain, {})[own] = value = quantity(amount["value"])
+                capacity.setdefault(domain, {})[own] = value = quantity(str(amount["value"]))
                 content.append((name, value))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             self.problem = f"attribute {name}: {error}"

@@ -6,7 +6,6 @@ Both the nesting of brackets and the depth of the tree are bounded here, so that
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,10 @@ from atoll.cel.errors import CompileError
 
 LONGEST = 10 * 1024
 """Kubernetes' bound of a selector (`CELSelectorExpressionMaxLength`)."""
+_BRACKETS = 60
+"""Brackets, calls and conditions in each other: each may take eleven frames of Python's 1,000."""
 _DEEPEST = 100
-"""Levels of brackets, and of the tree: each takes up to five frames of Python's 1,000."""
+"""Levels of the tree: each takes up to four frames of checker, builder and evaluator."""
 _INT = range(-(2**63), 2**63)
 _UINT = range(2**64)
 _RESERVED = frozenset(
@@ -43,7 +44,11 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _SIMPLE = dict(zip("abfnrtv\\?\"'`", "\a\b\f\n\r\t\v\\?\"'`", strict=True))
-_LEVEL = {"<": 1, "<=": 1, ">": 1, ">=": 1, "==": 1, "!=": 1, "in": 1, "+": 2, "-": 2, "*": 3, "/": 3, "%": 3}
+_LEVEL = {
+    "||": 1, "&&": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3, "in": 3,
+    "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
+}  # fmt: skip
+_LOGIC = {"||": "or", "&&": "and"}
 MACROS = {
     ("all", 2), ("exists", 2), ("exists_one", 2), ("existsOne", 2), ("map", 2), ("map", 3), ("filter", 2),
     ("optMap", 2), ("optFlatMap", 2), ("sortBy", 2),
@@ -136,31 +141,29 @@ class _Parser:
 
     def expression(self) -> Node:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            raise CompileError(f"is nested deeper than {_DEEPEST} levels", self.column())
-        condition = self.either()
+        if self.depth > _BRACKETS:
+            raise CompileError(f"has more than {_BRACKETS} brackets or conditions in each other", self.column())
+        node = self.binary(1)
         if self.peek() == "?":
             column = self.column()
             self.at += 1
-            yes = self.either()
+            yes = self.binary(1)
             self.expect(":")
-            condition = Node("if", column, args=(condition, yes, self.expression()))
+            node = Node("if", column, args=(node, yes, self.expression()))
         self.depth -= 1
-        return condition
-
-    def either(self) -> Node:
-        return self.chain("||", "or", lambda: self.chain("&&", "and", lambda: self.binary(1)))
-
-    def chain(self, mark: str, kind: str, part: Callable[[], Node]) -> Node:
-        parts, column = [part()], self.column()
-        while self.take(mark):
-            parts.append(part())
-        return Node(kind, column, args=tuple(parts)) if len(parts) > 1 else parts[0]
+        return node
 
     def binary(self, level: int) -> Node:
         left = self.unary()
         while (found := _LEVEL.get(mark := self.peek(), 0)) >= level:
             column = self.column()
+            if mark in _LOGIC:
+                # One node for a chain of any length, so that it adds no depth.
+                parts = [left]
+                while self.take(mark):
+                    parts.append(self.binary(found + 1))
+                left = Node(_LOGIC[mark], column, args=tuple(parts))
+                continue
             self.at += 1
             name = "@in" if mark == "in" else f"_{mark}_"
             left = Node("call", column, name, args=(left, self.binary(found + 1)))

@@ -21,7 +21,7 @@ _UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 _SPACE = "".join(each for each in map(chr, range(0x3001)) if each.isspace() and not "\x1c" <= each <= "\x1f")
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def pattern(text: str) -> Any:
     """A compiled pattern.
 
@@ -32,20 +32,35 @@ def pattern(text: str) -> Any:
         raise ValueError(f"the pattern has {len(text)} characters; the most is {_LONGEST_PATTERN}")
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = 1 << 20
     try:
         return re2.compile(text, options)
     except re2.error as error:
-        raise ValueError(f"the pattern is not valid: {error}") from error
+        raise ValueError(f"the pattern is not valid: {error.args[0].decode(errors='replace')}") from error
 
 
-def _find(text: str, expression: str) -> str:
-    match = pattern(expression).search(text)
+def _prepared(meter: Meter, text: str, expression: str) -> Any:
+    """The pattern, its work charged: once to compile it, and each time its size for each character of the text."""
+    compiled = pattern(expression)
+    if expression not in meter.patterns:
+        meter.patterns.add(expression)
+        meter.toil(1000 + compiled.programsize)
+    meter.toil(len(text) * compiled.programsize // 100)
+    return compiled
+
+
+def _matches(meter: Meter, text: str, expression: str) -> bool:
+    return bool(_prepared(meter, text, expression).search(text))
+
+
+def _find(meter: Meter, text: str, expression: str) -> str:
+    match = _prepared(meter, text, expression).search(text)
     return match.group() if match else ""
 
 
-def _find_all(text: str, expression: str, most: int = -1) -> tuple[str, ...]:
+def _find_all(meter: Meter, text: str, expression: str, most: int = -1) -> tuple[str, ...]:
     found: list[str] = []
-    for match in pattern(expression).finditer(text):
+    for match in _prepared(meter, text, expression).finditer(text):
         if len(found) == most:
             break
         found.append(match.group())
@@ -73,7 +88,9 @@ def _index(text: str, part: str, start: int = 0) -> int:
     return text.find(part, start)
 
 
-def _last_index(text: str, part: str, start: int | None = None) -> int:
+def _last_index(meter: Meter, text: str, part: str, start: int | None = None) -> int:
+    # Python searches backwards in the product of the lengths.
+    meter.toil(len(text) * len(part) // 1000)
     if start is None:
         return text.rfind(part)
     if not part:
@@ -197,20 +214,16 @@ declare(
     ".contains", "string, string", "bool", str.__contains__,
     lambda args: math.ceil(len(args[0]) * 0.1) * math.ceil(len(args[1]) * 0.1),
 )  # fmt: skip
-declare(
-    "matches", "string, string", "bool", lambda text, expression: bool(pattern(expression).search(text)), by_pattern
-)
-declare(
-    ".matches", "string, string", "bool", lambda text, expression: bool(pattern(expression).search(text)), by_pattern
-)
-declare(".find", "string, string", "string", _find, by_pattern)
-declare(".findAll", "string, string", "list(string)", _find_all, by_pattern)
-declare(".findAll", "string, string, int", "list(string)", _find_all, by_pattern)
-declare(".charAt", "string, int", "string", lambda text, at: text[_within(at, len(text)) :][:1])
+declare("matches", "string, string", "bool", _matches, by_pattern, metered=True)
+declare(".matches", "string, string", "bool", _matches, by_pattern, metered=True)
+declare(".find", "string, string", "string", _find, by_pattern, metered=True)
+declare(".findAll", "string, string", "list(string)", _find_all, by_pattern, metered=True)
+declare(".findAll", "string, string, int", "list(string)", _find_all, by_pattern, metered=True)
+declare(".charAt", "string, int", "string", lambda text, at: text[_within(at, len(text)) : at + 1])
 declare(".indexOf", "string, string", "int", _index, _traversal)
 declare(".indexOf", "string, string, int", "int", _index, _traversal)
-declare(".lastIndexOf", "string, string", "int", _last_index, _traversal)
-declare(".lastIndexOf", "string, string, int", "int", _last_index, _traversal)
+declare(".lastIndexOf", "string, string", "int", _last_index, _traversal, metered=True)
+declare(".lastIndexOf", "string, string, int", "int", _last_index, _traversal, metered=True)
 declare(".lowerAscii", "string", "string", lambda text: text.translate(_LOWER), _ONCE)
 declare(".upperAscii", "string", "string", lambda text: text.translate(_UPPER), _ONCE)
 declare(".replace", "string, string, string", "string", _replace, _TWICE, metered=True)
