@@ -24,8 +24,8 @@ WORDS = {
     "what is": re.compile(r"\bwhat(ever)? (is|are|was|were|has|have|may|must|it|its|they|their)\b", re.I),
     "said": re.compile(r"\bsaid\b", re.I),
     "told": re.compile(r"\btold\b", re.I),
-    # `Room` is a class of the agent: only capital at the start of a phrase about capacity counts.
-    "room": re.compile(r"\brooms?\b|\bRooms? (for|that|is|in|of|on|which)\b"),
+    # `Room` is a class of the agent, `room:` a parameter: only capital at the start of a phrase about capacity counts.
+    "room": re.compile(r"\brooms?\b(?!:)|\bRooms? (for|that|is|in|of|on|which)\b"),
     "those": re.compile(r"\bthose (that|of|which|who|whose|whom)\b", re.I),
     "is to be": re.compile(r"\b(is|are|was|were) to be\b", re.I),
     "nobody": re.compile(r"\b(nobody|somebody|anybody|whom)\b", re.I),

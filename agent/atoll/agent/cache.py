@@ -57,7 +57,7 @@ from atoll.model.objects import Full, Slim, decode_full, decode_meta
 
 
 class MemberCache:
-    """The member's objects as its API server last told them."""
+    """The member's objects as last reported by its API server."""
 
     def __init__(self, api: ApiServer) -> None:
         """No I/O happens here; `run` does it."""
@@ -77,7 +77,7 @@ class MemberCache:
             api, NODE_TOPOLOGIES, decode_zones, optional=True, withheld=True
         )
         self.budgets: Reflector[Budget] = Reflector(api, BUDGETS, decode_budget)
-        #: those of the member itself, not the host's
+        #: the member's own, not the host's
         self.queues: Reflector[Queue] = Reflector(api, QUEUES, decode_queue, optional=True, withheld=True)
         self.namespaces: Reflector[Slim] = Reflector(api, NAMESPACES, decode_meta)
         #: kinds that Works deliver, cached whole

@@ -1,4 +1,6 @@
-"""What is free in a member as its scheduler knows it, summarised for the host; a change costs the nodes it touched."""
+"""Free amounts of a member as its scheduler knows them, summarised for the host; a change costs the nodes it
+touched.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ class MemberCapacity:
     def __init__(self, cluster: str, room: Room) -> None:
         self._cluster, self._room = cluster, room
         self._summary: Summary | None = None
-        #: of the room when `_summary` was made
+        #: of the `Room` when `_summary` was made
         self._said = -1, False, -1
 
     def specs(self) -> dict[str, Json]:
-        """As the room is now, by object name, without `generation`; don't change them."""
+        """As the `Room` is now, by object name, without `generation`; don't change them."""
         room = self._room
         if self._summary is None or self._said != (room.layout, room.aligns, room.numa_kinds):
             self._said = room.layout, room.aligns, room.numa_kinds

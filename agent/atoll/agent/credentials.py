@@ -34,7 +34,7 @@ async def member_connection(host: ApiServer, cluster: str) -> Connection:
 
     Raises:
         BadKubeconfig: there is none, or it may not be used; the message names object and field.
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     return await _renewing(lambda: _read(host, cluster), "member")
 
@@ -44,7 +44,7 @@ async def host_connection(member: ApiServer, cluster: str) -> Connection:
 
     Raises:
         BadKubeconfig: there is none, it is another member's, or it may not be used.
-        ApiError: the member said no.
+        ApiError: the member refused.
     """
 
     async def read() -> tuple[Connection, str]:

@@ -62,7 +62,7 @@ def _allocatable(said: Mapping[str, str | int | float]) -> Vector:
 
 
 class Facts:
-    """The member's version and what this agent knows, as the host is told."""
+    """The member's version and this agent's features, as reported to the host."""
 
     def __init__(
         self,
@@ -96,8 +96,8 @@ class Facts:
         """As it is known now.
 
         Args:
-            served: the kinds that the member has, of those whose CRDs are others'.
-            unserved: features of declared kinds that this agent has no rights to, and what it may not do.
+            served: served kinds with CRDs of other projects.
+            unserved: features of declared kinds that this agent has no rights to or permissions.
         """
         there = set(served)
         found = self._version

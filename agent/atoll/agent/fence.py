@@ -1,8 +1,8 @@
-"""The fence: an agent that has no contact to the host ends what is exclusive, so that the host may run it elsewhere.
+"""The fence: an agent that has no contact to the host ends exclusive workloads, so that the host may run it elsewhere.
 
 The host counts from the last sign of life that it got; here the time counts from when the last one that was answered
 was sent, which is earlier. It stands on the agents' Lease in the member, so neither a restart nor another leader begins
-it anew. What was ended is made again by delivery alone, once the host says that its epoch still stands.
+it anew. Ended workloads are made again by delivery alone, once the host says that its epoch still stands.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class Fence:
-    """Ends what is exclusive in a member that is cut off from the host."""
+    """Ends exclusive workloads in a member that is cut off from the host."""
 
     def __init__(self, member: ApiServer, *, settings: HeartbeatSettings = HeartbeatSettings()) -> None:
         """No I/O happens here; `run` does it.
@@ -50,12 +50,12 @@ class Fence:
         return time.monotonic() - self._heard >= self._settings.fence
 
     def contact(self, sent: float) -> None:
-        """The host answered what was sent then, by `time.monotonic`."""
+        """The host answered a request sent then, by `time.monotonic`."""
         if sent > self._heard or not self._date:
             self._heard, self._date = sent, time.time() - (time.monotonic() - sent)
 
     def annotations(self, present: Mapping[str, str]) -> dict[str, str]:
-        """What the Lease in the member is to say of the last contact, and learn from what it says."""
+        """Annotations of the member's Lease about the last contact; learn from the present ones."""
         text = present.get(keys.CONTACT, "")
         if is_time(text) and (date := to_seconds(text)) > self._date:
             # Of an earlier leader. Where clocks differ, that of the future was now.
@@ -93,7 +93,7 @@ class Fence:
             log.warning("ended what is exclusive", workloads=ended)
 
     async def _end_one(self, resource: ApiResource, metadata: Json) -> None:
-        """Its controllers make no pods for what is being deleted; its pods end with it, and at once."""
+        """Its controllers make no pods for an object that is being deleted; its pods end with it, and at once."""
         name, namespace = metadata["name"], metadata["namespace"]
         try:
             if not metadata.get("deletionTimestamp"):

@@ -49,9 +49,10 @@ class Heartbeat:
             cluster: name of the member.
             identity: of this process.
             leads: whether this process leads.
-            notes: annotations that tell the host of the member besides; a change is told at once.
+            notes: annotations with more about the member; a change is written at once.
             figures: others, which wait for the next renewal.
-            contact: told that the host answered the leader, and when that was sent, by `time.monotonic`.
+            contact: called after an answer of the host to the leader, with the time of the request, by
+              `time.monotonic`.
             settings: its times and bounds.
         """
         self._settings = settings
@@ -69,7 +70,7 @@ class Heartbeat:
         self._since = 0.0
 
     async def run(self) -> None:
-        """Probe and renew until cancelled; a change is told at once."""
+        """Probe and renew until cancelled; a change is written at once."""
         clock = asyncio.get_running_loop().time
         self._since, looked = clock(), -self._settings.period
         while True:
@@ -89,7 +90,7 @@ class Heartbeat:
             await asyncio.sleep(self._settings.probe)
 
     async def _falls_to_us(self, readyz: str) -> bool:
-        """Whether this agent, which does not lead, is the one to say what is wrong."""
+        """Whether this agent, which does not lead, must report the problem."""
         now = asyncio.get_running_loop().time()
         try:
             spec = (await self._host.get(LEASES, NAME, self._namespace)).get("spec") or {}

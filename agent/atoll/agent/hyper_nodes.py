@@ -1,4 +1,4 @@
-"""What is wrong with a HyperNode is said on it: condition `Valid`, and an Event where it is made or changed.
+"""Problems of a HyperNode are written on it: condition `Valid`, and an Event where it is made or changed.
 
 A HyperNode that was never wrong is never written to, nor is one that `atoll-topology` looks after: it says the same.
 """
@@ -29,9 +29,9 @@ class HyperNodes:
         """No I/O happens here; `run` does it."""
         self._member, self._cache, self._recorder, self._room = member, cache, recorder, room
         self._queue: WorkQueue[str] = WorkQueue("hypernodes", lambda name: {"hyper_node": name})
-        #: of the room when it was last looked at
+        #: of the `Room` at the last look
         self._layout = -1
-        #: HyperNode -> what was wrong with it then
+        #: HyperNode -> its problem then
         self._wrong: dict[str, str] = {}
         cache.hyper_nodes.on_change(self._changed)
 
@@ -40,7 +40,7 @@ class HyperNodes:
         if self._layout == self._room.layout:
             return
         if self._layout < 0:
-            # What an earlier agent said can be judged only now.
+            # Conditions of an earlier agent can be judged only now.
             for domain in self._cache.hyper_nodes:
                 self._changed(None, domain)
         self._layout = self._room.layout

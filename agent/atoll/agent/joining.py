@@ -1,4 +1,4 @@
-"""A member asks the host to let it join, by the token of an invitation, and keeps what it gets in one Secret.
+"""A member asks the host to let it join, by the token of an invitation, and keeps its credentials in one Secret.
 
 The host's certificate authority comes first: every client may read it there, and its hash in the invitation says
 whether it is the right one. The token is sent to no other server. See `atoll.install.invitations` for the other side.

@@ -56,7 +56,7 @@ class MemberAgent:
             member: the cluster to look after.
             cluster: its name on the host.
             settings: of the process.
-            log: of what the scheduler's core is told and answers; a fresh core begins in it.
+            log: of events to the scheduler's core and its answers; a fresh core begins in it.
         """
         if log is not None:
             log.begin(MemberBegin(cluster, settings.core))
@@ -112,7 +112,7 @@ class MemberAgent:
         return self.placements.get(binding_uid)
 
     def pods(self, binding_uid: str) -> int:
-        """How many pods of the binding the member has, those that have ended among them."""
+        """How many pods of the binding the member has, ended ones included."""
         return len(self.cache.pods.by_index("binding", binding_uid))
 
     def pods_of(self, binding_uid: str) -> list[Pod]:
@@ -120,7 +120,7 @@ class MemberAgent:
         return list(self.cache.pods.by_index("binding", binding_uid))
 
     async def end_pods(self, binding_uid: str, grace: int) -> None:
-        """Have the pods of a binding that goes end within so many seconds, whatever they ask for themselves."""
+        """Have the pods of a binding that goes end within so many seconds, with any grace period of their own."""
         now = time.time()
         for pod in self.cache.pods.by_index("binding", binding_uid):
             when = pod.metadata.deletion_timestamp
@@ -135,7 +135,7 @@ class MemberAgent:
         self._touch = touch
 
     def made_for(self) -> MadeFor:
-        """How workloads are to be made for the member now."""
+        """How to make workloads for the member now."""
         return self.surroundings.placing.made_for
 
     def _placing_changed(self, placing: Placing) -> None:

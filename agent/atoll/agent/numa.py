@@ -48,7 +48,7 @@ class _Raw(Slim, frozen=True):
 
 
 class NumaTopology(Slim, frozen=True):
-    """What is said of one node; its name is the node's."""
+    """Report about one node; its name is the node's."""
 
     cells: Cells = Cells(Policy.NONE, (), (), ())
     """Free as it was when it was written: pods that came since are not in it."""
@@ -66,15 +66,15 @@ class NumaTopology(Slim, frozen=True):
         return self.cells._replace(total=self.offered or self.cells.total).empty()
 
     def now(self, pinned: Mapping[Asks, int], then: Mapping[Asks, int], gone: Sequence[tuple[str, Asks]] = ()) -> Cells:
-        """What is free with these pods on the node.
+        """Free amounts with these pods on the node.
 
         Pods that its figures can't contain yet are put where the kubelet would put them. Of what pods that go give back
         only that counts of which it tells where it is.
 
         Args:
-            pinned: what pods have -> how many have that, in the order in which they came.
-            then: the same of those that were there when the figures came: no others can be in them.
-            gone: (UID, what it had) of pods that go, which are not in `pinned`.
+            pinned: use of a pod -> number of such pods, in the order in which they came.
+            then: the same of pods present when the figures came: no others can be in them.
+            gone: (UID, its use) of pods that go, which are not in `pinned`.
         """
         free, left = [list(cell) for cell in self.cells.free], Counter(self.used)
         for uid, asks in gone:

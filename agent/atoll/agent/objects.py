@@ -21,7 +21,7 @@ from atoll.model.vector import Vector
 FINISHED = ("Succeeded", "Failed")
 _LAST_LINES = 5
 _LAST_OUTPUT = 400
-"""Characters of the last output of a container that are told."""
+"""Characters of the last output of a container in reports."""
 
 
 class _Resources(msgspec.Struct, frozen=True, gc=False):
@@ -181,23 +181,23 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     unscheduled: tuple[str, str] | None = None
     """(reason, message) of its condition PodScheduled where that is False and its scheduler wrote it."""
     starting: Starting | None = None
-    """What its first container that has not started waits for; None once it runs, or while it has no node."""
+    """Reason why its first container has not started; None once it runs, or while it has no node."""
     nominated: str = ""
-    """The node on which its scheduler makes room for it; empty where it has one, or none is chosen."""
+    """The node on which its scheduler evicts others for it; empty where it has one, or none is chosen."""
     disrupted: bool = False
     """Whether its condition says that it ended for a reason that is none of its own."""
     needs: tuple[str, ...] = ()
-    """What it insists on that our scheduler does not look at (`atoll.model.needs`), sorted."""
+    """Its requirements that our scheduler does not look at (`atoll.model.needs`), sorted."""
     claims: tuple[PodClaim, ...] = ()
-    """What it mounts."""
+    """Mounted claims."""
     own_terms: list[dict[str, Any]] | None = None
-    """Its `node_terms` as its user wrote them, where those of its volumes were added."""
+    """Its `node_terms` as its user wrote them, where its volumes' terms were added."""
     grace: int = 30
     """Seconds that it may take to end once it is deleted."""
     ports: list[HostPort] = []
     """Of its node, that it takes for itself."""
     rules: PodRules | None = None
-    """What it says of the pods beside it; None where that is nothing."""
+    """Its rules about pods beside it; None for none."""
     preferences: list[dict[str, Any]] = []
     """preferredSchedulingTerms of its node affinity."""
     ready: bool = False
@@ -209,7 +209,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     attach: dict[str, int] = {}
     """Driver -> volumes of its claims, where some node has a limit of them; known once it is looked at."""
     shared: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    """Driver -> handles of those of them that other pods use as well; likewise."""
+    """Driver -> handles of the ones that other pods use as well; likewise."""
     preempts: bool = True
     """Whether others may be evicted for it (`preemptionPolicy`)."""
     images: tuple[str, ...] = ()
@@ -236,7 +236,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
         return self.metadata.deletion_timestamp is not None
 
     def placed_alike(self, other: Pod) -> bool:
-        """Whether the two differ in nothing that placing and counting read, whatever their status says besides."""
+        """Whether the two differ in nothing that placing and counting read, with any other status."""
         mine, theirs = self.metadata, other.metadata
         return (
             (mine.uid, mine.deletion_timestamp, mine.labels, mine.annotations)
@@ -262,7 +262,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def cards(self) -> tuple[int, ...]:
-        """The GPUs of its node that it has a share of; empty where that is not said."""
+        """The GPUs of its node that it has a share of; empty without a report."""
         text = self.metadata.annotations.get(keys.GPU_CARDS)
         return cards.parse(text) if text else ()
 
@@ -386,9 +386,9 @@ def _held_up(container: _ContainerStatus, waiting: _Waiting, what: str, since: s
 
 
 def _with_allocated(spec: dict[str, Any], status: _PodStatus) -> dict[str, Any]:
-    """The spec with what a pod that is resized in place holds: of each resource of a container, or of the whole pod,
-    the most of what it asks for, what it is allocated and what it has, as kube-scheduler counts; without what it asks
-    for where that can't be.
+    """The spec with the holdings of a pod resized in place: of each resource of a container, or of the whole pod,
+    the maximum of its request, its allocation and its actual amount, as kube-scheduler counts; without the
+    request where it is infeasible.
     """
     told = {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
     holders: list[_ContainerStatus | _PodStatus] = [*told.values(), status]
@@ -500,7 +500,7 @@ class Node(Slim, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
     images: dict[str, int] = msgspec.field(default_factory=dict)
-    """Name -> bytes of those that are there and large enough to count."""
+    """Name -> bytes of present ones large enough to count."""
 
     @property
     def ready(self) -> bool:

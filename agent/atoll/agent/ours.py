@@ -32,7 +32,7 @@ class Ours:
             reflector.on_change(self._workload_changed)
 
     def on_change(self, everything: Callable[[], None], owner: Callable[[str], None]) -> None:
-        """Call `everything()` when any pod may be another's now, `owner(UID)` when those of that owner may be ours."""
+        """Call `everything()` when any pod may be another's now, `owner(UID)` when pods of that owner may be ours."""
         self._observers.append(everything)
         self._by_owner.append(owner)
 

@@ -26,9 +26,9 @@ _Owned = TypeVar("_Owned", Pod, PodGroup)
 class Owners:
     """Judges which binding pods and PodGroups belong to, and again when a workload is heard of after them.
 
-    The controller of a pod may be what the controller of the delivered workload made: a Job of a JobSet, a ReplicaSet
-    of a Deployment, another pod. Only objects that have no controller themselves are delivered ones, whatever their
-    annotations say.
+    The controller of a pod may be an object made by the delivered workload's controller: a Job of a JobSet, a
+    ReplicaSet of a Deployment, another pod. Only objects that have no controller themselves are delivered ones, with
+    any annotations.
     """
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class Owners:
         self._judge_below(uid)
 
     def _forget(self, uid: str) -> None:
-        """What is known of objects that are gone, and that nothing that is there hangs on."""
+        """Entries of objects that are gone, without present dependents."""
         while uid and uid not in self._there and not self._below.get(uid) and not self._pods.by_index("owner", uid):
             self._bindings.pop(uid, None)
             self._below.pop(uid, None)
@@ -143,7 +143,7 @@ class Owners:
     def _judge_below(self, uid: str) -> None:
         """Look again at all that this object owns, and what that owns."""
         for owner in (uid, *sorted(self.beneath(uid) - {uid})):
-            # The gang before its pods: what they wait for is its.
+            # The gang before its pods: their wait is the gang's.
             self._judge_again(self._groups, owner)
             self._judge_again(self._pods, owner)
 
@@ -170,7 +170,7 @@ class Owners:
 
     def _tell(self, obj: Pod | PodGroup) -> None:
         owner = next((each for each in obj.metadata.owner_references if each.controller), None)
-        # What may be a Job that was not heard of yet is told of when it is.
+        # An event for a Job not seen yet comes with that Job.
         if (
             self._recorder is None
             or not obj.stranger

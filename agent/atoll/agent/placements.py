@@ -24,7 +24,7 @@ NAMED = 3
 
 
 class Placements:
-    """Answers `get` from the scheduler's room; feed it with the scheduler's passes."""
+    """Answers `get` from the scheduler's `Room`; feed it with the scheduler's passes."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Placements:
         self._publisher = publisher
         #: binding UID -> capacity generation that contains its present placement
         self._generations: dict[str, int] = {}
-        #: binding UID -> (reasons for which pods of it do not run, how that was told)
+        #: binding UID -> (reasons for which pods of it do not run, their text)
         self._starting: dict[str, tuple[frozenset[str], str]] = {}
         #: binding UIDs of which a pod may turn out to be slow
         self._slow: set[str] = set()
         #: binding UIDs of which a pod may turn out not to go
         self._going: set[str] = set()
         self._touch: Callable[[str], None] = lambda _: None
-        # After the scheduler's handlers, whose room knows by then what is gone.
+        # After the scheduler's handlers, whose `Room` has dropped deleted objects by then.
         for reflector in (cache.pods, cache.pod_groups):
             reflector.on_change(self._may_be_gone)
         cache.pods.on_change(self._may_not_start)
@@ -181,7 +181,7 @@ class Placements:
         return known[1]
 
     def _may_be_gone(self, old: Pod | PodGroup | None, new: Pod | PodGroup | None) -> None:
-        """The last pod or PodGroup of a binding takes what is remembered of it along."""
+        """The last pod or PodGroup of a binding ends its entry."""
         if new is None and old is not None:
             uid = old.metadata.annotations.get(keys.BINDING_UID, "")
             if not self._known(uid):
@@ -210,7 +210,7 @@ class Placements:
             if condition is not None and condition.get("status") == "True" and not settled:
                 found.append(str(condition.get("message") or condition.get("reason") or ""))
             elif group.status.get("phase") == "Pending" and not self._scheduler.ours.group(group, ()):
-                # Its pods are not made before that, and why is said in an Event only.
+                # Its pods are not made before that, and only an Event has the reason.
                 found.append(f"Volcano has not let its PodGroup into queue {group.spec.queue or keys.DEFAULT_QUEUE}")
         pods = [pod for pod in self._cache.pods.by_index("binding", uid) if not pod.node and not pod.finished]
         said = sorted({pod.unscheduled[1] for pod in pods if pod.unscheduled is not None and pod.unscheduled[1]})

@@ -1,4 +1,4 @@
-"""Who places in this member, now: what its Cluster on the host asks for, else what runs in the member."""
+"""Who places in this member, now: by its Cluster on the host, else by the schedulers running in the member."""
 
 from __future__ import annotations
 

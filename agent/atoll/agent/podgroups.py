@@ -4,7 +4,7 @@ A pod for our scheduler that names no PodGroup gets one that all pods of its own
 and the annotation that names it; the scheduler leaves it alone until then. The pod template's annotations say how
 many must start together. Where an operator makes gangs itself, its pods name theirs from their creation, and keep it.
 
-The pods of a Deployment are one gang, not those of each ReplicaSet: a rolling update starts the new pods one by one
+The pods of a Deployment are one gang, not one per ReplicaSet: a rolling update starts the new pods one by one
 while the old ones run, and a gang of new ones alone would never be complete.
 
 Pods without an owner form a gang by naming the same PodGroup; where none of that name exists and the pods say how
@@ -65,14 +65,14 @@ class Owner:
 
 
 def serves(pod: Pod, ours: Callable[[Pod], bool], delivered: Callable[[Pod], bool] = lambda _: False) -> bool:
-    """Whether a pod is to be given a PodGroup: ours to place, in none, and of an owner whose gangs are ours to make.
+    """Whether a pod needs a PodGroup: ours to place, in none, and of an owner whose gangs are ours to make.
 
     Args:
         pod: any.
         ours: whether a pod is.
         delivered: whether a pod is made for a delivered workload.
     """
-    # What is the cheapest to know comes first: it is asked of every event of a pod.
+    # The cheapest test comes first: each event of a pod asks it.
     if pod.node or pod.finished or pod.terminating or pod.group or not ours(pod):
         return False
     owner = next((owner for owner in pod.metadata.owner_references if owner.controller), None)
@@ -158,11 +158,11 @@ def _requests(pod: Pod, members: int) -> Json:
 
 
 def _topology(pod: Pod) -> Json:
-    """What its pods say of nearness: as the host told them, else by their own annotations."""
+    """Nearness of its pods: from the host's annotations, else by their own annotations."""
     notes = pod.metadata.annotations
     told = _resources(notes.get(keys.TOPOLOGY))
     if told is None:
-        # Without the host nobody knows how many pods there will be.
+        # Without the host the final number of pods is unknown.
         part = nearness.partition(notes, MOST_PODS) if index_of(pod) is not None else None
         task = notes.get(keys.TASK_SPEC, "")
         told = nearness.as_pod_group(nearness.wish(notes), {task: part}, {})
@@ -250,7 +250,7 @@ class PodGroups:
             del self._owners[uid]
 
     def _names_none(self, pod: Pod) -> bool:
-        """Whether a pod names a PodGroup that was not made, and says what it should be."""
+        """Whether a pod names a PodGroup that was not made, and has its declaration."""
         notes, groups = pod.metadata.annotations, self._cache.pod_groups.store
         ours = not pod.finished and self._ours.pod(pod)
         return bool(ours and pod.group and keys.GROUP_MIN_MEMBER in notes and pod.group not in groups)

@@ -1,4 +1,4 @@
-"""Tells the host what is free in the member, at most twice a second, under one counter."""
+"""Publishes free amounts of the member to the host, at most twice a second, under one counter."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Publisher:
         self._summary = summary
         #: generation of the last summary that was taken, whether or not it is written already
         self.taken = 0
-        #: the host was told that the next generation will contain what is so now
+        #: the host expects the present state in the next generation
         self._promised = False
         self._wake = asyncio.Event()
         #: object name -> spec on the host, without generation; None where it is unknown
@@ -54,7 +54,7 @@ class Publisher:
         self.resumed = asyncio.Event()
 
     def wake(self) -> None:
-        """What is free may have changed."""
+        """Free amounts may have changed."""
         self._wake.set()
 
     def promise(self) -> int:

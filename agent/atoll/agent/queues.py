@@ -35,7 +35,7 @@ class Queue(Slim, frozen=True):
 
     @property
     def weight(self) -> int:
-        """Its part of what is not deserved by anyone, beside its siblings'."""
+        """Its weight, against its siblings', for amounts that no queue deserves."""
         return max(self.spec.weight or 1, 1)
 
     @property
@@ -45,7 +45,7 @@ class Queue(Slim, frozen=True):
 
     @property
     def deserved(self) -> Vector:
-        """What it is to have; of resources that it names."""
+        """Its deserved amounts; of resources that it names."""
         return _amounts(self.spec.deserved)
 
     @property
@@ -58,7 +58,7 @@ def _amounts(said: _Quantities | None) -> Vector:
     try:
         return quantity.capacity(said)
     except ValueError:
-        # Admission refuses it; one that was there before counts as if it said nothing.
+        # Admission refuses it; an older one counts as undeclared.
         return {}
 
 

@@ -33,7 +33,7 @@ class NoSession(Exception):
 
 
 class Sessions:
-    """Those that are held now."""
+    """Open sessions."""
 
     def __init__(self, member: ApiServer, pods: Callable[[str], Iterable[Pod]], settings: TunnelSettings) -> None:
         """No I/O happens here."""
@@ -46,7 +46,7 @@ class Sessions:
         self._inputs[number] = asyncio.Queue(_BEHIND)
 
     def give(self, number: int, data: bytes) -> None:
-        """Input of a session; empty for its end. What is too much is given up, and so is the session."""
+        """Input of a session; empty for its end. Excess input is dropped, and the session ends."""
         queue = self._inputs.get(number)
         if queue is None:
             return
@@ -64,7 +64,7 @@ class Sessions:
 
         Raises:
             NoSession: it can't be had.
-            ApiError: the member said no.
+            ApiError: the member refused.
         """
         pod = self._pod(session)
         sub = "portforward" if session.port else "exec"
@@ -167,7 +167,7 @@ def _exit_code(data: bytes) -> int:
 
 
 def chosen(wanted: Wanted | Session, pods: Iterable[Pod]) -> list[Pod]:
-    """Those of a binding's pods that are asked for and have a node, in the order of task and index."""
+    """Requested pods of a binding that have a node, in the order of task and index."""
     found = [
         pod
         for pod in pods

@@ -41,7 +41,7 @@ class HeartbeatSettings(Section, frozen=True):
 
 
 class FactSettings(Section, frozen=True):
-    """Versions of the member and tokens of the agent, as told on the host."""
+    """Versions of the member and tokens of the agent, as reported on the host."""
 
     every: Annotated[float, seconds("After which the member may have been upgraded.", above=0)] = 600.0
     again: Annotated[float, seconds("Until a member that did not answer is asked again.", above=0)] = 5.0
@@ -148,7 +148,7 @@ class NoticeSettings(Section, frozen=True):
 
 
 class PlacementSettings(Section, frozen=True):
-    """What the host is told of pods."""
+    """Reports about pods to the host."""
 
     overdue: Annotated[
         float, seconds("After the end of its grace period from which a pod that is still there is named.")
@@ -160,7 +160,7 @@ class PlacementSettings(Section, frozen=True):
 
 
 class CapacitySettings(Section, frozen=True):
-    """What the host is told of nodes."""
+    """Reports about nodes to the host."""
 
     interval: Annotated[
         float, seconds("Between two updates: the host takes two a second of one member for long.", above=0)

@@ -1,4 +1,4 @@
-"""What is free in a member, summarised so that the host can say whether a shape fits, and never too optimistically.
+"""Free amounts of a member, summarised so that the host can decide whether a shape fits, and never too optimistically.
 
 Nodes are counted by class; every simplification rounds downwards. Pure; `publisher` writes the result to the host.
 """
@@ -33,11 +33,11 @@ MANY_CARRIERS = MAX_CLASSES
 MAX_PROBLEMS = 20
 """HyperNodes that are named as wrong."""
 MAX_TREES = 16
-"""Further trees that are told of."""
+"""Further trees in the summary."""
 MAX_TREE_DOMAINS = 1024
 """Domains of one of these."""
 MAX_ASKED = 1024
-"""Tiers that are named because their tree is not told of."""
+"""Tiers named because the summary lacks their tree."""
 _LONGEST_PROBLEM = 400
 _DIVISIBLE = ("cpu", "memory", "ephemeral-storage")
 _STEPS = 64
@@ -59,7 +59,7 @@ class NodeRoom:
     others: Mapping[str, int] = field(default_factory=dict)
     """Name of a further tree -> index of its lowest domain there, of those in which it is in one."""
     numa: Cells | None = None
-    """What is in each of its NUMA nodes; None where that is not known."""
+    """Amounts in each of its NUMA nodes; None for unknown."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +83,7 @@ class _Profile(NamedTuple):
     labels: Json
     taints: list[Json]
     where: Mapping[str, int]
-    """As `NodeRoom.others`, of trees that are told of."""
+    """As `NodeRoom.others`, of trees in the summary."""
     numa: Json | None
 
 
@@ -98,10 +98,10 @@ class _Group:
 
 
 def left_out(nodes: Sequence[NodeRoom]) -> set[str]:
-    """Label keys that would make so many classes of nodes that some could not be told at all.
+    """Label keys that would make so many classes of nodes that some would not fit into the summary.
 
-    First those of many nodes that differ on all of them, such as host names in a large member; then, as long as a
-    lowest domain has more kinds of nodes than classes, that with most values there. Whatever selects by such a key is
+    First keys of many nodes that differ on all of them, such as host names in a large member; then, as long as a
+    lowest domain has more kinds of nodes than classes, the key with most values there. A selector on such a key is
     for the member itself to answer.
     """
     values: defaultdict[str, set[str]] = defaultdict(set)
@@ -127,14 +127,14 @@ def left_out(nodes: Sequence[NodeRoom]) -> set[str]:
                     different[key].add(value)
             key = max(sorted(different), key=lambda each: len(different[each]), default="")
             if len(different[key]) < 2:
-                # They differ in taints, or in what they have at all.
+                # They differ in taints, or in resources that they have at all.
                 break
             hidden.add(key)
     return hidden
 
 
 def described_trees(nodes: Sequence[NodeRoom], trees: Mapping[str, Tree], hidden: Set[str]) -> dict[str, Tree]:
-    """The further trees that can be told of without more kinds of nodes in a lowest domain than classes.
+    """The further trees that fit into the summary without more kinds of nodes in a lowest domain than classes.
 
     Args:
         nodes: all that count.
@@ -213,11 +213,11 @@ class Summary:
             self._said["askedTiers"] = sorted(asked - {""})[:MAX_ASKED]
         profiles: dict[str, int] = {}
         self._described: list[_Profile] = []
-        #: node -> (lowest domain, what it has in common with others there, it as a class of its own)
+        #: node -> (lowest domain, its properties in common with others there, itself as a class)
         self._nodes: dict[str, tuple[int, object, _Class]] = {}
-        #: lowest domain -> what its nodes have in common -> those nodes
+        #: lowest domain -> common properties of its nodes -> the nodes
         self._groups: defaultdict[int, dict[object, _Group]] = defaultdict(dict)
-        #: equal amounts -> those that stand for all
+        #: equal amounts -> amounts that stand for all
         offered: dict[object, Vector] = {}
         for node in sorted(nodes, key=lambda each: each.name):
             labels = {key: node.labels[key] for key in sorted(node.labels) if key not in hidden}
@@ -244,7 +244,7 @@ class Summary:
             vector.add(self._totals[self._root.get(index, NO_DOMAIN)], each.allocatable)
 
     def set_free(self, name: str, free: Vector) -> None:
-        """Say what is free on one of the nodes now."""
+        """Set the free amounts of one node."""
         domain, alike, old = self._nodes[name]
         rounded = _rounded(free, old.allocatable)
         if rounded != old.free:
@@ -340,7 +340,7 @@ def _fitting(
         spec = {**_spec(cluster, top, inside, tree, equal, described, limit, others), "total": total}
         size = len(orjson.dumps(spec))
         if size > MAX_BYTES or sum(len(each["names"]) for each in spec["classes"]) > MAX_NAMES:
-            # Names are what is missed least: exact figures decide who may run at all.
+            # Names are the least loss: exact figures decide who may run at all.
             for each in spec["classes"]:
                 del each["names"]
             size = len(orjson.dumps(spec))
@@ -449,7 +449,7 @@ def _merged(classes: list[_Class], limit: int) -> list[_Class]:
 
 
 def _groups(classes: Iterable[_Class], key: Callable[[_Class], object]) -> dict[object, list[_Class]]:
-    """Those that have equal keys."""
+    """Classes with equal keys."""
     groups: dict[object, list[_Class]] = {}
     for each in classes:
         groups.setdefault(key(each), []).append(each)
@@ -469,7 +469,7 @@ def _neighbours(classes: list[_Class], limit: int) -> list[_Class]:
 
 
 def _order(each: _Class) -> Any:
-    """Sort key: by profile, then by what is free, devices first."""
+    """Sort key: by profile, then by free amounts, devices first."""
     if each.order is None:
         devices_first = sorted(each.free.items(), key=lambda item: (item[0] in (*_DIVISIBLE, "pods"), item[0]))
         each.order = (each.profile, devices_first)

@@ -1,7 +1,7 @@
 """The agent's outgoing connection to the query API, by which users of the host read output and Events of their pods.
 
 The host never reaches a member; the member's agent keeps a connection open and answers what comes over it, whether it
-runs in the member or beside the host. Who may read what is decided before, on the host: here only pods of the one
+runs in the member or beside the host. The host has decided before about the right to read: here only pods of the one
 binding that is named are read.
 """
 
@@ -50,7 +50,7 @@ class Tunnel:
             host: whose query API is connected to.
             member: whose pods are read.
             cluster: its name on the host.
-            pods: those of a binding's UID.
+            pods: pods of a binding's UID.
             settings: times and bounds.
         """
         self._host, self._member, self._pods, self._settings = host, member, pods, settings

@@ -174,7 +174,7 @@ class CsiNode(Slim, frozen=True):
 
     @property
     def limits(self) -> dict[str, int]:
-        """Driver -> volumes that the node can attach, of those that have a limit."""
+        """Driver -> volumes that the node can attach, of drivers with a limit."""
         known = [(each.name, each.allocatable.count) for each in self.spec.drivers if each.allocatable is not None]
         return {name: count for name, count in known if count is not None}
 
@@ -203,7 +203,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Storage:
-    """What is known of a member's claims; looked up when it is asked."""
+    """Known claims of a member; looked up on request."""
 
     claim: Callable[[str], Claim | None]
     volume: Callable[[str], Volume | None]

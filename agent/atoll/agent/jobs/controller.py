@@ -47,7 +47,7 @@ class JobController:
         self._settings = settings
         #: whether no other controller makes the pods of Volcano Jobs
         self._enabled = True
-        #: UIDs of pods that are to be made again though they have not ended
+        #: UIDs of pods to make again though they have not ended
         self._again: set[str] = set()
         #: (job UID, pod name) -> pauses of pods that their kubelets refuse
         self._refused: Backoff[tuple[str, str]] = Backoff(self._settings.again, self._settings.longest_again)
@@ -152,7 +152,7 @@ class JobController:
         try:
             await self._look(cached)
         finally:
-            # It may have gone while a write was under way; its event came too early to forget what was noted since.
+            # It may have gone while a write was under way; its event came too early to forget later notes.
             now = self._cache.jobs.get(key)
             if now is None or now.metadata.uid != cached.metadata.uid:
                 self._forget(cached.metadata.uid)
@@ -173,7 +173,7 @@ class JobController:
         intent = self._intent(job, pods, self._evicted(job, existing, lost, first_look=uid not in self._known_jobs))
         if intent.changes:
             job = await self._patch_status(job, uid, intent.changes)
-            # A restart forgets what has succeeded.
+            # A restart forgets succeeded pods.
             gone = done.remembered(job, there)
             existing = [*there, *gone]
             pods = [*(pod for pod in pods if pod.metadata.uid), *gone]
@@ -185,14 +185,14 @@ class JobController:
         if "state" in intent.changes:
             phase = state.phase_of(job)
             self._recorder.record(_reference(job), phase, intent.message, warning=phase != "Completing")
-        # 2. What has to go, goes.
+        # 2. Remove doomed pods.
         doomed = state.doomed(job, pods)
         leaving = {pod.metadata.uid for pod in doomed}
         doomed += [pod for pod in existing if again.get(pod.metadata.uid)]
         staying = [pod for pod in pods if pod.metadata.uid not in leaving]
         # Surplus goes before the gang's minimum shrinks, or it would be bound in between.
         await self._remove(job, [*doomed, *made.surplus(job, staying)])
-        # 3. What is missing is made, and the status tells both.
+        # 3. Make missing pods, and write the status of both.
         missing, made_now = {}, set[str]()
         unseen = self._made_lately(uid)
         begun = {position for position, _ in made.places(job, unseen).values()}
@@ -210,7 +210,7 @@ class JobController:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-        # 4. What is left of a Job that has just ended.
+        # 4. Leftovers of a Job that has just ended.
         if isinstance(outcomes[0], dict):
             await self._remove(job, state.doomed(outcomes[0], pods))
 
@@ -279,7 +279,7 @@ class JobController:
     def _evicted(
         self, job: dict[str, Any], pods: list[Pod], fresh: dict[str, Pod], *, first_look: bool
     ) -> dict[str, float]:
-        """Name -> when a pod was evicted, of those that a policy may still ask about."""
+        """Name -> time of eviction, of pods that a policy may still ask about."""
         now = time.time()
         if not policies.watches_evictions(job):
             return {}
@@ -431,7 +431,7 @@ class JobController:
     # -- status ------------------------------------------------------------------------------------------------------
 
     def _known(self, cached: Full) -> dict[str, Any]:
-        """The Job with the status that we wrote, where the watch has not told of it yet."""
+        """The Job with the status that we wrote, where the watch has not shown it yet."""
         job, uid = cached.body, cached.metadata.uid
         if uid not in self._ahead:
             return job
@@ -479,7 +479,7 @@ class JobController:
         try:
             answer = await self._api.merge_patch(JOBS, meta["name"], body, meta["namespace"], subresource="status")
         except errors.NotFound as error:
-            # Nothing may follow on what was not written.
+            # Nothing may follow an unwritten status.
             raise errors.Retry(1.0, f"job {meta['namespace']}/{meta['name']} is gone") from error
         self._written_at[uid] = asyncio.get_running_loop().time()
         version = str(answer["metadata"]["resourceVersion"])
@@ -490,7 +490,7 @@ class JobController:
         phase = (wanted.get("state") or {}).get("phase")
         if phase and state.phase_of(job) != phase:
             log.info("job phase", job=f"{meta['namespace']}/{meta['name']}", phase=phase)
-        # Not from the cache: the watch may or may not have told of it by now.
+        # Not from the cache: the watch may or may not have shown it by now.
         return {**job, "status": {**status, **wanted}}
 
 

@@ -1,7 +1,7 @@
 """Which pods of a Job have succeeded, whether or not their objects are still there: these are never made again.
 
-`status.done` has the indices of each task, written like `0,2-4`. A restart takes out what it restarts. For whatever
-reads the pods of a Job, those that have succeeded and were removed are there as pods without a UID.
+`status.done` has the indices of each task, written like `0,2-4`. A restart takes out restarted indices. For any code
+that reads the pods of a Job, succeeded and removed pods are there as pods without a UID.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def remembered(job: Json, pods: Iterable[Pod]) -> list[Pod]:
 
 
 def recorded(job: Json, pods: Iterable[Pod]) -> dict[str, str]:
-    """What the status says of these pods, those that are remembered among them."""
+    """Status entries of these pods, the remembered ones among them."""
     ended: dict[str, set[int]] = {}
     for pod in pods:
         if pod.phase == "Succeeded" and not outdated(job, pod):
@@ -66,7 +66,7 @@ def after(job: Json, action: str, targets: Collection[str]) -> dict[str, str]:
 
 
 def _done(job: Json) -> Iterator[tuple[str, int]]:
-    """(task, index) of all that have succeeded, of those that the Job asks for."""
+    """(task, index) of all that have succeeded, within the Job's present size."""
     said = (job.get("status") or {}).get("done") or {}
     for at, task in enumerate(job["spec"].get("tasks") or ()):
         name, replicas = task_name(task, at), task_replicas(task)

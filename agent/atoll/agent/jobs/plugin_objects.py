@@ -22,7 +22,7 @@ _LOOK_AGAIN, _GOES = 2.0, 0.5
 
 
 class PluginObjects:
-    """Makes them once, and follows the size of the Job in those that name its pods."""
+    """Makes them once, and follows the size of the Job in the ones that name its pods."""
 
     def __init__(self, api: ApiServer) -> None:
         """No I/O happens here."""
@@ -31,11 +31,11 @@ class PluginObjects:
         self._made: dict[str, plugins.JobView] = {}
 
     def forget(self, uid: str) -> None:
-        """The Job is gone, and what was made for it goes with it."""
+        """The Job is gone, and its objects go with it."""
         self._made.pop(uid, None)
 
     async def keep(self, job: dict[str, Any]) -> None:
-        """Make what is missing.
+        """Make missing objects.
 
         Raises:
             NameTaken: an object of that name belongs to another owner.
@@ -65,7 +65,7 @@ class PluginObjects:
             await self._take_up(resource, obj)
 
     async def _take_up(self, resource: ApiResource, obj: dict[str, Any]) -> None:
-        """Go on with what is there already, if it is of the same Job; the key that was made first stays."""
+        """Adopt a present object of the same Job; the first key stays."""
         metadata = obj["metadata"]
         name, namespace, uid = metadata["name"], metadata["namespace"], metadata["ownerReferences"][0]["uid"]
         if resource == SECRETS:

@@ -1,6 +1,6 @@
 """The PodGroup, claims and pods that a Volcano Job consists of, as dicts; names are deterministic.
 
-Labels and annotations are those that Volcano writes, so that its tools and users' selectors find the pods.
+Labels and annotations are the same as Volcano's, so that its tools and users' selectors find the pods.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def pod_group(
 
     Args:
         job: the whole object.
-        opened: positions of the tasks that are in it so far; None for all.
-        gone: task -> pods of it that have succeeded and were removed: its minimums count what is there.
+        opened: positions of its tasks so far; None for all.
+        gone: task -> pods of it that have succeeded and were removed: its minimums count present pods.
     """
     spec = job["spec"]
     tasks = list(spec.get("tasks") or ())
@@ -135,8 +135,8 @@ def _min_resources(tasks: Sequence[Mapping[str, Any]], counts: Sequence[int]) ->
 def claims(job: Mapping[str, Any]) -> list[Json]:
     """The PersistentVolumeClaims that the Job asks for by their spec.
 
-    Those of a Job that came by a Work live as long as the workload on the host, through holds, evictions and what comes
-    after them: delivery removes them. Those of any other Job go with it.
+    Pods of a Job that came by a Work live as long as the workload on the host, through holds, evictions and later
+    events: delivery removes them. Pods of any other Job go with it.
     """
     binding = identity(job).get(keys.BINDING_UID)
     belongs: Json = {"labels": {keys.MANAGED: "true", keys.BINDING_UID: binding}}
@@ -168,7 +168,7 @@ def pod_name(job: Mapping[str, Any], task: str, index: int) -> str:
 
 
 def places(job: Mapping[str, Any], names: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Those of these names that pods of the Job have: name -> (position of its task, index in the task)."""
+    """These names, reduced to pods of the Job: name -> (position of its task, index in the task)."""
     prefix = f"{job['metadata']['name']}-"
     tasks = {
         task_name(task, position): (position, task_replicas(task))
@@ -185,14 +185,14 @@ def places(job: Mapping[str, Any], names: Iterable[str]) -> dict[str, tuple[int,
 
 
 def asked(job: Mapping[str, Any]) -> int:
-    """How many pods the Job asks for now, those that have ended not counted."""
+    """How many pods the Job asks for now, without ended ones."""
     at_once, tasks = _at_once(job), job["spec"].get("tasks") or ()
     wanted = [(task_name(task, position), task_replicas(task)) for position, task in enumerate(tasks)]
     return sum(min(at_once.get(name, replicas), replicas) for name, replicas in wanted)
 
 
 def present(job: Mapping[str, Any], pods: Iterable[Pod]) -> dict[str, tuple[int, int]]:
-    """Every pod that the Job should have now: of a task of which only some may run at once, those that have ended and
+    """Every pod that the Job should have now: of a task with a limit of pods at once, the ended ones and
     so many of the first others.
 
     Args:
@@ -217,7 +217,7 @@ def present(job: Mapping[str, Any], pods: Iterable[Pod]) -> dict[str, tuple[int,
 
 
 def _at_once(job: Mapping[str, Any]) -> dict[str, int]:
-    """Task -> pods that may run at once, of those that are limited."""
+    """Task -> pods that may run at once, of limited tasks."""
     text = (job["metadata"].get("annotations") or {}).get(keys.AT_ONCE)
     return msgspec.json.decode(text, type=dict[str, int]) if text else {}
 

@@ -62,12 +62,12 @@ class Wish:
 def wishes(job: Json, pods: Iterable[Pod], lost: Mapping[str, float]) -> list[Wish]:
     """What the Job's policies ask for now and later, in the order in which it is due.
 
-    Task policies come before those of the Job, and the first that matches an event decides about it. `*` is any event
-    but PodPending and PodRunning, which need their names and a timeout, as every pod comes there, and JobUpdated.
+    Task policies come before policies of the Job, and the first that matches an event decides about it. `*` is any
+    event but PodPending and PodRunning, which need their names and a timeout, as every pod comes there, and JobUpdated.
 
     Args:
         job: the whole object, with its status.
-        pods: that exist; those that a restart has replaced already say nothing any more.
+        pods: existing ones; pods already replaced by a restart don't count any more.
         lost: name -> when a pod that had not ended was removed from outside.
     """
     spec = job.get("spec") or {}

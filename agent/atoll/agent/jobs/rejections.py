@@ -9,7 +9,7 @@ from __future__ import annotations
 from atoll.agent.objects import Pod
 
 _REFUSED = ("UnexpectedAdmissionError", "NodeAffinity", "NodeName", "NodePorts", "TopologyAffinityError")
-"""Reasons of pods that no kubelet let start; those of missing resources begin with `OutOf`."""
+"""Reasons of pods that kubelets rejected; reasons about missing resources begin with `OutOf`."""
 _PUSHED_OUT = ("NodeShutdown", "Shutdown", "Terminated", "Preempting")
 """Reasons of pods that were ended for others, or for their node's sake."""
 
@@ -25,7 +25,7 @@ def pushed_out(pod: Pod) -> bool:
 
 
 def blameless(pod: Pod, *, evictions_count: bool) -> bool:
-    """Whether a pod that failed is to be made again without any consequence.
+    """Whether a pod that failed may be made again without any consequence.
 
     Args:
         pod: any.

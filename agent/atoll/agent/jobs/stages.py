@@ -19,11 +19,11 @@ Json = Mapping[str, Any]
 def open_tasks(job: Json, pods: Iterable[Pod], begun: Collection[int] = ()) -> frozenset[int]:
     """Positions of the tasks of which pods may be made.
 
-    A task that has pods keeps them, and gets those that it lost, whatever becomes of the tasks that it depends on.
+    A task that has pods keeps them, and gets lost ones again, with any later state of the tasks that it depends on.
 
     Args:
         job: the whole object.
-        pods: of it, without those that are on their way out.
+        pods: of it, without leaving ones.
         begun: positions of tasks of which pods were made that no watch has shown yet.
     """
     tasks = list((job.get("spec") or {}).get("tasks") or ())

@@ -26,7 +26,7 @@ FINAL = ("Completed", "Failed", "Aborted", "Terminated")
 KILLING = {"Aborting": "Aborted", "Completing": "Completed", "Terminating": "Terminated"}
 """Phases in which pods are stopped -> the phase after the last one."""
 MAKING = ("Pending", "Running")
-"""Phases in which what is missing is made."""
+"""Phases in which missing pods are made."""
 RETRY_COUNT = "volcano.sh/job-retry-count"
 _STOPS = {"AbortJob": "Aborting", "CompleteJob": "Completing", "TerminateJob": "Terminating"}
 _FAILED = ("Failed", "Aborted", "Terminated")
@@ -55,7 +55,7 @@ class Census:
         Args:
             pods: that exist.
             expected: task -> pods which are being made just now; they count as pending.
-            leaving: UIDs of pods that are being removed; they count as terminating, even those that have ended.
+            leaving: UIDs of pods that are being removed; they count as terminating, even ended ones.
         """
         self.total: Counter[str] = Counter()
         self.tasks: dict[str, Counter[str]] = {}
@@ -137,7 +137,7 @@ def partition_of(task: Mapping[str, Any], index: int) -> int:
 def outdated(job: Mapping[str, Any], pod: Pod) -> bool:
     """Whether a restart or a stop has put an end to this pod, so that its events mean nothing.
 
-    What has succeeded stays valid over a stop: a Job that is resumed goes on where it was.
+    Success stays valid over a stop: a Job that is resumed goes on where it was.
     """
     status, notes = job.get("status") or {}, pod.metadata.annotations
     if _number(notes.get(keys.JOB_VERSION)) < int(status.get("version") or 0) and pod.phase != "Succeeded":
@@ -158,7 +158,7 @@ def _number(text: str | None) -> int:
 
 
 def doomed(job: Mapping[str, Any], pods: Iterable[Pod]) -> list[Pod]:
-    """Pods that the Job's state removes; those that have ended stay where the Job ends too, for their logs."""
+    """Pods that the Job's state removes; ended ones stay where the Job ends too, for their logs."""
     status, phase = job.get("status") or {}, phase_of(job)
     stopping = phase in FINAL or phase in KILLING
     # The last restart is none: the Job fails, and what failed stays to be looked at.
@@ -226,7 +226,7 @@ def next_phase(
     Args:
         job: the whole object.
         census: its pods.
-        hold: an action is still to come, which may mend what has failed.
+        hold: a pending action may repair the failure.
         opened: positions of the tasks of which pods may be made, as `stages.open_tasks` says; None for all.
     """
     spec, phase = job.get("spec") or {}, phase_of(job) or "Pending"

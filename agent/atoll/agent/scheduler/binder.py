@@ -1,4 +1,5 @@
-"""Plans become bindings: every pod of a gang at once, and again until the API server has said yes or a final no.
+"""Plans become bindings: every pod of a gang at once, and again until the API server has accepted or finally refused
+it.
 
 A pod that waits at our gate is another scheduler's to bind: its gate is lifted and the pod restricted to its node, in
 one write, so that this scheduler can't put it anywhere else.
@@ -39,7 +40,7 @@ class Binder:
 
         Args:
             api: the member.
-            room: tells which pods are still on their way to their node.
+            room: knows which pods are still on their way to their node.
             not_bound: called with each pod that won't get there.
             settings: its times and bounds.
         """
@@ -82,12 +83,12 @@ class Binder:
 
     async def _lift(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
-        # Gates can't be added to a pod that exists: what is not ours has gone before.
+        # Gates can't be added to a pod that exists: others' gates were removed before.
         required = {"nodeSelectorTerms": pinned(pod.node_terms, node)}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
         spec: dict[str, object] = {"schedulingGates": None, "affinity": affinity}
         if pod.needs:
-            # We did not look at what it insists on: the plan says that there is room, its scheduler says where.
+            # We did not check its requirements: the plan grants capacity, its scheduler selects the node.
             del spec["affinity"]
         patch = {"metadata": {"uid": meta.uid, "annotations": {keys.PLANNED_NODE: node}}, "spec": spec}
         await self._api.merge_patch(PODS, meta.name, patch, meta.namespace)

@@ -40,7 +40,7 @@ class Claims:
         Args:
             api: the member.
             cache: of the member; a handler is added to it.
-            core: tells which pods are still on their way to their node, and what their claims allow.
+            core: knows which pods are still on their way to their node, and nodes that their claims allow.
             not_bound: called with pods that don't get the volumes that they need on their nodes.
             settings: its times and bounds.
         """

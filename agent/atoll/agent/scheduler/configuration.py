@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class ConfigMap(msgspec.Struct, frozen=True):
-    """What is read of one."""
+    """Fields read of one."""
 
     metadata: Meta
     data: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""Victims are evicted, and pods are told which node is kept for them.
+"""Victims are evicted, and pods get the name of the node kept for them.
 
-Evictions go through the API that counts PodDisruptionBudgets: what it refuses is asked for again as long as the nodes
+Evictions go through the API that counts PodDisruptionBudgets: a refused eviction is repeated as long as the nodes
 are kept for the gang that needs them.
 """
 
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class Evictor:
-    """Writes what the core decides on victims and on those that they make room for."""
+    """Writes the core's decisions on victims and on the pods that follow them."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Evictor:
             async with self._writes:
                 await self._api.merge_patch(PODS, name, patch, namespace, subresource="status", strategic=True)
         except errors.ApiError as error:
-            # It is told for others: which node is kept is the core's own knowledge.
+            # The name is for other readers: the core itself knows the kept node.
             log.warning("a pod was not told its node", pod=key, node=node, error=str(error))
 
 

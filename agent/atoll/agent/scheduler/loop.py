@@ -1,4 +1,4 @@
-"""The scheduler's shell: events go to the core, its plans are bound, PodGroups and Events tell what it says."""
+"""The scheduler's shell: events go to the core, its plans are bound, PodGroups and Events show its answers."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ class Scheduler:
             cache: of the member; handlers are added to it.
             recorder: tells of gangs that wait.
             ours: tells which pods and PodGroups are.
-            remake: has a pod that another scheduler did not bind made again, where its workload is ours to make.
-            promise: gives the generation of the published capacity that will contain what is so now.
-            log: keeps what the core is told and answers; a core of this scheduler begins in it.
+            remake: makes a pod again that another scheduler did not bind, where its workload is ours to make.
+            promise: gives the generation of the published capacity that will contain the present state.
+            log: keeps events to the core and its answers; a core of this scheduler begins in it.
             settings: its times and bounds.
         """
         self._settings = settings
@@ -125,7 +125,7 @@ class Scheduler:
 
     @property
     def room(self) -> Room:
-        """What is free; only the core changes it."""
+        """Free amounts; only the core changes it."""
         return self.core.room
 
     @property
@@ -197,7 +197,7 @@ class Scheduler:
         self._handle(told.PodGroupSet(new, self.ours.group(new, ())) if new is not None else told.PodGroupGone(key))
 
     def _handle(self, event: Event) -> None:
-        """Tell the core, and do what it says."""
+        """Pass an event to the core, and carry out its commands."""
         commands = self.core.handle(event)
         self._log.record(event, commands)
         for command in commands:
@@ -237,7 +237,7 @@ class Scheduler:
         self._changed = set()
         self._handle(Pass(asyncio.get_running_loop().time(), time.time()))
         if again:
-            # What is free where is part of what pods are told.
+            # Messages of pods contain free amounts of nodes.
             for wait in self.waits.values():
                 self._notices.waiting(wait)
         for key in self.core.looked_at:

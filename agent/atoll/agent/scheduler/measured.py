@@ -56,7 +56,7 @@ class Meter:
         try:
             items = await self._member.list(NODE_METRICS)
         except (errors.ApiError, OSError, TimeoutError) as error:
-            # What is too old misleads: nodes count as not measured.
+            # Old figures mislead: nodes count as not measured.
             self._handle(Measured({}))
             if not self._failed:
                 log.warning("the use of nodes is not known, scorings go on without it", error=str(error))

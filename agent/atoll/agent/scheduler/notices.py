@@ -1,8 +1,8 @@
 """Tells pods that wait why they do, as kube-scheduler does: condition PodScheduled, and an Event FailedScheduling.
 
-What looks at pods (autoscalers, dashboards, `kubectl describe`) reads these. Thousands of pods may wait at once, so
-writes have a budget, a pod is told at once why it waits and only now and then that the numbers changed, and one that
-is placed within a moment is told nothing.
+Readers of pods (autoscalers, dashboards, `kubectl describe`) reads these. Thousands of pods may wait at once, so
+writes have a budget, a pod gets its reason at once and changed numbers only now and then, and one that
+is placed within a moment gets none.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Notices:
         Args:
             api: the member.
             cache: of the member; a handler is added to it.
-            room: which pods have a node.
+            room: knows which pods have a node.
             waits: gang key -> why its pods wait; kept by the scheduler.
             recorder: for the Events.
             settings: its times and bounds.
@@ -67,9 +67,9 @@ class Notices:
         self._queue: WorkQueue[str] = WorkQueue("notices", lambda key: {"pod": key})
         self._conditions = RateLimit(RATE, BURST)
         self._events = RateLimit(EVENT_RATE, EVENT_BURST)
-        #: pod key -> when it was last told, on the loop's clock; only of pods that wait
+        #: pod key -> time of its last notice, on the loop's clock; only of waiting pods
         self._told: dict[str, float] = {}
-        #: (shape of a pod, version of the room) -> sentence; of one version
+        #: (shape of a pod, version of the `Room`) -> sentence; of one version
         self._sentences: dict[tuple[object, ...], str] = {}
         self._version = -1
         cache.pods.on_change(self._pod_changed)
@@ -79,13 +79,13 @@ class Notices:
         now = asyncio.get_running_loop().time()
         for pod in wait.gang.waiting:
             if pod.held:
-                # Until its gate is lifted its condition is the API server's; what is said then is its scheduler's.
+                # Until its gate is lifted its condition is the API server's; a later one is its scheduler's.
                 continue
             key, told = pod.metadata.key, self._told.get(pod.metadata.key)
             due = now + self._settings.first
             if told is not None and pod.unscheduled is not None and pod.unscheduled[0] == _reason(wait):
                 due = max(due, told + self._settings.again)
-            # Those that were told nothing yet come first.
+            # Pods without a notice come first.
             self._queue.add(key, priority=pod.unscheduled is None, after=due - now)
 
     async def run(self) -> None:
@@ -97,7 +97,7 @@ class Notices:
             self._told.pop(old.metadata.key, None)
 
     def _what(self, key: str) -> tuple[Pod, str, str] | None:
-        """The pod, and (reason, message) that it should have; None where nothing is to be said."""
+        """The pod, and (reason, message) that it should have; None for no notice."""
         pod = self._cache.pods.get(key)
         if (
             pod is None

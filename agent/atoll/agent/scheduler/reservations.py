@@ -56,7 +56,7 @@ class Reservations:
             api: the member.
             cache: of the member, for the PodGroups of an earlier process.
             core: whose holds these are.
-            promise: gives the generation of the published capacity that will contain what is so now.
+            promise: gives the generation of the published capacity that will contain the present state.
             handle: tells the core.
         """
         self._api, self._cache, self._core, self._promise, self._handle = api, cache, core, promise, handle

@@ -21,7 +21,7 @@ def group_status(group: PodGroup, pods: Iterable[Pod], room: Room, wait: Wait | 
     Args:
         group: as cached.
         pods: all of the gang.
-        room: which of them have a node.
+        room: knows which of them have a node.
         wait: why the rest waits; None when nothing does.
         now: seconds since the epoch, for transitions.
     """

@@ -1,4 +1,4 @@
-"""Volcano's scheduler.conf, as far as there is a part of it here; what has none is named. Pure."""
+"""Volcano's scheduler.conf, as far as the agent has a counterpart; parts without one are named. Pure."""
 
 from __future__ import annotations
 

@@ -2,20 +2,20 @@
 
 The same object runs in the live dispatcher, the simulator, the property tests and the benchmarks.
 
-- Events say what is so: each carries the whole object, in any order, and may be repeated. Who begins tells
-  of all queues, namespaces, members, capacities and bindings before the first `Pass`; none of them is answered.
+- Events state facts: each carries the whole object, in any order, and may be repeated. A new leader reports
+  all queues, namespaces, members, capacities and bindings before the first `Pass`; none of them has an answer.
 - Only `Pass(now)` decides, and only it carries the time. One is due after events, and at `next_deadline`.
 - Each command is one patch of one binding, guarded by the epoch and generation that it was decided on. It counts from
-  the decision on; the watch says so later, and nothing has to be told of a write that succeeded.
-- A write that is refused is told as `Refused`; the core goes back to what it has seen last.
+  the decision on; the watch says so later, and a successful write needs no event.
+- A refused write is event `Refused`; the core goes back to its last observation.
 - The rest of the program reads no more than `commands`, `changes` (of the last pass), `verdict`, `reasons`,
   `next_deadline`, and the public figures of `tree`, `bindings` and `breakers`; it changes and drains nothing. Who
-  asks more, as `atoll.dispatcher.explain` does, asks the components. `check` and `check_sums` verify what must always
+  needs more, as `atoll.dispatcher.explain` does, asks the components. `check` and `check_sums` verify what must always
   hold.
 
-Each folder is one subject: `quota`, `capacity`, `placement`, `backlog`, `backfill`, `elastic`, `preemption`; what
-imports what is a contract in pyproject.toml. `state` is where each binding is filed; `surroundings` and `sightings`
-take events in; `dispatcher` is the steps of a pass.
+Each folder is one subject: `quota`, `capacity`, `placement`, `backlog`, `backfill`, `elastic`, `preemption`; the
+modules that each may import is a contract in pyproject.toml. `state` is where each binding is filed; `surroundings` and
+`sightings` take events in; `dispatcher` is the steps of a pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The next workload: whether it starts now, and where; what it waits for if not."""
+"""The next workload: whether and where it starts now, or the reason why it waits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BEGINNINGS = 8
 
 
 class Obstacle(NamedTuple):
-    """What is in the way of a workload that waits."""
+    """Reason why a workload waits."""
 
     verdict: Verdict
     short: Shortage | None = None
@@ -47,7 +47,7 @@ class Obstacle(NamedTuple):
 
 
 class Admission:
-    """Starts what may start."""
+    """Starts permitted workloads."""
 
     def __init__(self, state: State, claims: Claims, decisions: Decisions, policy: Policy, triggers: Triggers) -> None:
         self._state, self._claims, self._decisions = state, claims, decisions
@@ -99,7 +99,7 @@ class Admission:
         if short is not None or capped or verdict.reason in ROOM:
             self._triggers.searches.consider(group)
         if short is not None or (sought and not capped):
-            # By a ceiling in a member no room is kept: it could not be used before its queue uses less.
+            # A ceiling in a member keeps no capacity for it: the capacity could not be used before its queue uses less.
             self._policy.keep_room(group, certain=would_delay)
         return None
 
@@ -153,7 +153,7 @@ class Admission:
     def _suppose_group(
         self, waits: Sequence[Binding]
     ) -> tuple[list[tuple[Binding, Choice, Rules]], list[tuple[Binding, Obstacle]]]:
-        """Where those of a gang group would go, each beside those before it, and what is in the way of the others."""
+        """Members for the workloads of a gang group, each beside the ones before, and obstacles of the others."""
         chosen: list[tuple[Binding, Choice, Rules]] = []
         obstacles: list[tuple[Binding, Obstacle]] = []
         with ExitStack() as supposed:
@@ -169,7 +169,7 @@ class Admission:
         return chosen, obstacles
 
     def _suppose(self, supposed: ExitStack, binding: Binding, choice: Choice) -> None:
-        """Count it, until the end of that stack, as what was dispatched."""
+        """Count it as dispatched until the end of that stack."""
         namespace, total = binding.view.namespace, choice.total()
         where = {member.name: gang.total() for member, gang in zip(choice.members, choice.gangs, strict=True)}
         charges = by_scopes(choice.gangs, total)
@@ -198,7 +198,7 @@ class Admission:
     def admit(
         self, leaf: Queue, shape: Shape, namespace: str, find: Callable[[], Choice | Verdict]
     ) -> Choice | Obstacle:
-        """Where a workload of this shape goes now, or the first that is in its way: the one list of what it must pass,
+        """Where a workload of this shape goes now, or the first that is in its way: the one list of the checks,
         for passes and for questions alike.
 
         `find`: where it would go, its quota aside; asked once at most.
@@ -317,7 +317,7 @@ class Admission:
         return command
 
     def _expected(self, choice: Choice) -> dict[str, Spots]:
-        """Where it is to be in its member, lest it is where others have a reservation, or victims left for them."""
+        """Its planned nodes in its member, lest it takes reserved ones, or ones that victims left for others."""
         if choice.divided or (self.reservations.empty and not self._claims.any_cleared):
             return {}
         [member], [gang], [placement] = choice.members, choice.gangs, choice.placements

@@ -1,4 +1,4 @@
-"""What was decided and the published figures of members don't contain yet: counted there until they do."""
+"""Dispatched pods not yet visible in ClusterCapacity: counted in their members until they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Assumed:
         self.members, self.bindings = members, bindings
 
     def settle(self, binding: Binding) -> None:
-        """Let go of what was assumed in a member once the member's own figures contain it, or once it is over."""
+        """Forget assumed pods once the member's own figures contain them, or once they have ended."""
         uid = binding.view.uid
         for member in list(self.members.holders.get(uid, ())):
             if contained(binding, member):
@@ -24,7 +24,7 @@ class Assumed:
         for name in binding.parts:
             member = self.members.member(name)
             if binding.phase is Phase.EVICTING and uid not in member.expected:
-                # The figures contain what is leaving.
+                # The figures contain leaving pods.
                 continue
             if not contained(binding, member):
                 self.members.expect(member, uid)

@@ -1,4 +1,4 @@
-"""What is charged: to the queue and the namespace of each binding, and which bindings those are."""
+"""Charges to the queue and the namespace of each binding, and the charged bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims: what is evicted, or shrinks, on behalf of a workload that waits."""
+"""Claims: evictions and shrinking on behalf of a waiting workload."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class OpenQuestion:
     """Under which it is asked."""
     choice: Choice
     losses: Mapping[str, Loss]
-    """UID of each victim -> what it loses if the answer is yes."""
+    """UID of each victim -> its loss if the answer is yes."""
     awaited: tuple[str, ...]
-    """UIDs of workloads that leave already, with room that it needs as well."""
+    """UIDs of workloads that leave already, whose capacity it needs as well."""
     deadline: float
     """Seconds since the epoch."""
 
@@ -48,7 +48,7 @@ class OpenQuestion:
 class Claim:
     """All that is evicted, may be, or was, on behalf of one workload."""
 
-    #: UID of each victim -> what it loses, until all of them are gone; None where nothing is kept for the claimant
+    #: UID of each victim -> its loss, until all victims are gone; None without a claim
     losses: dict[str, Loss] | None = None
     #: what members are asked; until they have answered no victim is evicted
     dry_run: OpenQuestion | None = None
@@ -62,7 +62,7 @@ class Claim:
 
 
 _NONE = Claim()
-"""Of those that have none; never changed."""
+"""Of workloads without one; never changed."""
 
 
 class Claims:
@@ -91,7 +91,7 @@ class Claims:
         return self._claim(uid).losses is not None
 
     def losses(self, uid: str) -> Mapping[str, Loss]:
-        """UID of each victim of a claimant -> what it loses."""
+        """UID of each victim of a claimant -> its loss."""
         return self._claim(uid).losses or {}
 
     def victims(self) -> set[str]:
@@ -133,7 +133,7 @@ class Claims:
         return self._claim(uid).dry_run
 
     def dry_runs(self) -> list[OpenQuestion]:
-        """Those that are open."""
+        """Open dry runs."""
         return [claim.dry_run for claim in self._claims.values() if claim.dry_run is not None]
 
     def _claim(self, uid: str) -> Claim:
@@ -157,7 +157,7 @@ class Claims:
         return all(self.let_go(uid, loss) or self.goes(uid, loss, claim.computed) for uid, loss in losses)
 
     def let_go(self, uid: str, loss: Loss) -> bool:
-        """Whether a victim has nothing left of what it was to give up."""
+        """Whether a victim has given up its whole loss."""
         binding = self.bindings.get(uid)
         if binding is not None and binding.phase is Phase.LEAVING:
             # Its queue has its quota back, and its member still has its pods.
@@ -190,7 +190,7 @@ class Claims:
         return self.members.are_ready(binding.parts) and self._state.now < self.gone_until(binding, self._state.now)
 
     def gone_until(self, binding: Binding, since: float) -> float:
-        """Until when others count on the room of a victim that was evicted, or shrunk, at that time: as long as
+        """Time until which others count on the capacity of a victim evicted or shrunk at `since`: as long as
         its queue pays for it.
         """
         told = evicted_at(binding, self._state.now) if binding.phase is Phase.EVICTING else since

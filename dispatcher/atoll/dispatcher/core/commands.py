@@ -12,7 +12,7 @@ from atoll.model.failover import EvictionTask
 
 class _Write(Struct, frozen=True, gc=False):
     only_tells: ClassVar[bool] = False
-    """It changes nothing but what the binding says: whatever its generation is by then, only the epoch is tested."""
+    """It changes nothing but the binding's text: at any later generation, only the epoch is tested."""
 
     uid: str
     namespace: str

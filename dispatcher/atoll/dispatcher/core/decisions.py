@@ -1,4 +1,4 @@
-"""What is decided, as commands: every decision that is written on a binding is made here.
+"""Decisions as commands: each decision written on a binding is made here.
 
 What an earlier decision says of evictions, rounds, refusals and flavors goes on to the next one.
 """
@@ -32,7 +32,7 @@ class Leave(NamedTuple):
 
 
 class Decisions:
-    """Makes commands, and counts what they change of a binding itself."""
+    """Makes commands, and counts their changes of a binding itself."""
 
     def __init__(self, state: State) -> None:
         self._state, self._settings = state, state.settings.reasons
@@ -75,7 +75,7 @@ class Decisions:
         deadline: float | None = None,
         expected: Mapping[str, Spots] | None = None,
     ) -> Resize:
-        """Make its binding say the size that it has by now. `expected`: where new pods are to be."""
+        """Make its binding say its present size. `expected`: planned nodes of new pods."""
         before = binding.view.decision
         line = self._line(Phase.DISPATCHED, reason, text)
         story = before.told(line)
@@ -110,12 +110,12 @@ class Decisions:
         """Take it back.
 
         Args:
-            binding: what is taken back.
+            binding: the workload to evict.
             reason: why.
             text: the same with all that is known, for its story.
-            why: what stands in the way.
+            why: the obstacle.
             room_for: UID of the workload that it makes room for.
-            refused: what members refused of it by now; None for what its binding says.
+            refused: refusals by members so far; None for the refusals in its binding.
             leave: how it leaves members to which it is not to return for a while.
         """
         view = binding.view
@@ -149,9 +149,9 @@ class Decisions:
         return command
 
     def _tasks(self, binding: Binding, reason: Reason, text: str, leave: Leave | None) -> tuple[EvictionTask, ...]:
-        """Its eviction tasks: one for each member that it leaves and is kept from, and those that are there."""
+        """Its eviction tasks: one for each member that it leaves and is kept from, and the present ones."""
         if leave is None or reason is Reason.MEMBER_LOST:
-            # A member that is lost gets nothing anyway until what is stale there is gone.
+            # A member that is lost gets nothing anyway until its stale Works are gone.
             return binding.view.tasks
         how, state = leave.how, _left_behind(binding, leave)
         most = self._state.settings.progress.leaving
@@ -178,7 +178,7 @@ class Decisions:
         return Explain(*_guard(binding), self._said(binding, verdict, text=text))
 
     def nominate(self, binding: Binding, verdict: Verdict, members: Sequence[str] = ()) -> Nominate:
-        """Say what capacity is kept for it. `members`: where others leave for it; its reservation is said always."""
+        """Write its reserved capacity. `members`: where others leave for it; its reservation is always included."""
         return Nominate(*_guard(binding), self._said(binding, verdict, members))
 
     def _said(self, binding: Binding, verdict: Verdict, nominated: Sequence[str] = (), text: str = "") -> Decision:

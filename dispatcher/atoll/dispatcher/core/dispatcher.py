@@ -1,4 +1,4 @@
-"""The core: what was told, what is decided.
+"""The core: events in, decisions out.
 
 Every component is an object with its own state; what all of them share is in `State`, which `handle` changes. Nothing
 here reads a clock or does I/O, and every order is total, so the same events always give the same commands.
@@ -54,7 +54,7 @@ from atoll.model.verdict import Reason, Verdict
 
 
 class Changes(NamedTuple):
-    """What may look different after a pass than after the one before."""
+    """Objects that may look different after a pass."""
 
     queues: Sequence[Queue] = ()
     """Of which use, demand or figures changed; the same holds for those above."""
@@ -138,9 +138,9 @@ class Dispatcher:
         )  # fmt: skip
 
     def _pass(self, now: float) -> list[Command]:
-        # 1. Time has passed: what may be tried again by now is awake.
+        # 1. Time has passed: wake workloads that may be tried again.
         self._begin(now)
-        # 2. Take back what was not reserved or bound, or does not run, in time; commit what all members have reserved.
+        # 2. Evict workloads not reserved, bound or running in time; commit the ones that all members have reserved.
         commands: list[Command] = [
             *self.progress.overdue(),
             *self.progress.not_running(),
@@ -166,7 +166,7 @@ class Dispatcher:
         commands += self.dry_runs.settle_questions()
         self.triggers.new_heads()
         commands += self.dry_runs.ask_for_room()
-        # 6. Give what is left to what runs with fewer pods than it asks for.
+        # 6. Give the rest to running workloads with fewer pods than requested.
         for leaf in self.resizing.grow_all(commands):
             self.triggers.can_spare(leaf)
         commands += self.steady.follow()
@@ -218,7 +218,7 @@ class Dispatcher:
         return self.waiting.reasons(queue)
 
     def check(self) -> None:
-        """Verify what must always hold; tests call it after every event.
+        """Verify the invariants; tests call it after every event.
 
         Raises:
             AssertionError: naming the invariant and the object.

@@ -1,4 +1,4 @@
-"""What the core is told. Values only, so that a recorded log of them replays to the same commands."""
+"""Events for the core. Values only, so that a recorded log of them replays to the same commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from atoll.model.quotas import Quota
 from atoll.model.vector import Vector
 
 NOTHING: Mapping[str, Any] = {}
-"""What was not said of a binding yet: one for all, for a hundred thousand bindings wait at once."""
+"""Empty value for parts of a binding not reported yet: one for all, for a hundred thousand bindings wait at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,9 @@ class QueueView:
     protection: float | None = None
     """Seconds after its start in which a workload is not evicted for others; None for the usual time."""
     reclaims_firm: bool = True
-    """Whether other queues may reclaim what its users call not preemptable: that wish speaks of its own queue."""
+    """Whether other queues may reclaim workloads whose users set `preemptable: false`: that setting is about its own
+    queue.
+    """
     problem: str = ""
     """What of the object can't be read; such a queue admits nothing."""
     flavors: Flavors = field(default_factory=lambda: NONE)
@@ -76,7 +78,7 @@ class QueueView:
     """Label selector of the namespaces that it is open to; None for all."""
     order: Order = Order.PRIORITY
     half_life: float | None = None
-    """Seconds in which what a namespace used counts half as much for `order`; None for what it uses now alone."""
+    """Seconds after which a namespace's use counts half as much for `order`; None for its present use alone."""
     score: str = ""
     """Strategy that orders members for its workloads; empty for the usual order."""
     split: str = ""
@@ -85,7 +87,7 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceView:
-    """A namespace, and what its ResourceQuotas allow."""
+    """A namespace, and the limits of its ResourceQuotas."""
 
     name: str
     limits: Vector = field(default_factory=dict)
@@ -110,15 +112,15 @@ class ClusterView:
     honours_needs: bool = False
     """Whether who places there looks at all that pods may insist on."""
     features: frozenset[str] | None = None
-    """What its agent says that may be sent there (`atoll.model.member`); None where it says nothing of that."""
+    """Features that its agent announces (`atoll.model.member`); None where it announces none."""
     skew: str = ""
     """Why nothing new goes there: its agent is of a version that does not go with this process."""
     ceiling: Vector = field(default_factory=dict)
-    """The most of it that is believed and used, whatever it publishes; a resource that is not named is unlimited."""
+    """The most of it that is believed and used, at any published figure; a resource without an entry is unlimited."""
     lost_since: float | None = None
     """Since when it is away, in seconds since the epoch; None where it is there."""
     fenced_after: float | None = None
-    """Seconds after that in which its agent ends what is exclusive; None where nobody can rely on that."""
+    """Seconds after that in which its agent ends exclusive work; None where that is not guaranteed."""
 
     @property
     def cordoned(self) -> bool:
@@ -135,7 +137,7 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """Whether a member gets work, after it did not do what it was told."""
+    """Whether a member gets work, after it failed to act in time."""
 
     open: bool
     """Nothing is sent there but one workload at a time, to see whether it is bound."""
@@ -184,7 +186,7 @@ class CapacityView:
     left_out: tuple[str, ...] = ()
     """Keys of labels that its nodes have and `classes` do not say."""
     problems: tuple[tuple[str, str], ...] = ()
-    """(HyperNode, what is wrong with it)."""
+    """(HyperNode, its problem)."""
     trees: tuple[tuple[str, tuple[tuple[str, int, str, str], ...]], ...] = ()
     """(name of a further tree, its domains around these nodes); a domain may be in several views of the member."""
     asked_tiers: tuple[str, ...] = ()
@@ -241,7 +243,7 @@ class BindingView:
     `lastFirst` where ties go to the last name; None for the native division. `divided` is true as well.
     """
     rescheduled: str = ""
-    """RFC 3339: what was dispatched before that is to be placed anew, once the time has come; empty for never."""
+    """RFC 3339: workloads dispatched before that get a new placement at that time; empty for never."""
     bound: bool = False
     """Whether all parts had their minimum bound, as control saw it; stays true while pods complete."""
     bound_at: str = ""
@@ -358,7 +360,7 @@ class StrategyOff:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Decide now: everything told before is taken into account."""
+    """Decide now: all events before are taken into account."""
 
     now: float
     """Seconds since the epoch."""

@@ -1,4 +1,4 @@
-"""Which members a workload is kept from, by its queue or by what it met there, and how that is told."""
+"""Which members a workload is kept from, by its queue or by its failures there, and their text."""
 
 from __future__ import annotations
 
@@ -104,6 +104,6 @@ class Exclusions:
         return Verdict(reason_of_refusal(words[1]), Blocker("Cluster", words[0], message=words[1]))
 
     def _named(self, shape: Shape, among: NDArray[np.bool_] | bool) -> list[str]:
-        """Names of the members that accept a shape, among those of bool[members]."""
+        """Names of the members that accept a shape, among bool[members]."""
         table = self.members.table
         return [table.order[column].name for column in np.flatnonzero(np.any(table.allowed(shape), axis=0) & among)]

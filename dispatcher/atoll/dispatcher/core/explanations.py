@@ -24,7 +24,7 @@ class Explanations:
 
     @property
     def next(self) -> float | None:
-        """When more of them may be written; None where all say what is so."""
+        """When more of them may be written; None where all are current."""
         decisions = self._decisions
         unsaid = self._state.untold or decisions.stopped or self.waiting.unsaid
         return self._state.now + self._state.settings.reasons.pace if unsaid else None
@@ -66,7 +66,7 @@ class Explanations:
             del unsaid[group]
             verdict = group.parked
             if verdict is None:
-                # The next pass looks at it, and what it says then is to be told.
+                # The next pass looks at it, and its next verdict is written.
                 continue
             if not group.first_told:
                 group.first_told = True

@@ -1,4 +1,5 @@
-"""What is unhealthy in its members for longer than its policy tolerates: it goes back to its queue, and elsewhere.
+"""Workloads unhealthy in their members for longer than their policies tolerate return to their queues, and go
+elsewhere.
 
 Whether it is unhealthy, and since when, stands on its binding, so a new leader goes on from it.
 """
@@ -33,7 +34,7 @@ class Failing:
         return self._due.first
 
     def leave_members(self) -> Iterator[Command]:
-        """Evict what has been unhealthy for too long by now; members in which it was refuse it for a while."""
+        """Evict workloads unhealthy for too long; they avoid their former members for a while."""
         for uid in [*self._due.due(self._state.now)]:
             binding = self._state.bindings[uid]
             view, wish = binding.view, binding.gang.unhealthy

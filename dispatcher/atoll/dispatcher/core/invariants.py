@@ -1,4 +1,4 @@
-"""What must hold after every event: tests verify all of it, the live dispatcher the sums now and then."""
+"""Invariants after every event: tests verify all of it, the live dispatcher the sums now and then."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def verify(state: State) -> None:
 
 
 def verify_sums(state: State) -> None:
-    """Quota is the sum of its charges, every binding waits or is charged once, members count only what is theirs: what
-    costs about as much as there are bindings and queues.
+    """Quota is the sum of its charges, every binding waits or is charged once, members count only their own: checks
+    that cost about as much as there are bindings and queues.
 
     Raises:
         AssertionError: naming the invariant and the object.
@@ -43,7 +43,7 @@ def verify_sums(state: State) -> None:
             namespaces.charge(binding.view.namespace, binding.charges())
             charged_for = vector.total(part.total() for part in binding.charged.values())
             assert not binding.parts or binding.amount == charged_for, f"{uid} is charged other pods than it has"
-            # What runs in several members keeps the size that it was dispatched with, whatever its user asks for.
+            # A workload in several members keeps its dispatched size through changes by its user.
             follows = binding.phase is not Phase.EVICTING and len(binding.parts) == 1
             for part in binding.parts.values() if follows else ():
                 for task, wished in zip(part.tasks, binding.gang.tasks, strict=True):

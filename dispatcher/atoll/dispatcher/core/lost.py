@@ -1,4 +1,5 @@
-"""What must leave its member: one that is lost, has a NoExecute taint that is not tolerated (any more), or is drained.
+"""Workloads that must leave a member: it is lost, has a NoExecute taint that is not tolerated (any more), or is
+drained.
 
 Whole workloads go, with all of their parts, back to their queues with their age; an elastic one that can do without its
 part in a lost member goes on without it. Nothing of that is remembered: each
@@ -37,7 +38,7 @@ class Departure(NamedTuple):
 
 
 class Lost:
-    """Evicts what must leave its member."""
+    """Evicts workloads that must leave their members."""
 
     def __init__(self, state: State, decisions: Decisions, resizing: Resizing) -> None:
         self._state, self._decisions, self._resizing = state, decisions, resizing
@@ -57,7 +58,7 @@ class Lost:
         return self._due.first
 
     def leave_members(self) -> Iterator[Command]:
-        """Evict whatever must leave its member by now."""
+        """Evict each workload that must leave its member by now."""
         if self._changed:
             self._look_at_members()
         for uid in [*self._due.due(self._state.now)]:
@@ -115,7 +116,7 @@ class Lost:
             yield self._evict(rest[0], Departure(self._state.now, Reason.MEMBER_DRAINED, name, _DRAINED))
 
     def _go_on(self, binding: Binding, departure: Departure) -> Command | None:
-        """Let it go on with those of its parts that are not lost; None where it has to go whole."""
+        """Let it go on with its surviving parts; None where it has to go whole."""
         if departure.reason is not Reason.MEMBER_LOST or len(binding.parts) < 2:
             return None
         lost = {name for name in binding.parts if self._lost_by(binding, name) <= self._state.now}

@@ -1,6 +1,6 @@
 """Workloads that keep to the members of others of their group, or away from them: `workloadAffinity` of a policy.
 
-Groups are of one namespace; what has ended, or waits, is in no member. What runs already is never moved for it.
+Groups are of one namespace; an ended or waiting workload is in no member. No running workload is moved for a group.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Neighbours:
                     self._waiting.reconsider(other.leaf, other.shape)
 
     def kept_out(self, binding: Binding, members: list[str]) -> dict[str, str]:
-        """Of these members those that it may not use, and why."""
+        """Members among these that it may not use, and why."""
         found: dict[str, str] = {}
         for key in _keys(binding):
             beside, _, text = key

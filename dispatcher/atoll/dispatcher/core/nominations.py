@@ -20,7 +20,7 @@ from atoll.model.verdict import Blocker, Reason, Verdict
 
 
 class Nominations:
-    """Writes nominations, and takes up those of an earlier leader."""
+    """Writes nominations, and adopts nominations of an earlier leader."""
 
     def __init__(self, state: State, claims: Claims, decisions: Decisions) -> None:
         self._state, self._claims, self._decisions = state, claims, decisions
@@ -38,7 +38,7 @@ class Nominations:
         return self._state.now + self._state.settings.reasons.pace if self._decisions.unwritten else None
 
     def take_up(self) -> None:
-        """Another leader had others evicted for these: their room stays theirs."""
+        """Another leader had victims evicted for these: the capacity stays theirs."""
         if not self._found:
             return
         found, self._found = self._found, {}
@@ -61,7 +61,7 @@ class Nominations:
                 self.reservations.claim(claimant, members, losses)
 
     def name_stuck_victims(self) -> Iterator[Nominate]:
-        """Tell claimants what keeps the pods that are to make room for them."""
+        """Write the reason why victims' pods stay on the bindings of claimants."""
         stuck, self._stuck = self._stuck, {}
         for uid in stuck:
             binding = self.bindings.get(uid)
@@ -79,7 +79,7 @@ class Nominations:
                 yield self._decisions.nominate(binding, told, members)
 
     def write_reservations(self) -> Iterator[Nominate]:
-        """Those that their bindings don't say yet, within the budget for reasons."""
+        """Reservations that their bindings lack yet, within the budget for reasons."""
         unwritten = self._decisions.unwritten
         while unwritten and self._decisions.tokens >= 1:
             uid = next(iter(unwritten))

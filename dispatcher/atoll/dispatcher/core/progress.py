@@ -1,4 +1,4 @@
-"""What was dispatched, until it runs, and what was evicted, until it is gone: deadlines, answers, refusals."""
+"""Workloads from dispatch until they run, and from eviction until they are gone: deadlines, answers, refusals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Progress:
         return earliest(self._state.times.next, self._state.wakes.next_time)
 
     def pass_begins(self, now: float) -> None:
-        """What was paused may be tried again."""
+        """End pauses whose time has come."""
         self._began = min(self._began, now)
 
     def overdue(self) -> Iterator[Command]:
@@ -76,8 +76,8 @@ class Progress:
             self.breakers.failed(name, view.namespace, view.uid, self._state.now, Failure.NOT_BOUND, kind=kind)
 
     def not_running(self) -> Iterator[Command]:
-        """Take back what was bound and does not run in time; it waits longer after each round, and keeps no member from
-        others: what its containers lack is most often its own fault.
+        """Evict bound workloads that don't run in time; each waits longer after each round, and keeps no member from
+        others: missing needs of containers are most often its own fault.
         """
         for uid in self._state.times.ready_by.due(self._state.now):
             binding = self.bindings[uid]
@@ -88,7 +88,7 @@ class Progress:
                 if self.members.are_ready(binding.parts):
                     yield self._incomplete(binding)
                 else:
-                    # What its members say is old; what becomes of work in a member that is away is decided elsewhere.
+                    # Reports of its members are old; `lost` decides about work in a member that is away.
                     self._state.times.ready_by.set(uid, self._state.now + self.settings.regain)
                 continue
             if view.started:
@@ -105,8 +105,8 @@ class Progress:
             )
 
     def not_gone(self) -> Iterator[Command]:
-        """Return the quota of what was evicted long ago: its queue does not pay for what a member can't do. Its
-        nodes stay taken, for the members' figures contain its pods.
+        """Return the quota of workloads evicted long ago: their queues don't pay for a member's failure. Their
+        nodes stay taken, for the members' figures contain their pods.
         """
         for uid in self._state.times.gone_by.due(self._state.now):
             binding = self.bindings[uid]
@@ -124,9 +124,9 @@ class Progress:
             yield self._decisions.explain(binding, Verdict(Reason.EVICTION_OVERDUE, block))
 
     def settle_answers(self) -> Iterator[Command]:
-        """Commit what all members have reserved, evict what one refused or what its user holds.
+        """Commit workloads that all members have reserved, evict the ones that a member refused or their users hold.
 
-        Whatever must still be answered is looked at again once its binding is seen again, not before.
+        A workload with open answers is looked at again once its binding is seen again, not before.
         """
         unsettled, self._state.unsettled = self._state.unsettled, {}
         for uid in unsettled:
@@ -177,8 +177,8 @@ class Progress:
         return self._decisions.evict(binding, verdict.reason, verdict.sentence(), why, refused=refused)
 
     def _ready_with(self, binding: Binding) -> list[Binding]:
-        """What starts now that all members have reserved this one: it alone, or with those of its group that waited for
-        it; nothing while too few are reserved.
+        """What starts now that all members have reserved this one: it alone, or with the workloads of its group that
+        waited for it; nothing while too few are reserved.
         """
         together = self._state.together
         if not together.is_held(binding):
@@ -223,7 +223,7 @@ class Progress:
         return self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
 
     def _has_its_turn_to_come(self, binding: Binding) -> bool:
-        """Whether its member still binds what was sent to it before.
+        """Whether its member still binds earlier workloads.
 
         To take such work back would make a member that is behind do it twice. Parts in several members are not waited
         for: what of them runs already would wait, too.
@@ -237,6 +237,6 @@ class Progress:
 
 
 def _why(binding: Binding) -> str:
-    """What its members say of pods that have no node, to be added to a sentence."""
+    """Members' reports about pods without a node, to be added to a sentence."""
     said = "; ".join(f"{name}: {text}" for name, text in sorted(binding.view.waiting.items()))
     return f": {said}" if said else ""

@@ -1,4 +1,4 @@
-"""What was kept from members that failed, refused or were barred, and is tried there again."""
+"""New trials of workloads in members that failed, refused them or were barred."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from atoll.dispatcher.core.state import State
 
 
 class Retries:
-    """Ends pauses of members, and has what they kept waiting looked at again."""
+    """Ends pauses of members, and has the workloads that waited for them looked at again."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -50,7 +50,7 @@ class Retries:
             self._state.file_again(namespace)
 
     def _try_again(self) -> None:
-        """Members that failed long enough ago may be tried again; what they failed is forgotten much later."""
+        """Members that failed long enough ago may be tried again; their failures are forgotten much later."""
         for shape, namespace in self.failures.ended(self._state.now):
             if namespace:
                 self._state.file_again(namespace)

@@ -100,7 +100,7 @@ class RefusedSettings(Section, frozen=True):
 
 
 class BackfillSettings(Section, frozen=True):
-    """Reservations of capacity, and what may start before them."""
+    """Reservations of capacity, and the workloads that may start before them."""
 
     members: Annotated[
         int, number("That are considered for one reservation, those with the most room now; each costs an arrangement.")
@@ -238,7 +238,7 @@ class StrategySettings(Section, frozen=True):
 
 
 class ReasonSettings(Section, frozen=True):
-    """Why workloads wait, written on their bindings within a share of all writes, and said when it is asked for."""
+    """Why workloads wait, written on their bindings within a share of all writes, and answered on request."""
 
     rate: Annotated[float, ratio("Reasons that are written.", "1/s")] = 10.0
     per_dispatch: Annotated[

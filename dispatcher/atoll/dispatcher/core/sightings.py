@@ -1,4 +1,4 @@
-"""Bindings as they are seen, compared with what was decided since: an echo, or another state that is filed anew."""
+"""Observed bindings compared with later decisions: an echo, or another state that is filed anew."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Sightings:
         self._observe(view, old)
 
     def _observe(self, view: BindingView, old: Binding | None) -> None:
-        """Go by what was seen, whatever was decided before."""
+        """Follow the observation over any earlier decision."""
         phase = phase_of(view)
         if old is not None and view.gang and old.view.gang and view.gang.attempt != old.view.gang.attempt:
             self.refusals.try_again(namespace=view.namespace)
@@ -123,7 +123,7 @@ class Sightings:
         return self.tree.queue(view.gang.queue) if view.gang else self.tree.root
 
     def _hear(self, binding: Binding, stay: Allocation) -> None:
-        """Its members have bound what was sent to them, or it has ended there."""
+        """Its members have bound it, or it has ended there."""
         for name in binding.parts:
             member = self.members.member(name)
             member.heard_at, member.heard_of = self._state.now, max(member.heard_of, stay.start)
@@ -132,7 +132,7 @@ class Sightings:
                 self._state.wake_namespace(binding.view.namespace)
 
     def _confirm(self, view: BindingView, old: Binding) -> None:
-        """What was decided is written: all that follows from it is filed already."""
+        """The decision is written: its consequences are filed already."""
         old.view, old.wish, old.told, old.deadline = view, gang_of(view), None, None
         old.resized_at, old.before, old.grows_until = None, {}, 0.0
         self._state.times.watch_deadline(old, self._state.now)
@@ -153,14 +153,14 @@ class Sightings:
                 self.members.forget(member, uid)
 
     def refused(self, uid: str, epoch: int, generation: int | None) -> None:
-        """What was decided on it was not written."""
+        """A decision on it was not written."""
         binding = self.bindings.get(uid)
         if binding is None or binding.epoch != epoch:
             return
         if binding.resized_at is not None and generation is not None and generation != binding.resized_at:
             # Another size was decided on since.
             return
-        # Back to what was last seen; if another leader decided, the watch is about to say so.
+        # Back to the last observation; if another leader decided, the watch is about to show it.
         self._observe(binding.view, binding)
 
 
@@ -169,8 +169,8 @@ _MOVES = (Reason.SUBMITTED, Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
 
 
 def _leaving(view: BindingView, wish: Gang) -> Vector:
-    """What is charged of something that leaves when it is not known any more with how many pods it was dispatched:
-    what it asks for, and more where members report more pods than that.
+    """Charge of a leaving workload whose dispatched number of pods is not known any more:
+    its request, and more where members report more pods than that.
     """
     amount, more = wish.total(), sum(pods for _, pods in view.placed.values()) - wish.replicas
     if more > 0:

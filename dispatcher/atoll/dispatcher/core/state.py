@@ -1,6 +1,6 @@
 """Where every binding is: it waits in a class of its queue, is charged to its queue and namespace, or is over.
 
-What was decided counts from the decision on; what members and the API server say of it later is compared with that
+Decisions count at once; later reports of members and the API server are compared with them
 (`sightings.py`).
 """
 
@@ -63,7 +63,7 @@ class State:
         self.failures = Failures(settings.avoided)
         #: of the last pass
         self.now = 0.0
-        #: called with what is seen of a binding, and what was known of it, before that is filed
+        #: called with the new and the known view of a binding, before the new one is filed
         self.on_seen: list[Callable[[BindingView, Binding | None], None]] = []
         #: called with a binding once it is filed under its phase
         self.on_entered: list[Callable[[Binding], None]] = []
@@ -95,7 +95,7 @@ class State:
         self.left: dict[Queue, None] = {}
         #: UIDs of bindings that were evicted and have not ended
         self.leaving: dict[str, None] = {}
-        #: UIDs of bindings in phase Reserving, and of those that run against the user's wish; looked at once
+        #: UIDs of bindings in phase Reserving, and of running ones against the user's wish; looked at once
         #: whenever their binding is seen
         self.unsettled: dict[str, None] = {}
         #: UIDs of waiting bindings that leave their flavor open
@@ -117,11 +117,11 @@ class State:
         self.on_waits_no_more.append(lambda binding, group: self.fair.waits_no_more(binding.view.namespace, group))
         self.on_changed.append(self.fair.queues_changed)
         self.charges.on_used.append(self.fair.used)
-        #: UIDs of what was to shrink, which was not written: others may have its quota by now
+        #: UIDs of workloads whose shrinking was not written: others may have their quota by now
         self.unshrunk: dict[str, None] = {}
 
     def put(self, uid: str, binding: Binding | None) -> None:
-        """File a binding in place of what is known of it; None takes it out."""
+        """File a binding in place of the known one; None takes it out."""
         old = self.bindings.get(uid)
         if binding is None:
             self.bindings.pop(uid, None)
@@ -149,7 +149,7 @@ class State:
         self.left.clear()
 
     def settle_soon(self, binding: Binding) -> None:
-        """Have what members answered, and what its user wishes, looked at in the next pass."""
+        """Look at members' answers and its user's wishes in the next pass."""
         self.unsettled.pop(binding.view.uid, None)
         if binding.phase is Phase.RESERVING or binding.gang.hold or self.refusing(binding):
             self.unsettled[binding.view.uid] = None
@@ -160,7 +160,7 @@ class State:
             self.unsettled[binding.view.uid] = None
 
     def _anew(self, items: list[tuple[str, str]], _: Trigger) -> None:
-        """The times have come at which these are to be placed anew."""
+        """The times for a new placement of these have come."""
         for item in items:
             self.wakes.drop(item)
             binding = self.bindings.get(item[1])
@@ -195,7 +195,7 @@ class State:
             for waits in self.on_waits:
                 waits(binding, group)
             if group.lot is None and group in self.wakes:
-                # Perhaps it is short enough for the room that is kept for others.
+                # Perhaps it is short enough for a gap before others' reservations.
                 self.waiting.refresh(group)
             verdict = group.verdict(binding.key)
             if verdict is not None and differs(binding.told, verdict):
@@ -218,7 +218,7 @@ class State:
             self.enter(self.bindings[uid])
 
     def _take_shape(self, binding: Binding) -> Shape:
-        """What it waits for: of several flavors the first of which its queues may have as much as it asks for."""
+        """Shape to wait with: the first flavor within the limits of its queues."""
         view = self.filed_as(binding)
         if view.variants:
             binding.wish, binding.variants = view.gang, view.variants
@@ -272,13 +272,13 @@ class State:
         return Verdict(Reason.QUEUE_NOT_OPEN, Blocker("Queue", leaf.name))
 
     def refusing(self, binding: Binding) -> dict[str, str]:
-        """Member -> its words, of those that refused something of what is dispatched there and not bound yet."""
+        """Member -> its words, of members that refused a part dispatched there and not bound yet."""
         if binding.bound or not binding.phase.charged or binding.phase is Phase.EVICTING:
             return {}
         return {name: words for name, words in binding.view.refused.items() if name in binding.parts}
 
     def file_again(self, scope: str, change: Callable[[], None] = lambda: None) -> None:
-        """File what waits in this namespace, or of this kind, anew after a change of what its shapes depend on."""
+        """File waiting workloads of this namespace or kind anew after a change that their shapes depend on."""
         waiting = [self.bindings[key[2]] for group in self.waiting.all() for key in group.members]
         waiting += [self.bindings[uid] for uid in self.outsiders]
         moved = [binding for binding in waiting if scope in (binding.view.namespace, binding.view.kind)]
@@ -294,7 +294,7 @@ class State:
                 self.waiting.wake_shape(group.shape.key)
 
     def leave(self, binding: Binding, placed: Mapping[str, tuple[int, int]] | None = None) -> None:
-        """The inverse of `_enter`; `placed` is what was seen of its pods since it was filed."""
+        """The inverse of `_enter`; `placed` is the observed state of its pods since it was filed."""
         if binding.wish is None:
             return
         self.wakes.drop(binding.view.uid)
@@ -336,7 +336,7 @@ class State:
             member = self.members.by_name.get(name)
             seen = view.nodes.get(name)
             if seen and member is not None and not member.index:
-                # A leader that begins is told of all bindings before its first pass.
+                # A leader that begins gets all bindings before its first pass.
                 self.members.refresh()
             if seen and member is not None and member.index:
                 self.renumber_moved()
@@ -347,7 +347,7 @@ class State:
                     pods = as_before(pods, old.parts[name][1])
                 parts[name] = (gang, pods)
             elif binding.bound and view.placed.get(name, (0, -1))[1] == 0:
-                # All that ran has ended; its report that it is over may come later than the room.
+                # All that ran has ended; its report that it is over may come later than the capacity.
                 parts[name] = (gang, [])
             elif old is not None and name in old.parts:
                 parts[name] = old.parts[name]
@@ -394,7 +394,7 @@ class State:
             namespace, alone = binding.view.namespace, f"{alone} {binding.gang.together.group}".strip()
         if near := f"{binding.gang.follows} {binding.gang.avoids}".strip():
             namespace, alone = binding.view.namespace, f"{alone} {near}"
-        # Ceilings of queues name the members that serve them; those of members are for all queues alike.
+        # Ceilings of queues name the members that serve them; ceilings of members are for all queues alike.
         limited = binding.leaf.serving is not None
         own = limited and (self.exclusions.serves(binding.leaf) is not None or capping(binding.leaf) is not None)
         # Which flavor it gets, or waits for, is for its queue's quotas to say.

@@ -1,4 +1,4 @@
-"""Queues, namespaces and members as they are told: what of the rest changes with them."""
+"""Queues, namespaces and members as events report them, and their consequences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atoll.dispatcher.core.state import State
 
 
 class Surroundings:
-    """Takes in what is no workload."""
+    """Takes in queues, namespaces and members."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -55,14 +55,14 @@ class Surroundings:
             self.wakes.limits_changed(each)
         for each in (*changed, *path(queue)):
             if self.tree.standing(each) is not Standing.OPEN:
-                # It has another reason to wait now, whatever it waited for.
+                # It has another reason to wait now.
                 for group in list(self.waiting.classes(each).values()):
                     self.waiting.refresh(group)
         self._state.order_flavors()
         self.wakes.fire(SETTINGS)
 
     def _classes_below(self, queue: Queue, name: str) -> list[ShapeClass]:
-        """Classes of the queues below the queue, of those that name it as their parent, and of those in a circle of
+        """Classes of the queues below the queue, of queues that name it as their parent, and of queues in a circle of
         parents with it, which hang below each other once it leaves that.
         """
         naming = (each for each in self.tree.queues.values() if each.said.parent == name)
@@ -138,5 +138,5 @@ class Surroundings:
 
 
 def _place_of(view: QueueView) -> object:
-    """What decides where a queue is in the tree, to whose workloads it is open, what it may use, and how they wait."""
+    """Facts that decide a queue's place in the tree, its users, its limits, and how workloads wait."""
     return view.parent, view.members, view.affinity, view.namespaces, view.strategy, view.patience, view.order

@@ -12,7 +12,7 @@ from atoll.model.timestamps import to_seconds
 
 
 class Times:
-    """Deadlines of what is dispatched or leaves."""
+    """Deadlines of dispatched and leaving workloads."""
 
     def __init__(self, bindings: dict[str, Binding], regain: float) -> None:
         self._bindings, self._regain = bindings, regain
@@ -29,7 +29,7 @@ class Times:
         return earliest(self._deadlines.first, self.ready_by.first, self.gone_by.first)
 
     def overdue(self, now: float) -> Iterator[Binding]:
-        """Those whose parts are not reserved, or pods not bound, in time; each is told once."""
+        """Bindings whose parts are not reserved, or pods not bound, in time; each appears once."""
         for uid in self._deadlines.due(now):
             self._bindings[uid].deadline = None
             yield self._bindings[uid]

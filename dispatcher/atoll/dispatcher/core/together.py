@@ -77,13 +77,13 @@ class GangGroups:
         return sorted(known, key=lambda each: each.key)
 
     def least(self, binding: Binding) -> int:
-        """What must run together of its group; 0 where it is in none, or each starts by itself."""
+        """Weight that must run together in its group; 0 where it is in none, or each starts by itself."""
         found = [each.gang.together.least for each in self.of(binding) if each.gang.together is not None]
         least = min(found, default=0)
         return least if least > 1 else 0
 
     def weight(self, binding: Binding, phases: Iterable[Phase]) -> int:
-        """What those of its group weigh that are in these phases, or finished."""
+        """Weight of its group's workloads in these phases, or finished."""
         counted = (*phases, Phase.FINISHED)
         return sum(weight_of(each) for each in self.of(binding) if each.phase in counted)
 
@@ -131,7 +131,7 @@ class GangGroups:
             self._begun = ()
 
     def kept_out(self, binding: Binding, members: Sequence[str]) -> dict[str, str]:
-        """Of these members those that it may not use, and why."""
+        """Members among these that it may not use, and why."""
         most = domains_of(binding)
         if not most:
             return {}
@@ -139,14 +139,14 @@ class GangGroups:
         used |= {name for name, times in self._supposed.items() if times}
         if not used:
             return dict.fromkeys(self._begun, "its gang group does not fit from there")
-        # What is divided may use several at once.
+        # A divided workload may use several at once.
         if len(used) < most and not (binding.shape is not None and binding.shape.divided):
             return {}
         text = f"its gang group may use {counted(most, 'member')}, and uses {listed(sorted(used))}"
         return {name: text for name in members if name not in used}
 
     def below(self) -> list[Binding]:
-        """Those that run though too few of their group do, since others of it left or never started, and of which the
+        """Running workloads with too few of their group running, since others left or never started, whose
         last decision is written.
         """
         found: list[Binding] = []
@@ -179,5 +179,5 @@ def domains_of(binding: Binding) -> int:
 
 
 def weight_of(binding: Binding) -> int:
-    """What it counts for in its group."""
+    """Its weight in its group."""
     return binding.gang.together.weight if binding.gang.together is not None else 0

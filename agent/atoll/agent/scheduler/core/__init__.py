@@ -1,6 +1,6 @@
 """The member's decisions as a pure state machine: `MemberCore.handle(event) -> list[Command]`.
 
-The agent and the simulator are two shells around it. They tell what they see in any order; `Pass` makes it decide, and
+The agent and the simulator are two shells around it. They report observations in any order; `Pass` makes it decide, and
 is due while `due` is true and at `deadline`. A pod of a `Bind` is charged to its node until an event shows it there, or
 `NotBound` gives it up; a gang of which pods were given up is planned again after `Again`. Holds are answered at once.
 Shells read `room`, `holds`, `storage` and `waits`, and change nothing in them.

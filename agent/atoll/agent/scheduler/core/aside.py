@@ -14,7 +14,7 @@ class Aside:
         self._settings = settings
         #: gang key -> failures in a row
         self._failures: dict[str, int] = {}
-        #: gang key -> when its pause ends; of those that have one
+        #: gang key -> end of its pause; of gangs that have one
         self._until: dict[str, float] = {}
 
     @property
@@ -32,7 +32,7 @@ class Aside:
         return key in self._until
 
     def over(self, now: float) -> list[str]:
-        """Those whose pause has ended; each is given once."""
+        """Gangs whose pause has ended; each appears once."""
         found = [key for key, until in self._until.items() if until <= now]
         for key in found:
             del self._until[key]

@@ -28,9 +28,9 @@ class CardBook:
     _numbers: dict[str, int] = field(default_factory=dict)
     #: node -> thousandths that are taken of each card; of nodes of which some are
     _taken: dict[str, list[int]] = field(default_factory=dict)
-    #: pod key -> what it has
+    #: pod key -> its cards
     _of_pods: dict[str, _Taken] = field(default_factory=dict)
-    #: (node, thousandths of each card, cards) -> what is reserved for such pods, the last one last
+    #: (node, thousandths of each card, cards) -> reservations for such pods, the last one last
     _reserved: dict[tuple[str, int, int], list[_Taken]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -60,7 +60,7 @@ class CardBook:
         return found
 
     def put(self, key: str, node: str, requests: Mapping[str, int], told: tuple[int, ...], choose: Choose) -> None:
-        """A pod is on a node, on the cards that were told, or on those that are chosen."""
+        """A pod is on a node, on the reported cards, or on chosen ones."""
         amount, count = cards.asked(requests)
         if not amount:
             return

@@ -54,7 +54,7 @@ class Evict(Struct, frozen=True, gc=False):
     pods: tuple[tuple[str, str], ...]
     """(key, UID)."""
     message: str
-    """What they are evicted for."""
+    """Reason of their eviction."""
 
 
 class Nominate(Struct, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""What the member's core is told. Values only, so that a recorded log of them replays to the same commands."""
+"""Events for the member's core. Values only, so that a recorded log of them replays to the same commands."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class CsiNodeGone(Struct, frozen=True, gc=False):
 
 
 class NumaSet(Struct, frozen=True, gc=False):
-    """The NUMA nodes of a node were told, or are others."""
+    """The report about NUMA nodes of a node is new or has changed."""
 
     numa: NumaTopology
     zones: bool = False
@@ -164,7 +164,7 @@ class NumaSet(Struct, frozen=True, gc=False):
 
 
 class NumaGone(Struct, frozen=True, gc=False):
-    """What said it of a node is gone."""
+    """The report about a node is gone."""
 
     name: str
     zones: bool = False

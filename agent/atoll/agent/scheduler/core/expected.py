@@ -1,6 +1,6 @@
 """Where the host expects gangs: nodes on which they delay no workload with a reservation in this member.
 
-The host knows what it has reserved; the member knows its nodes better. So this is a wish: a gang whose nodes have
+The host knows its reservations; the member knows its nodes better. So this is a wish: a gang whose nodes have
 no room any more goes wherever it fits. Others leave these nodes to it as long as they fit elsewhere: they may be older,
 and the host has decided on all of them side by side.
 """
@@ -23,7 +23,7 @@ class Expected:
     def __init__(self) -> None:
         """Begin without any."""
         self._spots: dict[str, tuple[int, Spots]] = {}
-        #: binding UID -> (task, node) -> pods of those that have no node yet
+        #: binding UID -> (task, node) -> pods without a node yet
         self._left: dict[str, Counter[tuple[str, str]]] = {}
 
     def expect(self, uid: str, epoch: int, spots: Spots) -> None:
@@ -39,9 +39,9 @@ class Expected:
         self._left.pop(uid, None)
 
     def wanted(self, view: Standing) -> dict[str, Vector] | None:
-        """Node -> what its waiting pods are expected to take there; None where anything will do.
+        """Node -> expected use of its waiting pods there; None where any node will do.
 
-        What grows gets its pods one after the other, so those that wait may be fewer than are expected.
+        A growing gang gets its pods one after the other, so fewer may wait than are expected.
         """
         epoch, spots = self._spots.get(view.binding_uid, (-1, ()))
         if epoch != view.epoch or not spots:

@@ -1,4 +1,4 @@
-"""A gang as the scheduler sees it: its declaration, the pods that wait and those that have a node."""
+"""A gang as the scheduler sees it: its declaration, its waiting pods and its pods with a node."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def standing(
         key: of the gang.
         group: its declaration; None for a pod on its own.
         pods: all that exist.
-        room: which of them have a node.
+        room: knows which of them have a node.
         ours: whether a pod is ours to place.
     """
     waiting, nodes, settled, priority = [], set(), Counter[str](), 0
@@ -125,7 +125,7 @@ def standing(
                 joined.tasks.setdefault(pod.task, []).append(node or pod.node or "")
         elif not pod.gated and ours(pod):
             waiting.append(pod)
-    # Pods that are being removed are no company for those that replace them; alone, they are a gang that ends.
+    # Pods that are being removed are no company for their replacements; alone, they are a gang that ends.
     if not waiting:
         settled += leaving
     waiting = in_order(waiting)
@@ -162,7 +162,7 @@ def wish_of(group: PodGroup | None) -> TopologyWish | None:
 
 
 def scoring_of(view: Standing) -> str:
-    """What its PodGroup, or else its pods, say of which nodes are preferred; empty for nothing."""
+    """Preference for nodes of its PodGroup, or else of its pods; empty for none."""
     if view.group is not None and (text := view.group.metadata.annotations.get(keys.NODE_SCORING)):
         return text
     for pod in view.waiting:
@@ -321,17 +321,17 @@ def gang_of(
     domains: Mapping[SubGroup, str] | None = None,
     used: Mapping[SubGroup | str, Collection[str]] = {},
 ) -> tuple[Gang, list[list[Pod]]]:
-    """What must be placed now, and the pods of each of its tasks; `read` as of `rules_of`.
+    """Pods to place now, and the pods of each of its tasks; `read` as of `rules_of`.
 
-    Pods of one task that differ in requests or constraints become several tasks, and so do those of sub-groups that
-    differ. A gang that has its minimum already asks for one pod at least, so that what is left over grows as room
+    Pods of one task that differ in requests or constraints become several tasks, and so do pods of sub-groups that
+    differ. A gang that has its minimum already asks for one pod at least, so that the rest grows as capacity
     allows.
 
     Args:
         view: the gang.
         read: as of `rules_of`.
         domains: sub-groups that partly run -> the domain that their other pods must be in.
-        used: groups that are to be apart, sub-groups or tasks, and that partly run -> the domains that others leave
+        used: partly running groups (sub-groups or tasks) that must be apart -> the domains that others leave
             to them.
     """
     balanced, apart = spread_out(view)
@@ -340,7 +340,7 @@ def gang_of(
     partitions: dict[bytes, tuple[int, Partition | None, str]] = {}
     #: as in `groups`, for whole sub-groups
     whole: set[bytes] = set()
-    #: as in `groups`, for pods of groups that are to be apart: which it is, where that is known by now
+    #: as in `groups`, for pods of groups that must be apart: which it is, where that is known by now
     owners: dict[bytes, SubGroup | str] = {}
     rules = rules_of(view.waiting, read)
     of_pods = dict(zip(map(id, view.waiting), rules, strict=True))

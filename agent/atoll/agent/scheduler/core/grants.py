@@ -2,7 +2,7 @@
 
 The queue was charged for the grant. Whatever made the pods, a kind whose controller makes more of them than the host
 counted uses no more nodes than were paid for: the rest wait. Pods that have ended or were deleted count no more, so
-those that take their places need no grant of their own. What single pods request beyond the grant, as a member may add
+their replacements need no grant of their own. Requests of single pods beyond the grant, which a member may add
 to them, the host charges by what the agent reports.
 """
 
@@ -21,7 +21,7 @@ class Grants:
     """Binding UID -> its gang as it was granted, and its pods that have nodes."""
 
     def __init__(self) -> None:
-        """Begin without any: what was granted nothing is not limited."""
+        """Begin without any: a workload without a grant is not limited."""
         self._gangs: dict[str, tuple[int, Gang]] = {}
         #: binding UID -> keys of its pods that have nodes -> their tasks
         self._placed: dict[str, dict[str, str]] = {}
@@ -91,7 +91,7 @@ def _task(name: str, tasks: dict[str, Task]) -> str:
 
 
 def _beyond(pod: Pod, task: Task | None, left: int) -> str:
-    """Why a pod is not among what was granted; empty where it is."""
+    """Reason why a pod is outside of the grant; empty where it is inside."""
     if task is None:
         return f"the host knows no pods of task {pod.gang_task or pod.metadata.name} of this workload: none was granted"
     if left <= 0:

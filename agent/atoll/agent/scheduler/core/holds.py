@@ -1,7 +1,7 @@
 """Nodes that are kept for parts of gangs whose other parts are still being asked for; pure.
 
-A hold has *slots*: so many pods of a task on a node. What is in a slot is taken in the room. A slot leaves in two
-ways only: to the pod that it was kept for, in the moment in which that pod is assumed, or back into the room.
+A hold has *slots*: so many pods of a task on a node. Slots are charged in the `Room`. A slot leaves in two
+ways only: to the pod that it was kept for, in the moment in which that pod is assumed, or back to the free amounts.
 
 A hold that names pods to leave out is a *question*: it has an answer and never a slot, for the nodes are still used.
 """
@@ -33,7 +33,7 @@ Slot = tuple[int, str]
 
 @dataclass
 class Hold:
-    """One part, its answer, and what is kept for it."""
+    """One part, its answer, and its slots."""
 
     uid: str
     epoch: int
@@ -44,10 +44,10 @@ class Hold:
     deadline: float
     """When it ends unless it is renewed, on the caller's clock."""
     told: float
-    """The deadline that others were told; never later than `deadline`, at most half of its life earlier."""
+    """The published deadline; never later than `deadline`, at most half of its life earlier."""
     gone: Gone | None = None
     """Pods to leave out; None where it is no question."""
-    #: what is taken in the room; empty exactly while it is refused, and of a question
+    #: its charge in the `Room`; empty exactly while it is refused, and of a question
     slots: Counter[Slot] = field(default_factory=Counter)
     fits: bool = False
     """Of a question: the answer."""
@@ -73,7 +73,7 @@ class Hold:
         return dict(found)
 
     def answer(self) -> Answer:
-        """What is told of it."""
+        """Published answer."""
         nodes = tuple(self.nodes.items())
         return Answer(self.uid, self.epoch, self.state, nodes, self.message, self.requested, self.available, self.kept)
 
@@ -94,7 +94,7 @@ class Plan(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Holds:
-    """All holds of a member, always equal to what is reserved in the room."""
+    """All holds of a member, always equal to the reservations in the `Room`."""
 
     def __init__(self, room: Room, settings: HoldSettings = HoldSettings()) -> None:
         """Begin without any."""
@@ -152,7 +152,7 @@ class Holds:
             self._drop(hold)
 
     def retry(self) -> None:
-        """Plan the refused ones again, by priority and age, and answer questions anew; for when room grew."""
+        """Plan the refused ones again, by priority and age, and answer questions anew; for grown capacity."""
         refused = [hold for hold in self._holds.values() if not hold.slots]
         # UIDs make the order total.
         for hold in sorted(refused, key=lambda each: (-each.gang.priority, each.gang.submitted, each.uid)):
@@ -204,10 +204,10 @@ class Holds:
         return [(pod, node) for pod, (_, node) in chosen]
 
     def bound_by_others(self, pod: Pod) -> None:
-        """Another scheduler has bound a pod of a delegated gang: what was kept for it is not needed any more.
+        """Another scheduler has bound a pod of a delegated gang: its slot is not needed any more.
 
         Args:
-            pod: already charged in the room, wherever it is.
+            pod: already charged in the `Room`, on any node.
         """
         hold = self._holds.get(pod.binding_uid)
         if hold is None or str(hold.epoch) != pod.metadata.annotations.get(keys.EPOCH):
@@ -410,7 +410,7 @@ def encode_plan(hold: Hold, expires: str) -> str:
 
 
 def decode_plan(text: str) -> Plan:
-    """Read it back; whatever may write PodGroups may have written it.
+    """Inverse of `encode_plan`, for text that any writer of PodGroups may have written.
 
     Raises:
         ValueError: not JSON, or not a plan that can be kept.

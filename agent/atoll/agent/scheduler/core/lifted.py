@@ -1,7 +1,7 @@
 """Pods whose gate was lifted and that another scheduler has still to bind, each to the node of its gang's plan.
 
 That scheduler may find the node taken, for it places others' pods at the same time. It is given a while, and less once
-it has said no.
+it has refused.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def pinned(terms: list[dict[str, object]], node: str) -> list[dict[str, object]]
 
 
 def refusal(pods: list[Pod]) -> str:
-    """What their scheduler says of pods that it does not bind, as one sentence."""
+    """Message of their scheduler about pods that it does not bind, as one sentence."""
     said = sorted({pod.unscheduled[1] for pod in pods if pod.unscheduled is not None and pod.unscheduled[1]})
     names = ", ".join(sorted({pod.scheduler for pod in pods}))
     text = f"{names} has not bound {len(pods)} of its pods"

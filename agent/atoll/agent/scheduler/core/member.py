@@ -1,4 +1,4 @@
-"""Which pods go where in a member: told by events, answered by commands; no input, no output, no clock.
+"""Which pods go where in a member: events in, commands out; no input, no output, no clock.
 
 A pass decides on a bounded number of gangs, so that the shell gets its turn; the next one goes on where it ended.
 """
@@ -73,7 +73,7 @@ from atoll.model.selectors import label_selector_matches
 
 
 class MemberCore:
-    """Places the gangs of a member; one per member, or two would overbook nodes. Nothing else changes what it holds."""
+    """Places the gangs of a member; one per member, or two would overbook nodes. Nothing else changes its state."""
 
     def __init__(self, settings: MemberCoreSettings = MemberCoreSettings()) -> None:
         """Begin without nodes and pods."""
@@ -103,21 +103,21 @@ class MemberCore:
         self._budgets: dict[str, Budget] = {}
         #: whether the member's configuration lets others be evicted for gangs
         self._preempts = True
-        #: UIDs of victims that did not leave in time: nothing is to be had from them
+        #: UIDs of victims that did not leave in time: they free nothing for now
         self._stuck: set[str] = set()
         #: searches for victims in this pass
         self._searches = 0
         #: gangs that must be looked at, in the order in which that was found; not planned before
         self._dirty: dict[str, None] = {}
-        #: gang key -> its standing; those that had pods waiting when last looked at
+        #: gang key -> its standing; gangs with waiting pods at the last look
         self._pending: dict[str, Standing] = {}
         #: gang keys that could not be looked at or planned for a defect of ours; each is in `waits`
         self._aside = Aside(settings.aside)
-        #: what is left of the pass that is under way; None between two
+        #: rest of the pass under way; None between two
         self._outcomes: Iterator[Plan | Wait] | None = None
         #: whether the last pass refused a hold that had nodes
         self._lost = False
-        #: binding UIDs whose wait changed since that was told
+        #: binding UIDs whose wait changed since its last report
         self._reworded: set[str] = set()
         self._now = 0.0
         #: whether there was a pass
@@ -136,7 +136,7 @@ class MemberCore:
         return self._outcomes is not None
 
     def pod(self, key: str) -> Pod | None:
-        """The pod as it was last told; None where it is gone."""
+        """The pod as last reported; None where it is gone."""
         found = self._pods.get(key)
         return found.pod if found is not None else None
 
@@ -243,7 +243,7 @@ class MemberCore:
             self._pods.pop(key, None)
             self._stuck.discard(before.pod.metadata.uid if before is not None else "")
         self._lifted.pod_changed(old, new)
-        # Most often the echo of what it was told.
+        # Most often an echo of its own command.
         alike = old is not None and new is not None and new.placed_alike(old) and not new.planned_node
         if not alike:
             self.room.pod_changed(old, new)
@@ -372,7 +372,7 @@ class MemberCore:
                 self._grants,
             )
         some = 0
-        # One by one: the next gang is to see what is kept for this one.
+        # One by one: the next gang must see the slots of this one.
         for outcome in islice(self._outcomes, self._settings.gangs):
             some += 1
             self._take(outcome, commands)
@@ -385,8 +385,8 @@ class MemberCore:
 
     def _candidates(self, commands: list[Command]) -> list[Standing]:
         """The gangs to decide on."""
-        # 1. Reservations first: they were asked for before the pods that come now. The check comes last, so that one
-        # that is lost is said to be refused before the next pass tries it again.
+        # 1. Reservations first: they were asked for before the pods that come now. The check comes last, so that a
+        # lost one is reported as refused before the next pass tries it again.
         self.holds.expire(self._now)
         if self.room.grew or self._lost:
             self.holds.retry()
@@ -398,13 +398,13 @@ class MemberCore:
             commands.append(Remake(pod.metadata.key, pod.metadata.uid))
         for gang in (*self.nominations.overdue(self._now), *self.queues.overdue(self._now)):
             self._mark(gang)
-        # 3. Look again at gangs that events were about, and at those whose pause is over.
+        # 3. Look again at gangs that events were about, and at gangs whose pause is over.
         dirty = self._dirty | dict.fromkeys(self._aside.over(self._now))
         self._dirty.clear()
         self.looked_at = list(dirty)
         for key in dirty:
             self._look(key, commands)
-        # 4. Everything that waits gets a try when room grew; else only what changed. What failed has its pause.
+        # 4. All waiting gangs get a try when capacity grew; else only changed ones. Failed ones have their pause.
         again = self.room.grew
         if again:
             self.room.grew, self._parked = False, Parked()
@@ -473,7 +473,7 @@ class MemberCore:
             commands.append(Explain(key, *told, reworded))
 
     def _preempt(self, wait: Wait, commands: list[Command]) -> Wait:
-        """Evict others for a gang that does not fit, where that is allowed and helps; what it waits for."""
+        """Evict others for a gang that does not fit, where that is allowed and helps; its new wait."""
         view, key = wait.gang, wait.gang.key
         nomination = self.nominations.get(key)
         if nomination is not None:
@@ -507,7 +507,7 @@ class MemberCore:
         return replace(wait, message=f"{wait.message}; {_leaving(nomination, len(nomination.victims))}")
 
     def _search(self, view: Standing) -> Nomination | None:
-        """What is to be kept for a gang, and who leaves for it; nodes of lower gangs are not in its way."""
+        """Nodes to keep for a gang, and the victims that leave for it; nodes of lower gangs are not in its way."""
         victims = [
             victim
             for key, names in self._gangs.items()
@@ -612,7 +612,7 @@ class MemberCore:
             self._aside.forget(key)
 
     def _look_at(self, key: str) -> Standing | Wait | None:
-        """What is to be planned of a gang, or why nothing is; None where nothing waits."""
+        """Pods of a gang to plan, or the reason for none; None where nothing waits."""
         group, pods = self._groups.get(key), [self._pods[name] for name in self._gangs.get(key, ())]
         if gangs.bare_pod(key):
             # A pod that is to get a PodGroup is no gang on its own, and others' pods are none.
@@ -653,7 +653,7 @@ class MemberCore:
 
 
 def _placed(told: PodSet | None) -> Pod | None:
-    """The pod as the room sees it: for one that this core places, it knows itself which node is kept."""
+    """The pod as the `Room` sees it: the core itself knows the kept node of a pod that it places."""
     if told is None:
         return None
     if told.pod.nominated and told.whose in (Whose.OURS, Whose.JOINING):

@@ -36,7 +36,7 @@ class Mounts:
     """The claims of a member and the pods that mount them."""
 
     def __init__(self, room: Room, pod: Callable[[str], Pod | None]) -> None:
-        """`room` says which pods have a node, and asks here what they attach; `pod` is the pod of a key."""
+        """`room` knows which pods have a node, and asks here for their attachments; `pod` is the pod of a key."""
         self._room, self._pod = room, pod
         self._claims: dict[str, Claim] = {}
         self._volumes: dict[str, Volume] = {}
@@ -46,7 +46,7 @@ class Mounts:
         self._users: dict[str, dict[str, None]] = {}
         room.attached = self._attached
 
-    # -- what is told ------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def changed(
         self, event: ClaimSet | ClaimGone | VolumeSet | VolumeGone | StorageClassSet | StorageClassGone
@@ -85,7 +85,7 @@ class Mounts:
                 if not self._users[claim]:
                     del self._users[claim]
 
-    # -- what is asked -----------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     def users_of(self, claims: Iterable[str]) -> Iterator[str]:
         """Keys of the pods that mount one of these."""
@@ -129,7 +129,7 @@ class Mounts:
 
     def _near(self, pod: Pod) -> dict[str, Any] | None:
         """A preference for the nodes that use its volumes which one node at a time may attach: elsewhere its containers
-        would wait until these have ended, though no scheduler is told to keep it from there.
+        would wait until these have ended, though nothing keeps a scheduler from placing it there.
         """
         single = (key for key in claims_of(pod) if (claim := self._claims.get(key)) is not None and claim.of_one_node)
         nodes = sorted({node for user, node in self._placed(single) if user.metadata.uid != pod.metadata.uid})

@@ -1,6 +1,6 @@
 """Nodes that are kept for gangs while their victims leave.
 
-What is kept is taken in the room, on top of what the victims still hold there. Only a gang of a higher priority may
+Kept slots are charged in the `Room`, on top of the victims' charges there. Only a gang of a higher priority may
 take it; its own gang gets it once the victims are gone, or other nodes where it fits before.
 """
 
@@ -17,14 +17,14 @@ from atoll.model.vector import Vector
 
 @dataclass(frozen=True)
 class Nomination:
-    """What is kept for one gang."""
+    """Slots kept for one gang."""
 
     gang: str
     priority: int
     spots: Sequence[tuple[str, str, str]]
     """(pod key, UID, node)."""
     slots: Sequence[tuple[Task, str, int]]
-    """(task, node, pods): what is taken in the room."""
+    """(task, node, pods): charged in the `Room`."""
     victims: Mapping[str, str]
     """Key -> UID of the pods that leave."""
     deadline: float
@@ -40,13 +40,13 @@ class Nomination:
 
 @dataclass
 class Nominations:
-    """All of a member, always equal to what is nominated in the room, but for those that are lifted."""
+    """All of a member, always equal to nominations in the `Room`, but for lifted ones."""
 
     room: Room
     _by_gang: dict[str, Nomination] = field(default_factory=dict)
 
     def get(self, gang: str) -> Nomination | None:
-        """What is kept for a gang."""
+        """Nomination of a gang."""
         return self._by_gang.get(gang)
 
     @property
@@ -77,11 +77,11 @@ class Nominations:
         return found
 
     def below(self, priority: int) -> list[Nomination]:
-        """Those of gangs of a lower priority."""
+        """Nominations of gangs of a lower priority."""
         return [each for each in self._by_gang.values() if each.priority < priority]
 
     def lift(self, gang: str, priority: int) -> list[Nomination]:
-        """Give back for a moment what is in no way of a gang: its own, and that of lower ones."""
+        """Lift for a moment the nominations that don't bind a gang: its own, and those with lower priority."""
         lifted = [each for each in self._by_gang.values() if each.gang == gang or each.priority < priority]
         for each in lifted:
             for task, node, count in each.slots:
@@ -95,5 +95,5 @@ class Nominations:
                 self.room.nominate(node, task, count)
 
     def left(self, nomination: Nomination, there: Callable[[str], str | None]) -> int:
-        """Victims that still hold their room; `there` gives the UID of a pod that does."""
+        """Victims that still hold their nodes; `there` gives the UID of a pod that does."""
         return sum(1 for key, uid in nomination.victims.items() if there(key) == uid)

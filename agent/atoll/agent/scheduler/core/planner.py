@@ -1,7 +1,7 @@
 """Which gang goes where, decided without input or output: the same view gives the same plans.
 
 Gangs are taken by priority, then age. One that does not fit is passed by gangs behind it: the host has ordered them
-already, and what is in a member was meant to start. So is one that breaks the planner, by a defect of ours.
+already, and gangs in a member were meant to start. So is one that breaks the planner, by a defect of ours.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ class Wait:
     error: Exception | None = None
     """What broke while it was looked at or planned; only of a SchedulerError."""
     shape: tuple[object, ...] | None = None
-    """What there is no room for, so that it may help if others go; None where it waits for something else."""
+    """Shape that does not fit, so that evictions may help; None where it waits for something else."""
 
 
 @dataclass
 class Parked:
-    """Shapes that are known not to fit; empty it when room grew."""
+    """Shapes that are known not to fit; empty it when capacity grew."""
 
     misses: dict[tuple[str, int | None, tuple[str, ...]], str] = field(default_factory=dict)
-    """(shape, domain to stay inside, gangs whose nominations were out of its way) -> what is missing."""
+    """(shape, domain to stay inside, gangs whose nominations were out of its way) -> shortage."""
     hopeless: set[tuple[object, ...]] = field(default_factory=set)
     """Shapes for which no others may be evicted, or none that helps."""
 
@@ -99,7 +99,7 @@ def plan(
     """Decide gang by gang, best rank first, and assume in `room` what each plan takes.
 
     Args:
-        room: changed by `assume`, so that later gangs see what earlier ones took.
+        room: changed by `assume`, so that later gangs see the use of earlier ones.
         gangs: with pods that wait.
         parked: what earlier passes found not to fit; added to.
         holds: nodes that are reserved in `room`; handed over to the gangs that they were kept for.
@@ -107,7 +107,7 @@ def plan(
         stale: whether a gang, by its key, is another one by now and must be looked at before it is planned.
         nominations: nodes that are kept in `room` while others leave them; handed over likewise.
         queues: of the member, by which gangs that entered there take turns and are limited.
-        grants: of the host, by which those that it sent are limited.
+        grants: of the host, which limit the gangs that it sent.
     """
     nominations = nominations if nominations is not None else Nominations(room)
     holds = holds if holds is not None else Holds(room)
@@ -116,7 +116,7 @@ def plan(
     queues = queues if queues is not None else Queues(room)
     grants = grants if grants is not None else Grants()
     views = list(gangs)
-    #: key of a gang whose turn is still to come -> what it is expected to take
+    #: key of a gang whose turn is still to come -> its expected use
     wishes = {view.key: wanted for view in views if (wanted := expected.wanted(view)) is not None}
     for view in queues.order(views):
         if stale(view.key):
@@ -186,7 +186,7 @@ def _decide(
             room.use_matters |= "usage" in scoring.parse(text).terms
         except scoring.ScoringError as error:
             return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, f"annotation {keys.NODE_SCORING} {error}"))
-    # What was kept before the pods were there may be out of their volumes' reach.
+    # Slots kept before the pods existed may be out of their volumes' reach.
     kept = holds.claim(view)
     nodes = room.nodes()
     if kept and view.group is not None and view.group.spec.sub_group_policy:
@@ -221,7 +221,7 @@ def _decide(
             return Plan(view, spread(pods, nodes, outcome))
     # Most that come many at a time are single pods that are alike.
     quick = room.singles.place(gang)
-    # Of one that has its minimum, any pods that have room go; each task may be short of room by itself.
+    # With the minimum running, any fitting pods go; each task may be short of capacity by itself.
     put = place if view.missing or any(task.min_available for task in gang.tasks) else grow
     outcome = quick if quick is not None else put(nodes, gang, within=within)
     if isinstance(outcome, Miss) and (anyhow := _anyhow(gang)) is not None:
@@ -241,8 +241,8 @@ def _reaches(room: Room, pod: Pod, name: str) -> bool:
 
 
 def _bear(room: Room, kept: Sequence[tuple[Pod, str]]) -> bool:
-    """Whether the pods may be on these nodes, by the rules between them and those that are there, in some order, and by
-    what these can attach.
+    """Whether the pods may be on these nodes, by the rules between them and present pods, in some order, and by
+    the nodes' limits of attachments.
     """
     rules = rules_of((pod for pod, _ in kept), room.peers.read_keys() if room.peers.keep_others_away else None)
     if not any(rules) and not any(pod.attach or (room.aligns and pod.aligned) for pod, _ in kept):
@@ -273,7 +273,7 @@ def _is_whole(outcome: Placement | Miss, gang: Gang) -> TypeGuard[Placement]:
 
 
 def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None]:
-    """What must be placed now, the pods of each of its tasks, and the domain to stay inside.
+    """Gang to place now, the pods of each of its tasks, and the domain to stay inside.
 
     Raises:
         msgspec.ValidationError: its topology can't be read.
@@ -290,7 +290,7 @@ def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None
 
 
 def _used(nodes: Nodes, view: Standing) -> dict[SubGroup | str, set[str]]:
-    """Groups of a gang that partly run and are to be apart -> the domains, of that tier, where they do."""
+    """Groups of a gang that partly run and must be apart -> the domains, of that tier, where they do."""
     if not view.joined.nodes and not view.joined.tasks:
         return {}
     _, apart = spread_out(view)

@@ -1,6 +1,6 @@
 """Which pods of a lower priority must go so that a gang fits inside the member; pure.
 
-Who may be evicted is said here, the search is `atoll.fit.victims`:
+The rules for victims are here, the search is `atoll.fit.victims`:
 
 - Pods that this scheduler placed, of gangs that came to the member without the host and whose priority is lower. What
   the host sent is evicted by the host alone; what others placed is theirs; `volcano.sh/preemptable: "false"` holds.
@@ -238,7 +238,7 @@ def find(
 
 
 def _pools(room: Room, ranked: Sequence[Victim], budgets: Mapping[str, Budget]) -> Iterator[list[Bundle]]:
-    """What may go, in the order of victims: nothing; then from the lowest priority up, and of each what gangs can spare
+    """Permitted victims in order: none; then from the lowest priority up, and of each the surplus of gangs
     before whole gangs.
     """
     yield []

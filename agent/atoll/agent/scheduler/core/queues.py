@@ -37,20 +37,20 @@ class Queues:
         """Begin without queues."""
         self._room = room
         self._queues: dict[str, Queue] = {}
-        #: pod key -> what it has, of pods that entered here
+        #: pod key -> its charge, of pods that entered here
         self._charges: dict[str, _Charge] = {}
-        #: queue -> what its pods and those of the queues below have
+        #: queue -> use of its pods and of queues below
         self._used: dict[str, Vector] = {}
-        #: queue -> those that hold it, from the root down, each with its place and what it deserves; while queues and
+        #: queue -> its ancestors, from the root down, each with its place and deserved amount; while queues and
         #: nodes are these
         self._paths: dict[str, list[tuple[str, int, Vector]]] = {}
-        #: of the room, when that was worked out
+        #: of the `Room`, when that was worked out
         self._layout = -1
         #: seconds after which every gang has waited too long, as the scheduler's configuration says; None for never
         self.waiting_time: float | None = None
-        #: gang -> when it will have waited too long, in seconds since 1970; of those that wait for room
+        #: gang -> when it will have waited too long, in seconds since 1970; of gangs that wait for capacity
         self._late: dict[str, float] = {}
-        #: gangs that have waited too long for room that they would have without the others
+        #: gangs that have waited too long for capacity that they would have without the others
         self._heads: dict[str, float] = {}
         #: gangs that their queue's capability keeps from growing
         self._capped: set[str] = set()
@@ -97,7 +97,7 @@ class Queues:
         return capped
 
     def tell_time(self, now: float, clock: float) -> None:
-        """What the clock shows at a moment of passes; 0 where nobody knows."""
+        """Wall clock at a moment of passes; 0 for unknown."""
         self._offset = clock - now if clock else math.inf
 
     # -- what a gang is to its queue ---------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Queues:
     # -- order -------------------------------------------------------------------------------------------------------
 
     def order(self, views: Iterable[Standing]) -> Iterator[Standing]:
-        """One gang after the other; what is charged in between counts for the next one.
+        """One gang after the other; a charge in between counts for the next one.
 
         Of gangs that entered here: those first that have waited too long; then of the queue whose turn it is, level by
         level of the tree, by priority of the queue and by its dominant share; in a queue by priority, then by the time
@@ -203,7 +203,7 @@ class Queues:
         return found
 
     def _deserved(self, name: str, above: Vector) -> Vector:
-        """What it is to have: as it says, and of what no sibling names its part by weight."""
+        """Its deserved amounts: as declared, and its part by weight where no sibling declares any."""
         queue = self._queues.get(name)
         siblings = [
             each
@@ -251,7 +251,7 @@ class Queues:
         return [key for key, late in self._late.items() if late <= now + self._offset]
 
     def lacks_room(self, view: Standing, now: float) -> bool:
-        """There is no room for the gang now; whether it has waited too long."""
+        """The gang does not fit now; whether it has waited too long."""
         self._late.pop(view.key, None)
         late = self.due(view) if self.of(view) else math.inf
         if late == math.inf or self._offset == math.inf:
@@ -270,7 +270,7 @@ class Queues:
         return self._heads.pop(key, None) is not None
 
     def forget(self, key: str) -> bool:
-        """It waits for room no longer; whether others waited behind it."""
+        """It waits for capacity no longer; whether others waited behind it."""
         self._late.pop(key, None)
         return self.follow(key)
 

@@ -1,8 +1,8 @@
-"""What is free on the member's nodes, kept up to date event by event.
+"""Free amounts of the member's nodes, kept up to date event by event.
 
 Every pod that takes something from a node is one charge, whoever bound it; a pod that this scheduler is about to bind
 is charged at once and stays so until the watch shows it bound or the bind is given up. So is a pod that another
-scheduler is to bind to a node: by our plan, or because that scheduler makes room for it there.
+scheduler should bind to a node: by our plan, or because that scheduler evicts others for it there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Charge(msgspec.Struct, frozen=True, gc=False):
     binding_uid: str
     task: str
     index: int | None
-    """Of the pod among those of its task; None where it has none."""
+    """Of the pod in its task; None where it has none."""
     ports: list[HostPort]
     counts: bool
     """Whether the pod is there or bound by us at this moment; not while another scheduler has still to bind it."""
@@ -52,7 +52,7 @@ class _Charge(msgspec.Struct, frozen=True, gc=False):
     leaving: bool
     """Whether the pod was deleted."""
     asks: Asks
-    """What its containers have of NUMA nodes."""
+    """Use of NUMA nodes by its containers."""
 
 
 class Room:
@@ -63,7 +63,7 @@ class Room:
         self._nodes: dict[str, Node] = {}
         #: node -> allocatable in integer units, of the nodes in `_nodes`
         self._allocatable: dict[str, Vector] = {}
-        #: pod key -> what it takes; the only source of `_used` and `placed`
+        #: pod key -> its charge; the only source of `_used` and `placed`
         self._charges: dict[str, _Charge] = {}
         #: pod keys of `_charges` that no watch event has confirmed
         self.assumed: set[str] = set()
@@ -73,7 +73,7 @@ class Room:
         self._selected: Callable[[Node], bool] = lambda _: True
         #: nodes that may not, by name
         self._left_out: dict[str, Node] = {}
-        #: node -> sum of its charges and of what is reserved there
+        #: node -> sum of its charges and reservations
         self._used: dict[str, Vector] = {}
         #: node -> what of `_used` is kept for pods that go there once others have left; without zeros
         self._awaited: dict[str, Vector] = {}
@@ -81,7 +81,7 @@ class Room:
         self._ports: dict[str, dict[HostPort, int]] = {}
         #: binding UID -> node -> pods charged there that count; without zeros
         self.placed: dict[str, Counter[str]] = {}
-        #: the pods on nodes as rules between pods see them: one for each charge, and those that are reserved
+        #: the pods on nodes as rules between pods see them: one for each charge, and one for each reserved pod
         self.peers = Peers()
         self._hyper_nodes: dict[str, HyperNode] = {}
         #: what HyperNodes say together, or None where it must be worked out anew
@@ -107,7 +107,7 @@ class Room:
         self._limits: dict[str, dict[str, int]] = {}
         #: shares of GPUs
         self.cards = CardBook()
-        #: what pods typically ask for, learnt of those that were placed; for the scoring `fragmentation`
+        #: typical requests, learnt from placed pods; for the scoring `fragmentation`
         self.typical = Typical()
         #: which nodes are preferred, for gangs that say nothing themselves
         self.scoring = Scoring()
@@ -115,23 +115,23 @@ class Room:
         self.use_matters = False
         #: node -> (cpu, memory) in use when it was measured and free then, together
         self._measured: dict[str, tuple[int, int]] = {}
-        #: how often NUMA nodes of a node became others, what is free in them aside
+        #: number of changes of nodes' NUMA nodes, free amounts aside
         self.numa_kinds = 0
         #: node -> whether by zones -> its NUMA nodes as an object says
         self._numa_said: dict[str, dict[bool, NumaTopology]] = {}
-        #: node -> its NUMA nodes as they were told
+        #: node -> its NUMA nodes as reported
         self._numa: dict[str, NumaTopology] = {}
         #: node -> how many pods have what of NUMA nodes there, by charges and reservations; without zeros
         self._pinned: dict[str, dict[Asks, int]] = {}
-        #: node -> the same as it was when its NUMA nodes were told
+        #: node -> the same at the time of the report on its NUMA nodes
         self._numa_then: dict[str, Counter[Asks]] = {}
-        #: node -> what is free in its NUMA nodes, as far as it was asked for since it changed
+        #: node -> free amounts in its NUMA nodes, as far as computed since the last change
         self._cells: dict[str, Cells] = {}
         #: gives (node, driver, handle) of the volumes of pods on nodes, but for pods of some keys
         self.attached: Callable[[Collection[str]], Iterable[tuple[str, str, str]]] = lambda _: ()
-        #: whether room was freed or made since it was reset
+        #: whether capacity was freed or added since the last reset
         self.grew = True
-        #: raised by every change of what is free
+        #: raised by every change of free amounts
         self.version = 0
         #: raised by every change of nodes and domains themselves
         self.layout = 0
@@ -214,7 +214,7 @@ class Room:
         if charge is None:
             return
         if new is not None and key not in self.assumed and charge.uid == new.metadata.uid:
-            # Its scheduler makes room elsewhere, or has given up.
+            # Its scheduler evicts others elsewhere, or has given up.
             self._release(key)
             return
         # An unbound pod may still be on its way to the node that was assumed.
@@ -248,7 +248,7 @@ class Room:
         return True
 
     def reserve(self, node: str, task: Task, count: int) -> None:
-        """Take room for pods that do not exist yet."""
+        """Reserve a node for pods that do not exist yet."""
         self.cards.reserve(node, task.requests, count, self._chooser(task.requests))
         vector.add(self._used.setdefault(node, {}), task.requests, count)
         self._count_ports(node, task.ports, count)
@@ -263,7 +263,7 @@ class Room:
         Args:
             node: the same.
             task: the same.
-            count: at most what is still reserved.
+            count: at most the rest of the reservation.
             handed_over: whether a pod is assumed there in the same breath, so that nothing becomes free.
         """
         used = self._used.setdefault(node, {})
@@ -377,7 +377,7 @@ class Room:
         meta = pod.metadata
         self.peers.put(meta.key, node, meta.namespace, meta.labels, pod.rules, leaving=pod.terminating)
         if self.peers.stirred:
-            # A pod that another one wants beside it makes room as well as one that goes.
+            # A pod that another one wants beside it helps as well as one that goes.
             self.peers.stirred, self.grew = False, True
 
     def namespace_changed(self, name: str, labels: Mapping[str, str] | None) -> None:
@@ -453,7 +453,7 @@ class Room:
         return told.emptied() if told is not None else None
 
     def begin(self) -> None:
-        """What is there was there before: the figures of NUMA nodes may contain all of it."""
+        """All present pods were there before: the figures of NUMA nodes may contain all of it."""
         self._numa_then = {node: Counter(self._pinned.get(node, {})) for node in self._numa}
         self._cells.clear()
 
@@ -566,7 +566,7 @@ class Room:
             self._arrays = None
 
     def ready_nodes(self) -> list[Node]:
-        """Nodes that count, in order of their names: those that are ready, in no domain that is lost."""
+        """Nodes that count, in order of their names: ready ones, in no domain that is lost."""
         return [self._nodes[name] for name in sorted(self._nodes) if self.usable(name)]
 
     def usable(self, name: str) -> bool:
@@ -594,7 +594,7 @@ class Room:
         return self._allocatable[node]
 
     def free(self, node: str) -> Vector:
-        """What is left of a node, in integer units; negative where others overbooked it."""
+        """Amounts left on a node, in integer units; negative where others overbooked it."""
         used = self._used.get(node, {})
         return {
             name: max(amount - used.get(name, 0), -MOST_ON_NODE) for name, amount in self._allocatable[node].items()
@@ -666,14 +666,14 @@ class Room:
             self.singles.begin(self._arrays)
             self._stale.clear()
         if self._limits or self._numa:
-            # What pods have attached changes with their claims; what they have of NUMA nodes with other pods.
+            # Attachments of pods change with their claims; their NUMA nodes with other pods.
             self._arrays.exact = (self._host_ports, *self._of_cards(), *self._attachments(), *self._numa_nodes())
         return self._arrays
 
     def nodes_without(self, gone: Gone) -> Nodes:
-        """As `nodes`, with the room that these pods take free as well; a copy.
+        """As `nodes`, with the capacity of these pods free as well; a copy.
 
-        Of a task that keeps some, those of the highest indices go, as where a workload shrinks; of pods without an
+        Of a task that keeps some, the highest indices go, as where a workload shrinks; of pods without an
         index, the last by name.
         """
         self.nodes()
@@ -694,7 +694,7 @@ class Room:
         return self.nodes_but(away)
 
     def nodes_but(self, away: Collection[str]) -> Nodes:
-        """As `nodes`, with the room free that the pods of these keys take; a copy."""
+        """As `nodes`, with the capacity of the pods of these keys free; a copy."""
         nodes = self.nodes().copy()
         left = {name: Counter(taken) for name, taken in self._ports.items()}
         for key in away:

@@ -1,4 +1,4 @@
-"""Which pods of a gang are to be near each other as the `subGroupPolicy` of its PodGroup says.
+"""Pods of a gang that must be near each other, as the `subGroupPolicy` of its PodGroup says.
 
 A pod is in a sub-group of the first policy that chooses it. One after that with the same selector and labels, perhaps
 further ones, and a size that divides the first one's, divides its sub-groups (`atoll.kinds.nearness.layers_below`): by
@@ -46,7 +46,7 @@ class Joined:
     #: likewise of those inside other sub-groups
     inner: dict[SubGroup, list[str]] = field(default_factory=dict)
 
-    #: likewise of the pods of each task that are in no sub-group, where groups are to be apart
+    #: likewise of the pods of each task without a sub-group, where groups must be apart
     tasks: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, around: Sequence[SubGroup], node: str) -> None:
@@ -99,7 +99,7 @@ def _of_tasks(selector: Mapping[str, Any] | None) -> bool:
 
 
 def index_of(pod: Pod) -> int | None:
-    """The pod's number among those of its task; None where none is known."""
+    """The pod's number in its task; None where none is known."""
     return next((found for key in _INDICES if (found := numbers.whole(pod.metadata.labels.get(key))) is not None), None)
 
 
@@ -123,7 +123,7 @@ def needed(group: PodGroup, policy: int) -> int:
 
 
 def wish_of(group: PodGroup, policy: int) -> TopologyWish | None:
-    """How near each other the pods of a sub-group are to be.
+    """Required nearness of the pods of a sub-group.
 
     Raises:
         msgspec.ValidationError: it can't be read.

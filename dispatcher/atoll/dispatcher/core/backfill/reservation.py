@@ -38,8 +38,6 @@ class Spot:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """See the module."""
-
     uid: str
     leaf: Queue
     shape: Shape

@@ -42,8 +42,6 @@ Change = tuple[float, Queue, Vector, int]
 
 
 class Reservations:
-    """See the module."""
-
     def __init__(self, members: Members, settings: BackfillSettings = BackfillSettings()) -> None:
         self._members, self._settings = members, settings
         self.timeline = Timeline(members, self, settings)

@@ -50,8 +50,6 @@ class Watcher(Protocol):
 
 
 class Timeline:
-    """See the module."""
-
     def __init__(self, members: Members, watcher: Watcher, settings: BackfillSettings = BackfillSettings()) -> None:
         self._members, self._settings = members, settings
         self._watcher = watcher

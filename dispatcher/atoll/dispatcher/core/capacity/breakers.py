@@ -1,6 +1,6 @@
 """Members that take workloads and bind none of them, or never confirm a removal: a circuit breaker for each.
 
-What a member publishes says nothing about whether it does what it is told, so no figures change what is counted here.
+A member's figures don't show whether it obeys commands, so no figures change these counters.
 After a number of failures without a success between them the breaker opens: nothing more is sent to the member for a
 pause, then one workload (half-open). If that is bound the breaker closes, else the next pause is twice as long.
 
@@ -35,7 +35,7 @@ class _Breaker:
     until: float = 0.0
     #: UID of the one workload that is tried; empty where none is
     trial: str = ""
-    #: what was not done in time -> namespace -> how often since the last time that it was done
+    #: kind of failure -> namespace -> failures since the last success
     failures: dict[Failure, Counter[str]] = field(default_factory=lambda: {each: Counter() for each in Failure})
     #: opened by an earlier leader: of which namespaces those were is not known, so all are kept out
     inherited: bool = False
@@ -62,7 +62,7 @@ class Breakers:
     # -- for decisions -----------------------------------------------------------------------------------------------
 
     def barred(self, namespace: str, kind: str) -> set[str]:
-        """Members to which nothing of this kind and namespace is to be sent now."""
+        """Members to which nothing of this kind and namespace may go now."""
         return {name for name, each in self._about(kind) if each.open and _bars(each, namespace)} if self._of else set()
 
     def is_marked(self, scope: str) -> bool:
@@ -89,7 +89,7 @@ class Breakers:
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def take_over(self, member: str, circuit: Circuit | None) -> None:
-        """Go on from what the Cluster says when it is seen first; what it says later follows from this breaker."""
+        """Go on from the first observed state of the Cluster; its later states follow from this breaker."""
         if member in self._heard:
             return
         self._heard.add(member)
@@ -117,7 +117,7 @@ class Breakers:
                 each.trial, self.moved = uid, True
 
     def bound(self, member: str, kind: str, now: float) -> None:
-        """It bound what was sent to it."""
+        """The member bound a workload."""
         for key in ((member, ""), (member, kind)):
             each = self._of.get(key)
             if each is None:
@@ -131,7 +131,7 @@ class Breakers:
                 del self._of[key]
 
     def failed(self, member: str, namespace: str, uid: str, now: float, failure: Failure, *, kind: str = "") -> None:
-        """It did not bind in time what was sent to it, or did not answer; or did not confirm a removal in time.
+        """The member did not bind, answer or confirm a removal in time.
 
         `kind`: of a workload whose pods were not made; empty counts against the member for all kinds.
         """
@@ -141,7 +141,7 @@ class Breakers:
         tried = each.trial == uid
         if tried:
             each.trial = ""
-        # What was under way when others failed fails with them, and what was tried in a pause does not prolong it.
+        # Work under way when others failed fails with them, and a trial within a pause does not prolong it.
         if (counts.total() >= self._settings.threshold and not each.open) or (tried and not each.pausing):
             each.opened += 1
             each.open = each.pausing = True
@@ -177,7 +177,7 @@ class Breakers:
                     del self._of[member, kind]
 
     def to_mark(self) -> list[str]:
-        """Namespaces and kinds that are to be marked, or not any more; `mark` does it."""
+        """Namespaces and kinds whose mark changes; `mark` does it."""
         open_ones = [(kind, each.failures.values()) for (_, kind), each in self._of.items() if each.open]
         scopes = {kind for kind, _ in open_ones if kind}
         scopes.update(namespace for _, failures in open_ones for counts in failures for namespace in counts)
@@ -190,7 +190,7 @@ class Breakers:
     # ----------------------------------------------------------------------------------------------------------------
 
     def _about(self, kind: str) -> Iterator[tuple[str, _Breaker]]:
-        """(Member, breaker) of those that matter to a kind."""
+        """(Member, breaker) that matter to a kind."""
         return ((name, each) for (name, of), each in self._of.items() if of in ("", kind))
 
     def _told(self, member: str) -> None:

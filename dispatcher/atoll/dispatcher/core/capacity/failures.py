@@ -13,8 +13,6 @@ from atoll.model.pauses import Pause, count_after, pause_after, spread
 
 
 class Failures:
-    """See the module."""
-
     def __init__(self, settings: AvoidedSettings = AvoidedSettings()) -> None:
         self._settings = settings
         #: (shape, member) -> since the first failure until all are forgotten

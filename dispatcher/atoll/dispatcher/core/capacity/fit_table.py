@@ -1,4 +1,4 @@
-"""How many pods of every waiting shape each member and each domain still holds: the table, and what is asked of it.
+"""How many pods of every waiting shape each member and each domain still holds: the table and its queries.
 
 `counts` is int64[shapes, members], and the same is kept of every domain. Both are kept by difference: nodes that were
 alike and are alike again are computed once, so a decision costs O(shapes x distinct changes), and choosing among a
@@ -46,7 +46,7 @@ class FitTable:
         self._resources: tuple[str, ...] = ()
         #: first node of each member, and the end
         self._bounds: list[int] = [0]
-        #: int64[resources + 1, nodes]: what is free, and the profile
+        #: int64[resources + 1, nodes]: free amounts, and the profile
         self._states: Ints = np.zeros((1, 0), np.int64)
         self._profiles: list[Profile] = []
         self._profile_index: dict[bytes, int] = {}
@@ -110,7 +110,7 @@ class FitTable:
         if shape.full != [1]:
             room = self.room(member, shape)
             return place(member.nodes, gang, room=room, held=self.held(member, shape), explain=False)
-        # Most are a single pod, for which the room of few nodes matters.
+        # Most are a single pod, for which the capacity of few nodes matters.
         [row], start = shape.rows, self._span(member)[0]
         first = self._first_domain[self._column[member.name]]
         held = [*self._held[first : first + len(member.nodes.tree.domains), row].tolist(), 0]
@@ -167,7 +167,7 @@ class FitTable:
         return best
 
     def take_grown(self) -> list[tuple[str, NDArray[np.bool_]]]:
-        """(member, bool[rows]) for which there may be more room than at the last call."""
+        """(member, bool[rows]) that may hold more of these rows than at the last call."""
         grown, self._grown = self._grown, {}
         return sorted(grown.items())
 
@@ -275,7 +275,7 @@ class FitTable:
             np.add.at(self._held[:, row], domains, room)
 
     def _possible(self, task: Task) -> bool:
-        """Whether a member has all that a task asks for; what its row asks for means nothing where none has."""
+        """Whether a member has all resources of a task; the row of a task that no member can serve means nothing."""
         wanted = {name: amount for name, amount in task.requests.items() if amount > 0}
         return wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
 
@@ -315,7 +315,7 @@ class FitTable:
             if task is not None:
                 self._fill_row(row, task)
         for column, member in enumerate(self.order):
-            # With as much room in all, there may be more of it in one domain.
+            # The same sum may leave more in one domain.
             self._note(member.name, self.counts[:, column] > 0)
 
     def republish(self, member: Member) -> bool:
@@ -329,7 +329,7 @@ class FitTable:
             return True
         profile = self._numbered(member, fresh)
         if len(self._profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
-            # Labels changed again and again: forget those that no node has any more.
+            # Labels changed again and again: forget profiles that no node has any more.
             return False
         if not fresh.lies_as(known):
             self._rearranged(member, fresh, profile)
@@ -361,7 +361,7 @@ class FitTable:
             self._changed(member, start + others, before[:, others])
 
     def _rearranged(self, member: Member, nodes: Nodes, profile: Ints) -> None:
-        """Nodes or domains of one member came, went or moved; those of the others stay what they are.
+        """Nodes or domains of one member came, went or moved; the others stay.
 
         Args:
             member: whose they are.
@@ -385,7 +385,7 @@ class FitTable:
             self._held[first:last] = 0
         else:
             self._arrange_domains([each.nodes for each in self.order])
-            # Those of the others keep their sums, though their numbers may be others.
+            # Domains of other members keep their sums, though their numbers may change.
             own = np.zeros((len(nodes.tree.domains), self._held.shape[1]), np.int64)
             self._held = np.concatenate([self._held[:first], own, self._held[last:]])
         columns = slice(*self._span(member))
@@ -393,7 +393,7 @@ class FitTable:
         self.counts[:, column] = rooms.sum(axis=1)
         for domains in self._domains[:, columns]:
             np.add.at(self._held, domains, rooms.T)
-        # With as much room in all, there may be more of it in one domain.
+        # The same sum may leave more in one domain.
         self._note(member.name, self.counts[:, column] > 0)
 
     def _arrange_domains(self, published: Sequence[Nodes]) -> None:
@@ -422,7 +422,7 @@ class FitTable:
             self.ready[self._column[member.name]] = member.ready
 
     def take(self, member: Member, gang: Gang, placement: Placement, times: int = 1) -> None:
-        """Subtract a placement's pods from what is free; -1 times gives them back."""
+        """Subtract a placement's pods from free amounts; -1 times gives them back."""
         start, requests = self._span(member)[0], gang.requests()
         member.changes += 1
         if len(placement.pods) == 1:
@@ -501,7 +501,7 @@ class FitTable:
         Args:
             member: whose nodes they are.
             columns: each node once.
-            before: int64[resources + 1, K], what their states were.
+            before: int64[resources + 1, K], their earlier states.
             less: nothing but less is free now.
         """
         if not before.shape[1]:
@@ -544,7 +544,7 @@ class FitTable:
         if not less:
             grown: NDArray[np.bool_] = np.logical_or.reduce(change > 0, axis=1)
             if self._beside:
-                # Of what no single pod more has room for, the pods of two tasks together may need just that.
+                # Capacity too small for one more pod may be just enough for the pods of two tasks together.
                 free = states[:-1]
                 more: NDArray[np.bool_] = np.logical_or.reduce(free[:, half:] > free[:, :half], axis=1)
                 asked = self._requests.asking(more)
@@ -554,7 +554,7 @@ class FitTable:
         return change
 
     def _note(self, name: str, grown: NDArray[np.bool_]) -> None:
-        """Some node of this member may have more room for these rows."""
+        """Some node of this member may hold more of these rows."""
         known = self._grown.get(name)
         if known is None:
             self._grown[name] = grown.copy()

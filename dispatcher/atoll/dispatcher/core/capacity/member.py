@@ -1,4 +1,4 @@
-"""Member clusters as the core sees them: published capacity minus what was decided and is not yet part of it."""
+"""Member clusters as the core sees them: published capacity minus decisions not yet part of it."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class _Published(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Laid:
-    """What was published about one root, as arrays; made anew when it is another one, or means something else."""
+    """Published figures of one root, as arrays; made anew when they or their meaning change."""
 
     made_of: _Published
-    #: int64[resources + further trees + 2, classes]: what is free on each node of a class, its domain in each further
+    #: int64[resources + further trees + 2, classes]: free amounts on each node of a class, its domain in each further
     #: tree, its domain, its profile in `profiles`
     states: Ints
     profiles: list[Profile]
@@ -104,7 +104,7 @@ class Member:
     name: str
     #: None until the Cluster object is seen; a member without it takes nothing
     view: ClusterView | None = None
-    #: root domain -> what was published about it
+    #: root domain -> its published figures
     roots: dict[str, CapacityView] = field(default_factory=dict)
     #: sum of their totals, how often each resource is in one of them, and the same as arrays
     allocatable: Vector = field(default_factory=dict)
@@ -120,16 +120,16 @@ class Member:
     inflight: dict[str, tuple[Gang, Placement]] = field(default_factory=dict)
     #: UIDs of bindings with a part here that the published figures may not contain yet; `inflight` has no others
     expected: set[str] = field(default_factory=set)
-    #: how often anything changed in it: what was computed at another count may be so no more
+    #: number of changes in it: results computed at another count may be outdated
     changes: int = 0
-    #: of `inflight` something has found less room than it takes, and has the rest of it anywhere
+    #: some entry of `inflight` fits only in part on its nodes, and has the rest anywhere
     short: bool = False
     #: when it was last seen that a workload is bound here, and when the latest of those had been sent
     heard_at: float = -math.inf
     heard_of: float = -math.inf
     #: the domains as they were published last, the tree of them, and the index of each by its name
     _topology: tuple[Sequence[PublishedDomain], Tree, dict[str, int]] = field(default_factory=lambda: ((), Tree(), {}))
-    #: what was published of further trees, and those
+    #: published figures of further trees, and the trees
     _further: tuple[object, _Others] = field(default_factory=lambda: ((), {}))
     #: the view of which `place` was found, and that
     _place: tuple[ClusterView | None, Place] = None, place_of("", {})
@@ -152,7 +152,7 @@ class Member:
         return self.view is not None and self.view.ready
 
     def set_root(self, root: str, view: CapacityView | None) -> None:
-        """What is published about one root is this now; None for nothing."""
+        """Replace the published figures of one root; None for nothing."""
         for times, each in ((-1, self.roots.pop(root, None)), (1, view)):
             if each is not None:
                 vector.add(self.allocatable, each.total, times)
@@ -172,12 +172,12 @@ class Member:
 
     @property
     def unknown(self) -> frozenset[str]:
-        """What its figures don't say of nodes: label keys, and names, which not all of them have."""
+        """Unpublished facts of nodes: label keys, and names, which not all nodes have."""
         return frozenset({NODE_NAME}.union(*[root.left_out for root in self.roots.values()]))
 
     @property
     def problems(self) -> list[tuple[str, str]]:
-        """(HyperNode, what is wrong with it), as all of its objects say, or one."""
+        """(HyperNode, its problem), from all of its objects, or from one."""
         return sorted({each for root in self.roots.values() for each in root.problems})
 
     def has_domain(self, wish: TopologyWish | None) -> bool:
@@ -198,7 +198,7 @@ class Member:
         return set(self._named)
 
     def unfit(self, gang: Gang) -> tuple[Verdict, str] | None:
-        """Why the gang can't be sent there whatever is free, and that of this member in words; None where it can."""
+        """Why the gang can't be sent there with any amount free, and the same in words; None where it can."""
         view = self.view
         if view is None:
             return None
@@ -225,11 +225,11 @@ class Member:
         )
 
     def published(self, resources: tuple[str, ...]) -> Nodes:
-        """What was published, as arrays with these resources in this order, nothing subtracted.
+        """Published figures, as arrays with these resources in this order, nothing subtracted.
 
         Classes are spread out into single nodes, so that partly filled ones need no bookkeeping of their own. Nodes
         with names come first, in order of their names: an index means the same node as long as none comes or goes.
-        Most often all of them are as they were but for what is free.
+        Most often all of them are unchanged but for free amounts.
         """
         roots = sorted(self.roots.values(), key=lambda root: root.root)
         asked = frozenset[str]().union(*[root.asked_tiers for root in roots])
@@ -285,7 +285,7 @@ class Member:
 
     def renew(self, nodes: Nodes) -> None:
         """Take figures that were just published, and subtract the decisions in flight: on the nodes where they were, if
-        these are there and have room, else where they would go now.
+        these exist and can take them, else where they would go now.
         """
         same = nodes.names == self.nodes.names and bool(self.index)
         #: index of each node before -> its index now, None where it is no more; of no use if they are the same
@@ -315,7 +315,7 @@ class Member:
                 continue
             placement = place(nodes, gang)
             if isinstance(placement, Miss):
-                # Some of its pods are in the new figures already; the room for the others is spoken for.
+                # Some of its pods are in the new figures already; the capacity for the others is taken.
                 placement = fill(nodes, gang)
             nodes.take(requests, placement)
             self.inflight[uid] = (gang, placement)
@@ -326,7 +326,7 @@ class Member:
                     nodes.take_anywhere(task, task.replicas - count)
 
     def _largest_first(self, nodes: Nodes) -> list[str]:
-        """UIDs of what is in flight by the size of its pods: small ones find room that large ones leave."""
+        """UIDs of decisions in flight by the size of their pods: small ones fit where large ones leave gaps."""
         tasks = [(uid, task) for uid, (gang, _) in self.inflight.items() for task in gang.tasks]
         sizes = dict.fromkeys(self.inflight, 0.0)
         for (uid, _), size in zip(tasks, weights(nodes, [task for _, task in tasks]), strict=True):

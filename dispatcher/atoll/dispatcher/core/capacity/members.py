@@ -1,4 +1,4 @@
-"""All members: what they publish is taken in here, and what is decided and they don't say yet."""
+"""All members: their published figures and the decisions not visible there yet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from atoll.model.gang import Gang
 
 
 class Members:
-    """Members by name, and `table`, which says what fits where by what they publish and what is decided."""
+    """Members by name, and `table`, which shows the fitting members of each shape by published figures and
+    decisions.
+    """
 
     def __init__(self, most_unconfirmed: int = CoreSettings().unconfirmed) -> None:
         self.table = FitTable()
@@ -32,7 +34,7 @@ class Members:
         self.holders: dict[str, dict[Member, None]] = {}
         #: members whose published figures are not in the arrays yet
         self._stale: dict[str, None] = {}
-        #: everything is to be laid out anew
+        #: the whole table needs a new layout
         self._unfit = False
 
     # -- members -------------------------------------------------------------------------------------------------------
@@ -46,7 +48,7 @@ class Members:
         return member
 
     def are_ready(self, names: Iterable[str]) -> bool:
-        """Whether each of these is a member that can tell what is so in it."""
+        """Whether each of these is a member with current reports."""
         known = (self.by_name.get(name) for name in names)
         return all(member is not None and member.ready for member in known)
 
@@ -65,7 +67,7 @@ class Members:
         self._stale[name] = None
 
     def refresh(self) -> None:
-        """Bring the arrays up to what was published; before anything is asked of them."""
+        """Bring the arrays up to the published figures, before any query."""
         stale, self._stale = self._stale, {}
         if self._unfit:
             self._unfit = False
@@ -88,8 +90,8 @@ class Members:
         self.table.release(shape)
 
     def aside(self) -> Members:
-        """The same members and nodes, as they are in the table now, with rows of its own: what is enrolled there
-        leaves nothing here. For questions only, and only until the next event.
+        """The same members and nodes, as they are in the table now, with rows of its own: rows enrolled there
+        leave nothing here. For questions only, and only until the next event.
         """
         twin = copy.copy(self)
         twin._stale, twin._unfit, twin.table = {}, False, self.table.aside()
@@ -115,7 +117,7 @@ class Members:
         self.expect(member, uid)
 
     def assume_no_more(self, member: Member, uid: str, part: Gang) -> None:
-        """Of what is assumed of a binding, count no more pods than its part has by now."""
+        """Assume no more pods of a binding than its part has by now."""
         entry = member.inflight.get(uid)
         if entry is None or entry[0].replicas <= part.replicas:
             return
@@ -146,7 +148,7 @@ class Members:
                 self.unconfirmed[self.table.column(member.name)] -= 1
         entry = member.inflight.pop(uid, None)
         if entry is not None and member.short:
-            # Others found too little room beside it: they are placed anew.
+            # Others did not fit beside it: they are placed anew.
             self._stale[member.name] = None
         # Where figures are about to come they do not subtract it.
         if entry is not None and not self._unfit and member.name not in self._stale:
@@ -157,7 +159,7 @@ class Members:
         self.refresh()
         placement = place(member.nodes, gang)
         if isinstance(placement, Miss):
-            # What has no place now is counted somewhere, when the member's figures are next renewed.
+            # Pods without a place now are counted somewhere, when the member's figures are next renewed.
             placement = fill(member.nodes, gang)
             self._stale[member.name] = None
         self.assume(member, uid, gang, placement)

@@ -1,4 +1,4 @@
-"""Members that refused workloads: what their API servers or admission say of one workload, or of a namespace.
+"""Members that refused workloads: answers of their API servers or admission about one workload, or of a namespace.
 
 What a member bound and did not get to run in time counts as refused by it.
 
@@ -30,12 +30,12 @@ _OF_ONE = (Reason.REFUSED_BY_MEMBER, Reason.OVERRIDE_FAILED)
 
 
 class Refusals:
-    """Who avoids which member because of what it said."""
+    """Workloads and namespaces that avoid a member after its refusal."""
 
     def __init__(self, settings: RefusedSettings = RefusedSettings()) -> None:
         """Begin without any."""
         self._settings = settings
-        #: UID of a binding -> member -> pause, of those that wait
+        #: UID of a binding -> member -> pause, of waiting workloads
         self._of: dict[str, dict[str, Pause]] = {}
         #: namespace -> member -> pause
         self._of_namespaces: dict[str, dict[str, Pause]] = {}
@@ -64,7 +64,7 @@ class Refusals:
         return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
 
     def after(self, view: BindingView, refusing: Mapping[str, str]) -> Refused | None:
-        """What is to be written once these members refused the workload: member -> its words."""
+        """Status to write once these members refused the workload: member -> its words."""
         own = [(name, words) for name, words in refusing.items() if not concerns_namespace(words)]
         if not own:
             return view.decision.refused
@@ -136,7 +136,7 @@ class Refusals:
     # -- for decisions -----------------------------------------------------------------------------------------------
 
     def avoided(self, view: BindingView) -> dict[str, str]:
-        """Member -> its words, of those that are not to be tried yet."""
+        """Member -> its words, of members not to be tried yet."""
         if not self._of and not self._of_namespaces:
             return {}
         of_namespace, own = self._of_namespaces.get(view.namespace, {}), self._of.get(view.uid, {})

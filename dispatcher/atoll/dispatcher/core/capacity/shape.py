@@ -37,7 +37,7 @@ class Shape:
     sharing: Mapping[str, Any] | None
     """As `BindingView.sharing`."""
     others: tuple[Shape, ...]
-    """With the other flavors that it may get, the first to be tried first; this one is what it waits for."""
+    """With the other flavors that it may get, the first to be tried first; it waits with this one."""
     floor: list[int] = field(init=False)
     """Pods per task that must start together."""
     full: list[int] = field(init=False)
@@ -45,9 +45,9 @@ class Shape:
     least: Gang = field(init=False)
     """The gang with as many pods as it must start with."""
     request: Vector = field(init=False)
-    """What it must be admitted with."""
+    """Amount to admit it with."""
     charges: Charges = field(init=False)
-    """What its namespace must have for that."""
+    """Quota that its namespace needs for that."""
     near: bool = field(init=False)
     """Whether some members are better than others because its pods are nearer each other there."""
     selects: frozenset[str] = field(init=False)
@@ -55,11 +55,11 @@ class Shape:
     special: bool = field(init=False)
     """Whether there may be members of which the figures leave out something else that it asks for."""
     enrolled: int = 0
-    """How often rooms are kept for it."""
+    """Number of its enrolments in the table."""
     rows: tuple[int, ...] = ()
     """Row of each task in the fit table while it is enrolled."""
     wakers: tuple[Any, ...] = ()
-    """Triggers of these rows and of those of `others`, once they were asked for."""
+    """Triggers of these rows and of the rows of `others`, once requested."""
     allowed: list[NDArray[np.bool_]] = field(default_factory=list)
     """Per affinity, bool[members]: which may take it, whether ready or not; of version `seen` of the members."""
     seen: int = -1
@@ -88,7 +88,7 @@ class Shape:
 
     @property
     def elastic(self) -> bool:
-        """Whether it may run with fewer pods than all; what may be divided over members runs with all."""
+        """Whether it may run with fewer pods than all; a gang that may be divided over members runs with all."""
         return not self.divided and self.floor != self.full
 
     @property
@@ -102,8 +102,8 @@ def shape_key(binding: BindingView, restricted: str) -> bytes:
     """What makes two workloads interchangeable for fitting: equal bytes, equal verdicts.
 
     Args:
-        binding: of which namespace, name, queue, priority and age don't matter.
-        restricted: anything else that limits where it may go or what it may use, such as its queue's name.
+        binding: its namespace, name, queue, priority and age don't matter.
+        restricted: anything else that limits where it may go or its permitted use, such as its queue's name.
     """
     gang = binding.gang
     # Which quotas its pods count against matters where the namespace has some; that is part of `restricted`.
@@ -141,7 +141,7 @@ def _wishes(gang: Gang) -> list[TopologyWish]:
 
 
 def _counts_cards(gang: Gang) -> bool:
-    """Whether a node's cards matter one by one, of which figures sum what is free."""
+    """Whether a node's cards matter one by one, since figures have only their sum."""
     return bool(gang.needs) or any(SHARE in task.requests for task in gang.tasks)
 
 

@@ -1,4 +1,4 @@
-"""How large what runs is beside what it asks for: filed when that changes, so that it need not be searched for."""
+"""Sizes of running workloads compared with their requests: filed at each change, so that nothing searches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atoll.model.words import counted
 
 
 class Hungry:
-    """Running workloads that want more pods: those that may get some now, and what keeps the others from it."""
+    """Running workloads that want more pods: the ones that may grow now, and the obstacles of the others."""
 
     def __init__(self, index: WakeIndex) -> None:
         self._index = index
@@ -46,9 +46,9 @@ class Sizes:
 
     def __init__(self, index: WakeIndex) -> None:
         self.hungry = Hungry(index)
-        #: of what is shared out in one of Karmada's ways: has another size than it asks for
+        #: workloads divided in one of Karmada's ways with another size than requested
         self.shared = Hungry(index)
-        #: UIDs of what has a copy in each of its members
+        #: UIDs of workloads with a copy in each of their members
         self.copied: dict[str, None] = {}
         #: UIDs of what runs with fewer pods than its binding says, because its user asks for no more
         self.oversized: dict[str, None] = {}
@@ -123,7 +123,7 @@ def _says_more(binding: Binding) -> bool:
 
 
 def unlike(binding: Binding) -> bool:
-    """Whether what is shared out runs with other numbers of pods than it asks for."""
+    """Whether a divided workload runs with other numbers of pods than requested."""
     wanted, parts = full(binding.gang), [full(part) for part in binding.parts.values()]
     if binding.gang.copies:
         return any(part != wanted for part in parts)
@@ -131,7 +131,7 @@ def unlike(binding: Binding) -> bool:
 
 
 def size_kept(binding: Binding) -> Verdict | None:
-    """What its user is told of work in several members that runs with other numbers of pods than it asks for by now."""
+    """Message about work in several members that runs with other numbers of pods than requested."""
     counts = [sum(each) for each in zip(*map(full, binding.parts.values()), strict=True)]
     if counts == binding.gang.full():
         return None
@@ -140,7 +140,7 @@ def size_kept(binding: Binding) -> Verdict | None:
 
 
 def still_grows(binding: Binding, now: float) -> bool:
-    """Whether pods beyond those that made it bound are expected soon."""
+    """Whether more pods than made it bound are expected soon."""
     if binding.phase is not Phase.DISPATCHED:
         return False
     view = binding.view
@@ -165,7 +165,7 @@ def grows_until(binding: Binding) -> float:
 
 
 def keep_size(binding: Binding, old: Binding) -> None:
-    """What has shrunk stays so until another size is written: a user may ask for fewer pods and then for more before
+    """A shrunk size stays until another size is written: a user may ask for fewer pods and then for more before
     the first is written down.
     """
     parts = old.parts if old.resized_at is None else old.before

@@ -1,7 +1,7 @@
 """More and fewer pods for what runs: within its epoch, without touching the other pods.
 
 Growing passes through everything that a dispatch does: the limits of the queues on the path, of the namespace, of the
-queue in the member, the member's nodes, and the room that is kept for others. Shrinking gives quota back at once; nodes
+queue in the member, the member's nodes, and capacity reserved for others. Shrinking gives quota back at once; nodes
 are free once the member says so.
 """
 
@@ -42,13 +42,13 @@ class Stop(NamedTuple):
 
     verdict: Verdict
     until: tuple[Trigger, ...] = (KEPT,)
-    """What may change that."""
+    """Triggers that may change that."""
 
 
 Missed = dict[tuple[str, bytes, str, Counts, int | None], Stop]
 """(member, shape, size, domain to stay in) -> why nothing of that kind grows."""
 _SHAPES = 8
-"""Shapes of pods of which one is tried where all that have room would delay others."""
+"""Shapes of pods of which one is tried where the largest fitting growth would delay others."""
 
 
 class Resizing:
@@ -58,7 +58,7 @@ class Resizing:
         self._state, self._decisions = state, decisions
         self.tree, self.members, self.bindings = state.tree, state.members, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
-        #: what has found no room in this pass: (member, shape, size, domain to stay in) -> why
+        #: growth that did not fit in this pass: (member, shape, size, domain to stay in) -> why
         self._missed: Missed = {}
         #: UIDs of hungry workloads whose turn is still to come, the last first; and when
         self._turns: list[str] = []
@@ -72,8 +72,8 @@ class Resizing:
     # -- growing -----------------------------------------------------------------------------------------------------
 
     def grow_all(self, commands: list[Command]) -> list[Queue]:
-        """Give what is left to what runs with fewer pods than it asks for: what a user waits for first, then by
-        the order of queues and of the workloads in them. What is dispatched in this pass starts with what it gets.
+        """Give the rest to running workloads with fewer pods than requested: users' own requests first, then by
+        the order of queues and of the workloads in them. A workload dispatched in this pass starts with its growth.
 
         Args:
             commands: of this pass; added to, or changed.
@@ -135,13 +135,13 @@ class Resizing:
         return bool(self._turns)
 
     def grown(self, binding: Binding, before: int, text: str, expected: Mapping[str, Spots] | None = None) -> Command:
-        """Write that it has more pods than before, and why. `expected`: where the new ones are to be."""
+        """Write that it has more pods than before, and why. `expected`: planned nodes of the new ones."""
         deadline = self._state.now + self._state.settings.progress.grow
         text = f"{binding.pods} pods, not {before}: {text}"
         return self._decisions.resize(binding, Reason.GROWN, text, deadline, expected)
 
     def may_resize(self, binding: Binding, *, begun: bool = False) -> bool:
-        """Whether a decision on its size can be made now; what it has must be written down first."""
+        """Whether a decision on its size can be made now; its present size must be written first."""
         settled = binding.bound and binding.written and binding.view.uid not in self._state.sizes.oversized
         return binding.phase is Phase.DISPATCHED and not binding.gang.hold and (settled or begun)
 
@@ -152,10 +152,10 @@ class Resizing:
 
         Args:
             binding: in one member; it wants more than it has.
-            nodes: of that member, less what it has.
-            pods: where those are that it has, as far as is known.
-            missed: what was asked before while nothing changed; added to.
-            begins: where what it has is to go, while nothing of it is charged yet.
+            nodes: of that member, without its present pods.
+            pods: known nodes of its present pods.
+            missed: earlier answers while nothing changed; added to.
+            begins: planned nodes of its present pods, before their charge.
         """
         [(name, part)] = binding.parts.items()
         whole, now = as_it_runs(binding.view, name, left_to_run(binding)), full(part)
@@ -171,7 +171,7 @@ class Resizing:
             roomy = with_room(whole, base, held)
         admitted, size = _Admitted(self, binding, name, whole), now
         if admitted.take([*enumerate(base if begins is not None else least)]):
-            # No quota is spent on pods without room. Where none has any, quota is what is told of first.
+            # No quota is spent on pods that don't fit. Where none fits, the reason names quota first.
             size = fill(whole, base, roomy if roomy != base else whole.full(), admitted.take)
         if size == now:
             return admitted.stop()
@@ -239,7 +239,7 @@ class Resizing:
     # -- shrinking ---------------------------------------------------------------------------------------------------
 
     def shrink(self, binding: Binding, size: Counts, text: str) -> Command:
-        """Take pods back, those of the highest indices."""
+        """Take pods back, the highest indices first."""
         [name] = binding.parts
         before = binding.pods
         self._charge_size(binding, size, first_pods(self._where(binding, name), size))
@@ -282,7 +282,7 @@ class Resizing:
                 yield self._decisions.resize(binding, Reason.SHRUNK, f"{binding.pods} pods: no more were asked for")
 
     def name_kept_sizes(self) -> None:
-        """Have it said of what runs in several members that it keeps its size, or has what is asked for again."""
+        """Have workloads in several members say that they keep their size, or have the requested one again."""
         for uid in list(self._state.sizes.kept):
             binding = self.bindings[uid]
             if self.may_resize(binding):
@@ -290,7 +290,7 @@ class Resizing:
                 self._decisions.stopped[uid] = size_kept(binding) or Verdict(Reason.DISPATCHED)
 
     def shrink_again(self) -> Iterator[Command]:
-        """What was to shrink, and was changed by its user meanwhile, gives back what others were given of its quota."""
+        """Workloads that were to shrink and changed meanwhile give back the quota that others got from them."""
         for uid in list(self._state.unshrunk):
             binding = self.bindings.get(uid)
             if binding is not None and binding.phase is Phase.DISPATCHED and not self.may_resize(binding):
@@ -325,7 +325,7 @@ class Resizing:
 
 
 def no_room(name: str, miss: Miss) -> Stop:
-    """A member has too little room for it."""
+    """A member has too little capacity for it."""
     about = Blocker("Cluster", name, "pods", str(miss.requested), str(miss.available))
     return Stop(Verdict(miss.reason, about), (Trigger(Cause.MEMBER, name),))
 
@@ -336,12 +336,12 @@ def over_limit(short: Shortage) -> Stop:
 
 
 def of_namespace(name: str) -> tuple[Trigger, ...]:
-    """What may change that a namespace is not to have more."""
+    """Triggers that may let a namespace have more."""
     return KEPT, Trigger(Cause.NAMESPACE, name)
 
 
 def _fewer(more: Gang, placement: Placement) -> Iterator[Counts]:
-    """How much of what has room is tried where that would delay others: all of it, then one unit of each shape."""
+    """Sizes to try where all that fits would delay others: all of it, then one unit of each shape."""
     least, counts = tuple(task.min_available for task in more.tasks), tuple(placement.counts)
     yield counts
     if any(least):
@@ -359,7 +359,7 @@ def _fewer(more: Gang, placement: Placement) -> Iterator[Counts]:
 
 
 class _Admitted:
-    """What a workload may have beyond what it is charged: it grows while nothing stops it."""
+    """Permitted growth of a workload beyond its charge: it grows while nothing stops it."""
 
     def __init__(self, resizing: Resizing, binding: Binding, name: str, gang: Gang) -> None:
         self._resizing, self._binding, self._name, self._gang = resizing, binding, name, gang

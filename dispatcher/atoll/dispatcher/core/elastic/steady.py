@@ -1,7 +1,7 @@
 """Services and jobs that are shared out in one of Karmada's ways, once their users ask for another size.
 
-What runs stays where it is, whatever their policies say by now: only the difference is shared out, as Karmada's
-scheduler does. More pods pass through everything that a dispatch does. What is copied gets copies in further members
+Running pods stay where they are after any change of their policies: only the difference is divided, as Karmada's
+scheduler does. More pods pass through everything that a dispatch does. Copied workloads get copies in further members
 once these take work.
 """
 
@@ -34,7 +34,7 @@ from atoll.model.verdict import Reason, Verdict, blocker
 
 
 class Steady:
-    """Gives what is shared out the size that its user asks for."""
+    """Gives divided workloads the size that their users request."""
 
     def __init__(self, state: State, decisions: Decisions, resizing: Resizing) -> None:
         self._state, self._decisions, self._resizing = state, decisions, resizing
@@ -43,7 +43,7 @@ class Steady:
         self._seen = -1
 
     def follow(self) -> Iterator[Command]:
-        """Change what has another size than it asks for, as far as there is room and quota."""
+        """Resize workloads with another size than requested, as far as capacity and quota go."""
         shared = self._state.sizes.shared
         if self._seen != self.members.table.version:
             self._seen = self.members.table.version
@@ -93,7 +93,7 @@ class Steady:
         return {name: tuple(each * kept[name] for each in unit) for name in names if kept.get(name)}
 
     def _missing(self, binding: Binding) -> Stop | None:
-        """The copy that members have no room for, which gets it once they have; None where all are there."""
+        """The copy that no member can take now, and which starts once one can; None where all exist."""
         gang, sharing = binding.gang, binding.view.sharing
         if not gang.copies or sharing is None:
             return None
@@ -140,7 +140,7 @@ class Steady:
         return affinity, able
 
     def _room(self, member: Member, gang: Gang, unit: list[int]) -> int:
-        """Further sets that a member has room for, each task by itself; none where it takes nothing new."""
+        """Further sets that a member can take, each task by itself; none where it takes nothing new."""
         if not member.ready:
             return 0
         nodes = member.nodes

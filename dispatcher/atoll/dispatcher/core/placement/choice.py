@@ -45,7 +45,7 @@ class Choice(Struct, frozen=True):
 def alone(shape: Shape, gang: Gang, member: Member, placement: Placement) -> Choice:
     """One member for a gang of the shape, of which as much goes there as is placed."""
     if shape.elastic:
-        # It begins with its minimum; what it gets beyond that is decided when no other workload can use it.
+        # It begins with its minimum; more pods follow where no other workload can use the capacity.
         least = cut(placement, shape.floor)
         least.domain, least.tier = covering(member.nodes, least.arrays()[1])
         return Choice((member,), (gang.sized(shape.floor),), (least,))

@@ -28,7 +28,7 @@ def choose(shape: Shape, gang: Gang, members: Members, rules: Rules = ANYWHERE) 
 
     Args:
         shape: of the gang; enrolled.
-        gang: what is to be placed; equal to the shape's but for its names.
+        gang: the pods to place; equal to the shape's but for its names.
         members: up to date; not changed.
         rules: asked to settle each choice, the best first. When they refuse all, the verdict is WouldDelay unless each
             exceeds a ceiling.
@@ -171,7 +171,7 @@ def _nearest(shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_
     if isinstance(miss, Placement):
         # Its policy wants more clusters than one, and does not let it be divided.
         return Verdict(Reason.NO_CLUSTER)
-    # What its figures of free amounts don't show.
+    # Reasons that its figures of free amounts don't show.
     why = miss.sentence() if miss.apart or miss.by_numa or miss.empty else ""
     if miss.reason is Reason.NO_NODE_MATCHES:
         return Verdict(miss.reason, Blocker("Cluster", member.name, message=why))

@@ -1,7 +1,7 @@
-"""The order of the members that could take a workload, said once.
+"""The order of the members that could take a workload in one place.
 
 One that takes all of its pods before one that takes only its minimum; then the nearer tier; then one that keeps up with
-what was decided before; then the one with the least room left for such pods, so that large rooms stay whole; then by
+earlier decisions; then the one with the fewest further such pods, so that large gaps stay whole; then by
 name.
 """
 
@@ -32,18 +32,18 @@ class Rank(NamedTuple):
     behind: int
     """Bursts of decisions that it has not confirmed."""
     left: int
-    """Pods that it has room for."""
+    """Further pods that it can take."""
     name: str
 
 
 def rank(name: str, gang: Gang, placement: Placement, left: int) -> Rank:
-    """The place of a member by a placement in it, on nodes of which nobody decides at the moment."""
+    """The place of a member by a placement in it, on nodes without open decisions."""
     tier = MANY if placement.tier is None else placement.tier
     return Rank(sum(placement.counts) < gang.replicas, tier, 0, left, name)
 
 
 def ranked(shape: Shape, members: Members, ready: NDArray[np.bool_], rules: Rules = ANYWHERE) -> Iterator[Member]:
-    """Those of these members whose every task's minimum has room, the first rank first: from their figures, which
+    """Members that can take every task's minimum, the first rank first: from their figures, which
     count each task by itself, for to place a gang in each member would cost too much. Before all of that go the scores
     of its user's strategy, where it has one.
     """

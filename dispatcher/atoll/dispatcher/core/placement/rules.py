@@ -26,7 +26,7 @@ class Rules:
     """Whether a strategy of its user orders members."""
 
     def serves(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """bool[members]: those of these that its queue may use."""
+        """bool[members]: these members, restricted to its queue's."""
         return allowed
 
     def permits(self, choice: Choice) -> bool:
@@ -46,7 +46,7 @@ class Rules:
         return None
 
     def times(self, member: Member, request: Vector, most: int) -> int:
-        """How often the ceilings in a member have room for a request, `most` at most."""
+        """How many requests the ceilings in a member allow, `most` at most."""
         return most
 
     def scores(self, gang: Gang, members: Sequence[Member], counts: Ints) -> Mapping[str, float] | None:
@@ -63,7 +63,7 @@ class Rules:
         return None
 
     def overtake(self) -> None:
-        """The choice permitted last is carried out, before whatever it delays by a better rank."""
+        """The choice permitted last is carried out, before the reservations that it delays by a better rank."""
 
 
 ANYWHERE = Rules()

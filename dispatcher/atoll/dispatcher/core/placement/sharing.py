@@ -1,9 +1,9 @@
 """Where a workload goes that its policy shares out in one of Karmada's ways: a copy for each member, by weights, over
 regions, or in overflow tiers.
 
-What Karmada's scheduler counts in replicas is counted in sets here (`sets_of`): for one task they are its pods. Unlike
-there, all of it is placed or nothing: parts that weights give to a member without room for them wait. Copies go to the
-members that have room for all of it.
+Replicas of Karmada's scheduler are sets here (`sets_of`): for one task they are its pods. Unlike
+there, all of it is placed or nothing: parts that weights give to a member that can't take them wait. Copies go to the
+members that can take all of it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def share(
 
 
 def offer(member: Member, room: int) -> karmada.Candidate:
-    """A member that has room for so many further sets, as Karmada's ways ask for it."""
+    """A member that can take so many further sets, as Karmada's ways ask for it."""
     view = member.view
     assert view is not None, f"{member.name} has no Cluster and takes nothing"
     fields = {name: [each for each in values if each] for name, values in view.fields.items()}
@@ -62,7 +62,7 @@ def offer(member: Member, room: int) -> karmada.Candidate:
 
 
 def _room(shape: Shape, gang: Gang, member: Member, members: Members, rules: Rules) -> int:
-    """Sets of the gang that a member has room for, by its nodes and by ceilings of queues there."""
+    """Sets of the gang that a member can take, by its nodes and by ceilings of queues there."""
     sets = sets_of(gang)
     unit = [task.replicas // sets for task in gang.tasks]
     counts = members.table.counts[list(shape.rows), members.table.column(member.name)].tolist()

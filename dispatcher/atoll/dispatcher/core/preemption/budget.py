@@ -54,8 +54,6 @@ class _Turns:
 
 
 class Searches:
-    """See the module."""
-
     def __init__(self, settings: PreemptionSettings = PreemptionSettings()) -> None:
         self._settings = settings
         #: searches that may be made now
@@ -80,7 +78,7 @@ class Searches:
 
     @property
     def waiting(self) -> bool:
-        """Whether a search is to be made."""
+        """Whether a search is due."""
         return bool(self._fresh or self._again)
 
     def next_due(self, now: float) -> float | None:
@@ -108,7 +106,7 @@ class Searches:
         self._fresh.add(group)
 
     def try_again(self, group: ShapeClass, now: float) -> None:
-        """No eviction would help it, but time alone may: what has just started is protected for a while."""
+        """No eviction would help it, but time alone may: new workloads are protected for a while."""
         key = group.members[0]
         before = sum(1 for other in self._helpless if other.members and other.members[0] < key)
         longest = max(self._settings.longest_pause, self._settings.pause_each * before)
@@ -121,7 +119,7 @@ class Searches:
         heapq.heappush(self._retries, (now + pause, self._serial, group))
 
     def drop(self, group: ShapeClass) -> None:
-        """Nothing is to be looked for any more."""
+        """End the search."""
         self._fresh.drop(group)
         self._again.drop(group)
         self._helpless.pop(group, None)

@@ -1,6 +1,7 @@
 """Who may have to go for a workload that waits, and in which order.
 
-Apart from the search because these are rules that people know and argue about; the search only spares what it can.
+Apart from the search because these are rules that people know and argue about; the search only spares victims where it
+can.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Victim:
     started: float
     """Seconds since the epoch."""
     amount: Vector
-    """What its queue is charged."""
+    """Charge of its queue."""
     parts: Mapping[str, Pods]
     """Member -> its pods there: (node index in the member's nodes, requests of one, how many)."""
     surplus: Sequence[Spare] = ()
@@ -44,11 +45,11 @@ class Victim:
     protection: float = PreemptionSettings().protection
     """Seconds from its start in which it is not touched; the queue's option."""
     cleared: Collection[str] = ()
-    """UIDs of the workloads that went to make room for it."""
+    """UIDs of the workloads evicted for it."""
     kind: tuple[Queue, int, bool, tuple[tuple[str, int], ...]] = field(init=False)
     """Equal kinds are lent alike."""
     rank: tuple[int, float, int, str] = field(init=False)
-    """Its place among those of queues that are equally suitable: lower priority; most recently started; fewest pods;
+    """Its place among victims of equally suitable queues: lower priority; most recently started; fewest pods;
     UID.
     """
     _spare: Victim | None = field(default=None, init=False)
@@ -79,7 +80,7 @@ class Victim:
 
 
 def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Victim]:
-    """Those of which at least a part may go, each judged by itself; in no order that means anything.
+    """Victims that may go at least in part, each judged by itself; in no order that means anything.
 
     Of one that is young, was taken too often, or is not of a lower priority, the surplus may still go.
     """
@@ -106,8 +107,8 @@ def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Vict
 
 
 def _may_go(trial: Trial, victim: Victim, *, surplus: bool = False) -> bool:
-    """Whether it goes, or gives its surplus up: in a queue to whatever is not below it, for what waits comes before
-    more of what runs; to other queues as it would go. Its user may wish otherwise.
+    """Whether it goes, or gives its surplus up: in a queue to any workload not below it, for waiting work comes before
+    growth of running work; to other queues as it would go. Its user may wish otherwise.
     """
     own = victim.leaf is trial.claimant.leaf
     if not victim.preemptable and (own or not victim.leaf.said.reclaims_firm):
@@ -120,7 +121,7 @@ def _may_go(trial: Trial, victim: Victim, *, surplus: bool = False) -> bool:
 def _in_order(trial: Trial, victims: Iterable[Victim]) -> list[Victim]:
     """The order of victims but for the surplus: other queues, those most above deserved first; then by their ranks."""
     above = set(path(trial.claimant.leaf))
-    #: (outermost excess, innermost) -> victims of queues that are so much above what they deserve
+    #: (outermost excess, innermost) -> victims of queues with that excess over their deserved share
     equal: dict[tuple[float, float], list[Victim]] = {}
     known: dict[Queue, list[Victim]] = {}
     for victim in victims:
@@ -155,7 +156,9 @@ def _split(trial: Trial, victim: Victim) -> Iterator[Bundle]:
 
 
 def ordered(trial: Trial, victims: Iterable[Victim]) -> list[Bundle]:
-    """The order of victims: surplus before whole workloads; what is not lent even by itself is left out."""
+    """The order of victims: surplus before whole workloads; victims that their queue does not lend even alone are
+    left out.
+    """
     lent: dict[tuple[Queue, tuple[tuple[str, int], ...]], bool] = {}
     surplus: list[Bundle] = []
     rest: list[Bundle] = []

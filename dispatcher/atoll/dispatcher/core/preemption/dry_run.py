@@ -6,10 +6,10 @@ for a single member with exact figures: a rule without exceptions costs one roun
 in which pods end.
 
 A question is an epoch of the waiting workload in which nothing of it runs and no node is reserved, for the nodes are
-others' still. Meanwhile its claim reserves the room for it. If all members say yes, and all is still as it was asked
-about, the victims that were named are evicted, no others. If a member refuses or is silent, no victim is evicted, and
+others' still. Meanwhile its claim reserves the capacity. If all members say yes, and the facts of the question still
+hold, the named victims are evicted, no others. If a member refuses or is silent, no victim is evicted, and
 the member is avoided for the shape as one that could not reserve its part. A question that something has overtaken is
-dropped, and a leader drops the questions of earlier leaders: whatever is decided next about the workload withdraws them
+dropped, and a leader drops the questions of earlier leaders: the next decision about the workload withdraws them
 from the members.
 """
 
@@ -51,7 +51,7 @@ class DryRuns:
         self._settings = state.settings.preemption
         self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
-        #: something is to be looked at again in another pass, at once
+        #: another pass is needed at once
         self.unfinished = False
         #: a claim needs another plan, and there were too many searches
         self._unmended = False
@@ -105,7 +105,7 @@ class DryRuns:
 
     def mend_claims(self) -> Iterator[Command]:
         """Where a victim does not end, or not soon, search at once for others that would do beside the rest; where
-        there are none the claimant waits as others do, and its room is free for all.
+        there are none the claimant waits as others do, and its capacity is free for all.
         """
         self._unmended = False
         for claim in list(self.reservations.claims.values()):
@@ -127,7 +127,7 @@ class DryRuns:
                 yield self._claim(binding, outcome, rules)
 
     def _claim(self, binding: Binding, outcome: Plan, rules: QueueRules) -> Command:
-        """Begin a dry run for its victims; where only what leaves already is needed, that room is reserved for it."""
+        """Begin a dry run for its victims; where leaving workloads suffice, reserve their capacity for it."""
         if outcome.losses:
             rules.overtake()
             return self._ask(binding, outcome)
@@ -203,7 +203,7 @@ class DryRuns:
         return Question(parts, [*_whole(losses), *awaited], sizes)
 
     def _keep_for(self, binding: Binding, choice: Choice, losses: Mapping[str, Loss], awaited: Sequence[str]) -> None:
-        """Reserve for the claimant what it needs of the room that its victims, and what leaves already, leave."""
+        """Reserve for the claimant its part of the capacity of its victims and of leaving workloads."""
         uid = binding.view.uid
         leaving = [each for each in awaited if each in self._state.leaving]
         self._claims.await_victims(uid, {**losses} | {each: Loss(self.bindings[each].epoch - 1) for each in leaving})
@@ -213,7 +213,7 @@ class DryRuns:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def settle_questions(self) -> Iterator[Command]:
-        """Evict where all members said yes, not where one did not; drop what was overtaken."""
+        """Evict where all members said yes, not where one did not; drop outdated questions."""
         for question in self._claims.dry_runs():
             uid = question.binding.view.uid
             if not self._is_open(question):
@@ -256,7 +256,7 @@ class DryRuns:
         )
 
     def _confirmed(self, question: OpenQuestion) -> bool:
-        """Whether by now the victims still may be evicted, still must, and leave the room that was asked about.
+        """Whether by now the victims still may be evicted, still must, and free the capacity in question.
 
         Figures, rights and limits may be other ones than when it was asked.
         """
@@ -303,7 +303,7 @@ class DryRuns:
             return len(pool) == steps and all([trial.take(bundle) for bundle in pool]) and fits(trial)
 
     def _victims_of(self, question: OpenQuestion) -> list[Victim] | None:
-        """The victims, each with what it would lose; None when one of them is another one now."""
+        """The victims, each with its loss; None when one of them has changed."""
         found = []
         for uid, loss in question.losses.items():
             victim = self._triggers.victim(uid)
@@ -319,7 +319,7 @@ class DryRuns:
         return found
 
     def _carry_out(self, question: OpenQuestion) -> Iterator[Command]:
-        """All members say that it fits: the victims are evicted, and their room is the claimant's."""
+        """All members say that it fits: the victims are evicted, and their capacity is the claimant's."""
         binding = question.binding
         self._claims.answered(binding.view.uid)
         self._keep_for(binding, question.choice, question.losses, question.awaited)
@@ -343,13 +343,13 @@ class DryRuns:
             self._state.failed(binding, name)
         self._end(question)
         self._triggers.searches.consider(group)
-        # Where it waits stays so: room and quota wake it as before.
+        # Its place in the backlog stays: capacity and quota wake it as before.
         if group.parked is not None:
             self.waiting.say(group, verdict)
         return self._decisions.explain(binding, verdict, text=text)
 
     def _drop_question(self, question: OpenQuestion) -> None:
-        """It was overtaken: whatever is said of the workload next withdraws it."""
+        """The question is outdated: the next decision about the workload withdraws it."""
         self._end(question)
         if self.bindings.get(question.binding.view.uid) is question.binding:
             self._policy.look_again(question.binding)
@@ -359,7 +359,7 @@ class DryRuns:
         self._claims.withdraw(uid)
         self._claims.answered(uid)
         if self.reservations.withdraw(uid):
-            # What the room was kept from is looked at again at once.
+            # Workloads kept from the capacity are looked at again at once.
             self._state.wakes.fire(KEPT)
         self.unfinished = True
 

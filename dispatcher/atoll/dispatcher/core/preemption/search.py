@@ -1,14 +1,14 @@
 """Which running workloads must go so that one that waits fits: preemption in a queue, reclaim between queues.
 
 *Preemption* takes from workloads of the same queue and a strictly lower priority. *Reclaim* takes from other queues
-what they use beyond what they deserve, for a queue that stays within what it deserves; a queue that is not entitled
+their use beyond their deserved share, for a queue within its own; a queue that is not entitled
 does not first give up work of its own to become so, because two workloads would stop for one. Whole gangs go, or the
 surplus of elastic ones.
 
 1. A necessary condition: with every candidate gone, is there quota and are there nodes? Most answers are no.
 2. The search of `atoll.fit.victims`, which also makes up for what the queues' limits lack. "No" is certain where the
-   condition failed or all sets were tried; else the search found nothing. What is missing then is for `choose` to say.
-3. Reserved capacity is tried last, and most often stays reserved whatever is evicted: after a few refusals the
+   condition failed or all sets were tried; else the search found nothing. `choose` names the shortage then.
+3. Reserved capacity is tried last, and most often stays reserved after any eviction: after a few refusals the
    search ends.
 
 No two workloads evict each other for ever: a claimant of one resource stays within its entitlement while a victim's
@@ -59,7 +59,7 @@ class Plan:
     """In order of their UIDs."""
     choice: Choice
     awaited: tuple[str, ...] = ()
-    """UIDs of what leaves already, with room that it can't do without."""
+    """UIDs of leaving workloads whose capacity it needs."""
 
     @property
     def victims(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def plan(
         tree: unchanged afterwards; no thread may read it meanwhile.
         members: up to date; not changed.
         now: seconds since the epoch.
-        leaving: what was evicted before and has not ended, with room that no claim has yet: it counts as gone.
+        leaving: evicted workloads not ended yet, whose capacity no claim has: they count as gone.
         rules: asked to permit each choice, while the tree shows the use without the victims.
         settings: bounds of the search, and of evictions.
     """

@@ -49,7 +49,7 @@ class Bundle:
     uid: str
     leaf: Queue
     amount: Vector
-    """What its queue gets back."""
+    """Amount that its queue gets back."""
     pods: Mapping[str, Pods]
     """Member -> the pods that go."""
     after: Bundle | None = field(default=None, repr=False)
@@ -106,7 +106,7 @@ class Trial:
         #: kind of foreign bundles that went -> how many
         self._kinds: Counter[tuple[Queue, tuple[tuple[str, int], ...]]] = Counter()
         self._supposed = Supposed()
-        #: times that there was room, and no choice of it was permitted
+        #: times that it fitted, and no choice was permitted
         self.refused = 0
         #: resources in which the claimant's queue is entitled to reclaim
         self.entitled = entitled(tree, claimant.leaf, self.request)
@@ -126,7 +126,7 @@ class Trial:
         return self.tree.lends(leaf, self.claimant.leaf, amount, self.entitled, whole=self.request)
 
     def take(self, bundle: Bundle) -> bool:
-        """Let a bundle go, unless its queue or those of the bundles that went before do not lend so much.
+        """Let a bundle go, unless its queue or the queues of earlier bundles do not lend so much.
 
         Whichever goes last, its queue is above its entitlement until then: members evict in any order.
         """
@@ -153,7 +153,7 @@ class Trial:
         self.move(bundle, -1)
 
     def move(self, bundle: Bundle, times: int = 1) -> None:
-        """Count as gone what is not decided on here; of `times` -1 as there again."""
+        """Count a bundle of another decision as gone; `times` -1 counts it as present again."""
         self.release(bundle.leaf, bundle.amount, bundle.pods, times)
         self._give(bundle, times)
 
@@ -197,7 +197,7 @@ class Trial:
                         site.change(node, request, count * times)
 
     def make_up(self, pool: Iterable[Bundle], member: str) -> bool:
-        """Take bundles in order until the limits on the claimant's path have room, and the ceilings in the one member
+        """Take bundles in order until it fits the limits on the claimant's path, and the ceilings in the one member
         where it goes; False when they never do.
         """
         while (short := self.shortage(member)) is not None:
@@ -220,7 +220,7 @@ class Trial:
     # -- whether it fits ---------------------------------------------------------------------------------------------
 
     def shortage(self, member: str = "") -> Shortage | None:
-        """The queue that still has no room for the claimant: at all, or in the member where all of it is to go."""
+        """The queue whose limit still blocks the claimant: at all, or in the one member for all of it."""
         short = self.tree.shortage(self.claimant.leaf, self.request)
         if short is None and member and self.capped:
             short = self.tree.shortage_in(self.claimant.leaf, member, self.request)

@@ -32,14 +32,14 @@ class Triggers:
         self._settings = settings = state.settings.preemption
         self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.reservations = state.reservations
-        #: classes that quota or room blocks, for which it is to be looked whether others should go
+        #: classes blocked by quota or capacity, with a search for victims due
         self.searches = Searches(settings)
         #: classes that need victims, and may evict none
         self.rightless: dict[ShapeClass, None] = {}
         #: when it is looked at again whether that is still so, infinite while nothing has changed; when that was last;
         #: how many of them are still to be looked at this time
         self._rights_due, self._rights_seen, self._rights_left = math.inf, -math.inf, 0
-        #: UID -> (where it runs, what is known of it, both as a victim)
+        #: UID -> (where it runs, its facts, both as a victim)
         self._candidates: dict[str, tuple[Allocation, Binding, QueueView | None, Victim]] = {}
         #: classes whose head changed so that it may preempt; until the end of the pass
         self.headed: dict[ShapeClass, None] = {}
@@ -88,7 +88,7 @@ class Triggers:
         self.headed.clear()
 
     def can_spare(self, leaf: Queue) -> None:
-        """Something of a queue has grown: what waits there may be helped by what it can spare now."""
+        """A workload of a queue has grown: its new pods may help workloads that wait there."""
         for group in filter(_helpable, self.waiting.classes(leaf).values()):
             self.searches.look_soon(group)
 
@@ -156,11 +156,11 @@ class Triggers:
         return known[3]
 
     def possible_victims(self, group: ShapeClass) -> list[Victim]:
-        """What runs in queues that may have to give something up for a class; which of it goes is said elsewhere."""
+        """Running workloads of queues that may have to give something up for a class; the search selects from them."""
         leaf, request = group.leaf, group.shape.request
         lends = self.tree.may_lend(leaf, entitled(self.tree, leaf, request))
         own = self._yields_to(group)
-        # A member that is not ready can't say that they have gone: no room would follow.
+        # A member that is not ready can't say that they have gone: no capacity would follow.
         away = {member.name for member in self.members.by_name.values() if not member.ready}
         return [
             victim
@@ -171,7 +171,7 @@ class Triggers:
         ]
 
     def leavers(self) -> list[Victim]:
-        """What is about to go, and for no claimant: its room is there for the next."""
+        """Leaving workloads without a claimant: their capacity is there for the next."""
         claimed = self._claims.victims()
         found = []
         for uid in self._state.leaving:

@@ -1,6 +1,6 @@
-"""What follows for a queue from what is declared: its limit, its guarantee, its entitlement, what is wrong with it.
+"""Consequences of a queue's declaration: its limit, guarantee, entitlement and problems.
 
-Apart from the tree because these figures depend on queues and members alone, never on what is used.
+Apart from the tree because these figures depend on queues and members alone, never on use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Totals = Mapping[str, tuple[Vector, Mapping[str, str]]]
 
 
 def guarantee_of(queue: Queue) -> Vector:
-    """What is reserved for a queue among its siblings."""
+    """Amount reserved for a queue among its siblings."""
     # In a circle it has no place in the tree from which it could take a guarantee away from others.
     if queue.view is None or queue.circle:
         return {}

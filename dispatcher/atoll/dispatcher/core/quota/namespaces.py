@@ -1,5 +1,5 @@
-"""Namespaces as users: what their ResourceQuotas on the host allow, what their workloads are charged, and which queues
-are open to them.
+"""Namespaces as users: limits of their ResourceQuotas on the host, charges of their workloads, and the queues
+open to them.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Namespaces:
     """Limits and use of every namespace."""
 
     def __init__(self) -> None:
-        #: those of which anything is said
+        #: namespaces with any declaration
         self._views: dict[str, NamespaceView] = {}
-        #: namespace -> what limits it, what is for all of its pods first; only those that are limited
+        #: namespace -> its quotas, the ones for all of its pods first; only limited namespaces
         self._quotas: dict[str, tuple[Quota, ...]] = {}
         #: namespace -> sum of the charges of its workloads
         self.used: dict[str, dict[Scopes, Vector]] = {}
 
     def set(self, view: NamespaceView) -> None:
-        """Another thing is said of the namespace than before."""
+        """Replace the declaration of the namespace."""
         self._views.pop(view.name, None)
         self._quotas.pop(view.name, None)
         if view != NamespaceView(view.name):
@@ -52,7 +52,7 @@ class Namespaces:
             self._quotas[view.name] = quotas
 
     def view(self, name: str) -> NamespaceView:
-        """What is said of a namespace."""
+        """Declaration of a namespace."""
         return self._views.get(name) or NamespaceView(name)
 
     def weight(self, name: str) -> float:
@@ -75,7 +75,7 @@ class Namespaces:
             del self.used[name]
 
     def bounds(self, name: str, charges: Charges) -> Iterator[Bound]:
-        """What the namespace's quotas say of what is asked for."""
+        """Bounds that the namespace's quotas set for a request."""
         for quota in self._quotas.get(name, ()):
             asked = vector.total(amount for scopes, amount in charges.items() if quota.counts(scopes))
             if asked:

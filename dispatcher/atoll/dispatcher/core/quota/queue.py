@@ -71,7 +71,7 @@ class Queue:
     #: it or a queue above it is not open
     closed: bool = False
 
-    #: bindings that name this very queue, whatever their phase
+    #: bindings that name this very queue, in any phase
     named: int = 0
     #: member -> charges there that name this very queue, not one below it
     own_in: dict[str, Vector] = field(default_factory=dict)
@@ -85,16 +85,16 @@ class Queue:
     pledged: Vector = field(default_factory=dict)
     #: part of `used` that is still to come; empty but inside `Reservations.settled`
     coming: Vector = field(default_factory=dict)
-    #: what is guaranteed to the children, or below them, and not used
+    #: unused guarantees of the children, or below them
     kept: Vector = field(default_factory=dict)
     #: resources for which some child declares deserved, sorted
     claimed: tuple[str, ...] = ()
     #: resources that are divided among the children by weight, sorted; disjoint from `claimed`
     divided: tuple[str, ...] = ()
-    #: deserved as far as it follows from what is declared
+    #: declared part of deserved
     declared: Vector = field(default_factory=dict)
 
-    #: `declared` and this queue's part of what its parent divides; current only when no queue above is stale
+    #: `declared` and this queue's part of the shares that its parent divides; current only when no queue above is stale
     entitled: Vector = field(default_factory=dict)
     #: the division among the children may be out of date
     stale: bool = False
@@ -123,7 +123,7 @@ class Queue:
 
     @property
     def said(self) -> QueueView:
-        """What its object says; where there is none, what one says that says nothing."""
+        """Declaration of its object; without one, an empty declaration."""
         return self.view or _NOTHING_SAID
 
     @property
@@ -133,11 +133,11 @@ class Queue:
 
     @property
     def stuck(self) -> bool:
-        """Whether it admits nothing, whatever there is room for."""
+        """Whether it admits nothing, with any capacity."""
         return self.closed or self.view is None or bool(self.problem)
 
     def has(self, resource: str) -> int:
-        """What it uses by now, and so could give up."""
+        """Its present use, which it could give up."""
         return self.used.get(resource, 0) - self.coming.get(resource, 0)
 
     def below_guarantee(self) -> bool:
@@ -162,7 +162,7 @@ class Queue:
         return self.ranked
 
     def idle(self, resource: str) -> int:
-        """What is guaranteed to it, or to those below it, and not used: no queue beside it may.
+        """Unused guarantee of it, or of queues below it: no queue beside it may.
 
         Those below an invalid queue may be guaranteed more than it is; that is taken from no queue beside it.
         """
@@ -170,13 +170,13 @@ class Queue:
         return max(guarantee - self.used.get(resource, 0), min(self.kept.get(resource, 0), guarantee), 0)
 
     def slack(self, resource: str) -> int:
-        """What is guaranteed to it and not used, beyond what is guaranteed to those below."""
+        """Its unused guarantee beyond the guarantees of queues below."""
         used, kept = self.used.get(resource, 0), self.kept.get(resource, 0)
         return max(self.guarantee.get(resource, 0) - used - kept, 0)
 
     def left(self, resource: str, leaf: Queue | None = None) -> int | None:
-        """What is left of its limit, for a queue below what others are not guaranteed; what that one and those above it
-        are guaranteed is its own. None where it is not limited.
+        """Amount left of its limit, for a queue below without guarantees of others; the guarantees of that one and its
+        ancestors are its own. None without a limit.
         """
         limit = self.limit.get(resource)
         if limit is None:
@@ -188,13 +188,13 @@ class Queue:
         return left
 
     def count_kept(self) -> None:
-        """Sum up again what is guaranteed below and not used; what is below is up to date."""
+        """Sum up unused guarantees below again; queues below are up to date."""
         idle = {name: sum(child.idle(name) for child in self.children.values()) for name in self.pledged}
         self.kept = {name: amount for name, amount in idle.items() if amount}
 
     def share(self, used: Vector) -> float:
-        """The largest part of what it deserves of a resource that such a use is, over all resources of which any queue
-        deserves something. What is used of one of which nothing is due to it counts as all that is due, and as the part
+        """Dominant share: the largest quotient of use and deserved amount, over all resources of which any queue
+        deserves something. Use of a resource without a due amount counts as all that is due, and as the part
         of its limit that it is.
         """
         worst = 0.0
@@ -253,7 +253,7 @@ class Queue:
 def use(leaf: Queue, amount: Vector, times: int = 1) -> None:
     """Count an amount as used by a queue and those above it; -1 times takes it back."""
     queue: Queue | None = leaf
-    #: what is kept for the children changes by this
+    #: change of the amount kept for the children
     more: Vector = {}
     while queue is not None:
         if queue.guarantee or queue.kept or more:
@@ -277,7 +277,7 @@ class Supposed:
         """As `use`."""
         for queue in path(leaf):
             if queue not in self._before:
-                # What its parent divides follows from what is really used.
+                # The division by its parent follows from real use.
                 bring_up_to_date(queue)
                 self._before[queue] = queue.used, queue.used_in, queue.kept
                 queue.used, queue.kept = dict(queue.used), dict(queue.kept)
@@ -323,15 +323,15 @@ def bring_up_to_date(queue: Queue) -> None:
 
 
 def _divide(parent: Queue) -> None:
-    """Give each child its part of what is divided by weight."""
+    """Give each child its part of the shares by weight."""
     parent.stale = False
     names = parent.divided
     if not names and parent.divided_from is not None:
-        # Nothing is divided, so nothing follows from what they use or want.
+        # Nothing is divided, so nothing follows from their use or demand.
         return
     pools = [parent.pool(name) or 0 for name in names]
     children = list(parent.children.values())
-    # What is wanted beyond the limit changes nothing, which is most of what arrives while a queue is full.
+    # Demand beyond the limit changes nothing, and most demand arrives while a queue is full.
     wishes = [_wishes(child, names) for child in children]
     basis = (pools, children, wishes)
     if parent.divided_from is not None and _divides_alike(parent.divided_from, basis, names):
@@ -361,7 +361,7 @@ def _divide(parent: Queue) -> None:
 
 
 def _divides_alike(before: Basis, now: Basis, names: Sequence[str]) -> bool:
-    """Whether each part stays what it is.
+    """Whether each part stays the same.
 
     Who gets less than it asks for, now as before, comes to its wish in no round of `water_fill`: how much more that is
     moves no part. So the division stays for as long as queues are full of work, which most are most of the time.

@@ -1,8 +1,8 @@
 """The quota tree: which queue may use how much, which is ahead of which, which may reclaim from which.
 
 Rules as in Volcano's capacity plugin, and as in its proportion plugin where no sibling declares deserved; unlike there,
-what is wrong in one queue stops only that queue and those below it, and reclaim looks at every level.
-Charges and demand cost O(depth); edits of queues cost what they change.
+a problem in one queue stops only that queue and its descendants, and reclaim looks at every level.
+Charges and demand cost O(depth); edits of queues cost in proportion to their changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from atoll.model.verdict import Reason, Verdict, blocker
 
 
 class Shortage(NamedTuple):
-    """The queue that has no room, in integer units; `available` is negative where a limit shrank below the use."""
+    """The queue with too little left, in integer units; `available` is negative where a limit shrank below the use."""
 
     queue: Queue
     resource: str
@@ -38,7 +38,7 @@ class Shortage(NamedTuple):
         return self.queue, self.resource, self.member
 
     def verdict(self) -> Verdict:
-        """What it is to a workload that made the request."""
+        """Verdict for the workload of the request."""
         named = self.below or self.queue
         if self.member and named.parent is None:
             whole = blocker("Cluster", self.member, self.resource, self.requested, self.available, self.member)
@@ -48,7 +48,7 @@ class Shortage(NamedTuple):
 
 
 class Tree:
-    """All queues and what they use; see the module.
+    """All queues and their use; see the module.
 
     Queues once made stay until `drop_unnamed`: of a queue that is there, or that is named, holding one is safe.
     A queue that only workloads name is no child of the root, so the root's figures cost the same however many there
@@ -68,13 +68,13 @@ class Tree:
         #: queues of which the use, or a limit as a child, changed since `set_queue` and its like gave their changes
         self._moved: dict[Queue, None] = {}
 
-    # -- what is told ------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def set_queue(self, view: QueueView) -> list[Queue]:
         """Take a queue in, new or changed.
 
         Returns the queues, by name, whose limit, declared entitlement, problem, members or state changed. Under another
-        parent its charges and demand move along; then those of which the use is another one are among them.
+        parent its charges and demand move along; then queues with changed use are among them.
         """
         return self.set_queues((view,))
 
@@ -90,7 +90,7 @@ class Tree:
         return self._refresh(dirty, told)
 
     def drop_queue(self, name: str) -> list[Queue]:
-        """Forget a queue's object; what it uses stays charged. Returns as `set_queue`."""
+        """Forget a queue's object; its use stays charged. Returns as `set_queue`."""
         queue = self.queues.get(name)
         if queue is None or queue.view is None:
             return []
@@ -99,7 +99,7 @@ class Tree:
         return self._refresh(dirty, [queue])
 
     def unnamed(self, queue: Queue) -> bool:
-        """Whether the queue was not told of, and no binding and no queue names it."""
+        """Whether the queue has no object, and no binding and no queue names it."""
         return queue.view is None and not queue.named and not queue.children and queue is not self.root
 
     def drop_unnamed(self, queue: Queue) -> None:
@@ -158,7 +158,7 @@ class Tree:
         while up is not None:
             up.waiting += waiting
             if used or up.guarantee or up.waiting <= 1:
-                # Else neither its rank nor its place depends on what it wants.
+                # Else neither its rank nor its place depends on its demand.
                 up.unrank()
             if used and up.tracks:
                 vector.add_each(up.used_in, where, used)
@@ -180,10 +180,10 @@ class Tree:
             count(*what, -1)
             self._changed = changed
 
-    # -- what is asked -----------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def queue(self, name: str) -> Queue:
-        """The queue of that name, made as a missing one below the root when it was not told of."""
+        """The queue of that name, made as a missing one below the root when it has no object."""
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = Queue(name, parent=self.root)
@@ -191,7 +191,7 @@ class Tree:
         return queue
 
     def _settle(self, queue: Queue) -> None:
-        """Make the queue a child of its parent or not, as what it is and uses says."""
+        """Make the queue a child of its parent or not, by its state and use."""
         parent = queue.parent
         if parent is None or (counts := _counts(queue)) == (queue.name in parent.children):
             return
@@ -247,7 +247,7 @@ class Tree:
         """The first queue on the way up whose limit the request would exceed, or the rest of whose limit is guaranteed
         to others; None when it fits.
 
-        Only what is requested counts; of several resources the first by name.
+        Only requested resources count; of several resources the first by name.
         """
         each: Queue | None = queue
         below: Queue | None = None
@@ -287,7 +287,7 @@ class Tree:
         return None
 
     def times_in(self, queue: Queue, member: str, request: Vector, most: int) -> int:
-        """How often the queues' ceilings in one member have room for the request, `most` at most."""
+        """How many requests the queues' ceilings in one member allow, `most` at most."""
         for each in path(queue):
             if member in each.ceilings:
                 used = each.used_in.get(member, {})
@@ -298,9 +298,9 @@ class Tree:
 
     def entitled(self, queue: Queue, request: Vector) -> bool:
         """Whether the queue may reclaim for this request: within its own limit afterwards, and in some requested
-        resource within what it, or a queue above it that has an entitlement, deserves.
+        resource within the deserved share of it, or of an ancestor with an entitlement.
 
-        Limits above are not looked at: victims leave room there; test `shortage` without them.
+        Limits above are not looked at: victims lower their use; test `shortage` without them.
         """
         if self.standing(queue) is not Standing.OPEN or vector.shortage(queue.used, request, queue.limit):
             return False
@@ -337,15 +337,16 @@ class Tree:
             return False
         top, mine = levels[-1], self._below_common(claimant, queue)[-1]
         if not any(name in top.deserved for name in relevant):
-            # Nothing says what is due to which queue there.
+            # No queue declares a due amount there.
             return True
         wanted = dict(mine.used)
         vector.add(wanted, whole if whole is not None else request)
         return mine.share(wanted) < top.share(top.used)
 
     def is_claimed(self, queue: Queue, amount: Vector) -> bool:
-        """Whether others, with what they use and what waits in them, may claim some of an amount for themselves if it
-        is all that the queue uses: it is more than the queue deserves, and than they leave of what they share.
+        """Whether others, with their use and their waiting workloads, may claim some of an amount for themselves if it
+        is all that the queue uses: it exceeds the queue's deserved share, and the part of the shared amount that they
+        leave.
         """
         for each in path(queue):
             up = each.parent
@@ -363,15 +364,15 @@ class Tree:
         return False
 
     def is_due_before(self, queue: Queue, amount: Vector, other: Queue, request: Vector) -> bool:
-        """Whether one queue stays within what it deserves with an amount, and another one would borrow with a request:
-        each as the part of the tree that is not above both. Where nothing is declared, and parts follow from who wants
-        how much, no queue borrows in that sense: a large workload would never start.
+        """Whether one queue stays within its deserved share with an amount, and another one would borrow with a
+        request: each as the part of the tree that is not above both. Where nothing is declared, and parts follow from
+        who wants how much, no queue borrows in that sense: a large workload would never start.
         """
         mine, theirs = self._below_common(queue, other), self._below_common(other, queue)
         return bool(mine and theirs) and _is_due(mine[-1], amount) and not _is_due(theirs[-1], request)
 
     def is_due(self, queue: Queue, amount: Vector) -> bool:
-        """Whether the queue, and each one above it, stays within what it deserves with an amount, where that is
+        """Whether the queue, and each one above it, stays within its deserved share with an amount, where that is
         declared at all; see `is_due_before`.
         """
         return all(_is_due(each, amount) for each in path(queue))
@@ -398,7 +399,7 @@ class Tree:
         return list(changed)
 
     def check(self) -> None:
-        """What must hold at any time.
+        """Check the invariants.
 
         Raises:
             AssertionError: naming the invariant and the queue.
@@ -481,7 +482,7 @@ class Tree:
             for each in path(top):
                 if queue.used:
                     self._moved[each] = None
-                # What is kept there is counted again once all are where they belong.
+                # Amounts kept there are counted again once all are where they belong.
                 vector.add(each.used, queue.used, times)
                 vector.add(each.wanted, queue.wanted, times)
                 if each.tracks:
@@ -541,7 +542,7 @@ def _counts(queue: Queue) -> bool:
 
 
 def _is_due(queue: Queue, amount: Vector) -> bool:
-    """Whether a queue stays within what it deserves with an amount, of what it or a sibling declares."""
+    """Whether a queue stays within its deserved share with an amount, in resources that it or a sibling declares."""
     return queue.parent is None or all(
         queue.used.get(name, 0) + value <= queue.deserved.get(name, 0)
         for name in queue.parent.claimed
