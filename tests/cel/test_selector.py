@@ -122,9 +122,13 @@ def test_list_attributes_need_their_feature():
         cel.compile('device.attributes["gpu.example.com"].tags.exists(t, t == "b")')
 
 
-def test_device_with_an_invalid_version_has_no_answer():
+@pytest.mark.parametrize(
+    "attribute",
+    [{"version": "1.2"}, {"int": "1"}, {"int": True}, {"int": 2**63}, {"bool": 1}, {"string": []}, {}, {"x": 1}],
+)
+def test_device_with_an_invalid_attribute_has_no_answer(attribute: dict[str, Any]):
     with pytest.raises(cel.EvaluationError, match="attribute v"):
-        matches("true", {"attributes": {"v": {"version": "1.2"}}})
+        matches("true", {"attributes": {"v": attribute}})
 
 
 def test_devices_of_equal_content_are_equal():

@@ -16,6 +16,8 @@ from atoll.cel.syntax import parse
 from atoll.cel.values import EMPTY, LIMIT, Map, Meter
 
 _KEPT = 4096
+_SCALARS: Mapping[str, type] = {"int": int, "bool": bool, "string": str, "version": str}
+_INT = range(-(2**63), 2**63)
 
 
 class DeviceView:
@@ -32,12 +34,12 @@ class DeviceView:
         content: list[Any] = [driver, bool(device.get("allowMultipleAllocations"))]
         try:
             for name, attribute in sorted((device.get("attributes") or {}).items()):
-                domain, _, own = name.rpartition("/") if "/" in name else (driver, "", name)
+                domain, _, own = name.partition("/") if "/" in name else (driver, "", name)
                 value = _attribute(attribute, list_attributes=list_attributes)
                 domains.setdefault(domain, {})[own] = value
                 content.append((name, _typed(value)))
             for name, amount in sorted((device.get("capacity") or {}).items()):
-                domain, _, own = name.rpartition("/") if "/" in name else (driver, "", name)
+                domain, _, own = name.partition("/") if "/" in name else (driver, "", name)
                 capacity.setdefault(domain, {})[own] = value = quantity(str(amount["value"]))
                 content.append((name, value))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -126,13 +128,17 @@ def _attribute(attribute: Mapping[str, Any], *, list_attributes: bool) -> Any:
     for field, value in attribute.items():
         if value is None:
             continue
-        if list_attributes and field in ("ints", "bools", "strings", "versions"):
-            return tuple(semver(each) if field == "versions" else each for each in value)
-        if field == "version":
-            return semver(value)
-        if field in ("int", "bool", "string"):
-            return value
+        if field in _SCALARS:
+            return _scalar(field, value)
+        if list_attributes and field[:-1] in _SCALARS and field.endswith("s"):
+            return tuple(_scalar(field[:-1], each) for each in value)
     raise ValueError("the value is of no known type")
+
+
+def _scalar(field: str, value: Any) -> Any:
+    if type(value) is not _SCALARS[field] or (field == "int" and value not in _INT):
+        raise ValueError(f"{str(value)[:64]!r} is no {field}")
+    return semver(value) if field == "version" else value
 
 
 def _typed(value: Any) -> Any:
