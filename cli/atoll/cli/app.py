@@ -42,7 +42,8 @@ COMMANDS = {
     "join": _Entry(
         "installing",
         "join",
-        "Example: atollctl join east --member-kubeconfig east.yaml --region eu-1 --label gpu=h100 --dry-run",
+        "Example: atollctl join east --member-kubeconfig east.yaml --region eu-1 --label gpu=h100 --dry-run; atollctl"
+        " join east --cluster-profile fleet/east-1 --access-command gke-gcloud-auth-plugin",
     ),
     "member": _Entry("members"),
     "render": _Entry("rendering"),

@@ -18,7 +18,7 @@ from atoll.model import keys
 from atoll.model.namespaces import LABELLED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from atoll.install import MemberFacts, Rehearsal
     from atoll.kube.transport import ApiServer
@@ -193,9 +193,30 @@ def join(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the member: a DNS label of at most 48 characters.")],
     member_kubeconfig: Annotated[
-        Path, typer.Option(help="Administrator's kubeconfig of the member.", exists=True, dir_okay=False)
-    ],
+        Path | None,
+        typer.Option(help="Administrator's kubeconfig of the member.", exists=True, dir_okay=False, show_default=False),
+    ] = None,
     member_context: Annotated[str | None, typer.Option(help="Context in that kubeconfig.")] = None,
+    cluster_profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="Instead of --member-kubeconfig: the member's address, from this ClusterProfile on the host.",
+            show_default=False,
+        ),
+    ] = None,
+    access_provider: Annotated[
+        str | None,
+        typer.Option(help="Of status.accessProviders. Default: the only one.", show_default=False),
+    ] = None,
+    access_command: Annotated[
+        str | None,
+        typer.Option(
+            help="With --cluster-profile: exec plug-in that prints an administrator's ExecCredential. Nothing that an"
+            " inventory names is executed.",
+            show_default=False,
+        ),
+    ] = None,
     out: Out = _OUT,
     label: Annotated[list[str] | None, typer.Option("--label", help="key=value, may be repeated.")] = None,
     region: Annotated[str | None, typer.Option(help="Where it is; '' for nothing.")] = None,
@@ -258,6 +279,16 @@ def join(
     _check_output(dry_run, output)
     if dry_run and beside_host is not None:
         raise CommandError("--dry-run issues no credentials, and --beside-host is about these: leave it out", USAGE)
+    if (member_kubeconfig is None) == (cluster_profile is None):
+        raise CommandError("give either --member-kubeconfig or --cluster-profile", USAGE)
+    command_words = shlex.split(access_command or "")
+    if (cluster_profile is None) != (not command_words):
+        raise CommandError("--cluster-profile and --access-command go together", USAGE)
+    if cluster_profile is not None and not all(cluster_profile.partition("/")):
+        raise CommandError(f"--cluster-profile {cluster_profile!r}: write NAMESPACE/NAME", USAGE)
+    if cluster_profile is None and access_provider is not None:
+        raise CommandError("--access-provider goes with --cluster-profile", USAGE)
+    import tempfile
     from dataclasses import replace
 
     from atoll import install
@@ -266,14 +297,26 @@ def join(
 
     options = settings(ctx)
 
-    async def join_with(host: ApiServer, member: ApiServer) -> list[str]:
+    @contextlib.asynccontextmanager
+    async def administrator(host: ApiServer) -> AsyncIterator[Path]:
+        """The kubeconfig of the member's administrator."""
+        if cluster_profile is None:
+            assert member_kubeconfig is not None, "one of both is given"
+            yield member_kubeconfig
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "member.kubeconfig"
+            file.write_text(await install.profile_kubeconfig(host, cluster_profile, access_provider, command_words))
+            yield file
+
+    async def join_with(host: ApiServer, member: ApiServer, file: Path) -> list[str]:
         host_at = await install.endpoint(options.kubeconfig, options.context)
         return await install.join(
             host,
             member,
             name,
             host_at=host_at if host_proxy is None else replace(host_at, proxy=host_proxy or None),
-            member_at=await install.endpoint(member_kubeconfig, member_context),
+            member_at=await install.endpoint(file, member_context),
             out=None if dry_run else out,
             facts=facts,
             placing=install.PlacingWish(placer, member_queue, nodes),
@@ -284,14 +327,18 @@ def join(
         )
 
     async def work(host: ApiServer) -> list[str]:
-        async with await ApiServer.from_kubeconfig(member_kubeconfig, member_context, user_agent="atollctl") as member:
-            return await join_with(host, member)
+        async with (
+            administrator(host) as file,
+            await ApiServer.from_kubeconfig(file, member_context, user_agent="atollctl") as member,
+        ):
+            return await join_with(host, member, file)
 
     async def rehearse(host: install.Rehearsal) -> dict[str, install.Rehearsal]:
-        async with await install.Rehearsal.from_kubeconfig(
-            member_kubeconfig, member_context, user_agent="atollctl"
-        ) as member:
-            await join_with(host, member)
+        async with (
+            administrator(host) as file,
+            await install.Rehearsal.from_kubeconfig(file, member_context, user_agent="atollctl") as member,
+        ):
+            await join_with(host, member, file)
             return {"host": host, f"member {name}": member}
 
     install.check_name(name)

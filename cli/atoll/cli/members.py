@@ -110,6 +110,19 @@ def requests_(ctx: typer.Context, no_headers: NoHeaders = False) -> None:
     show_table(("NAME", "STATE", "UID", "ASKED", "EXPIRES"), lines, no_headers=no_headers)
 
 
+@app.command(epilog="Example: atollctl member offers")
+def offers(ctx: typer.Context, no_headers: NoHeaders = False) -> None:
+    """List clusters of inventories on the host (ClusterProfiles of other managers) that `join` may take."""
+    from atoll import install
+    from atoll.cli.connection import call
+
+    lines = [
+        (each.profile, each.manager, each.version, each.healthy, ",".join(each.providers), each.member)
+        for each in call(settings(ctx), install.offers)
+    ]
+    show_table(("PROFILE", "MANAGER", "VERSION", "HEALTHY", "PROVIDERS", "MEMBER"), lines, no_headers=no_headers)
+
+
 @app.command(epilog="Example: atollctl member approve east; atollctl member approve east --label gpu=h100 --yes")
 def approve(
     ctx: typer.Context,

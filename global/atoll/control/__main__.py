@@ -19,6 +19,7 @@ from atoll.control.karmada.progress import Progress
 from atoll.control.karmada.summaries import Summaries
 from atoll.control.makers.controller import Makers
 from atoll.control.overrides import Overrides
+from atoll.control.profiles import Profiles
 from atoll.control.queues import Queues
 from atoll.control.rules import Rules
 from atoll.control.settings import ControlSettings
@@ -94,13 +95,14 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         makers = Makers(host, caches, recorder, settings=settings.makers)
         workload_kinds = WorkloadKinds(host, caches, declared, settings=settings.workload_kinds)
         figures = MemberFigures(caches, metrics, settings=settings.figures)
+        profiles = Profiles(host, caches, settings=settings.profiles)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
             group.create_task(recorder.run())
             await caches.wait()
             for controller in (
                 dependencies, overrides, detector, works, status, actions, holds, clusters, queues, ttl, commands,
-                unserved, figures, makers, workload_kinds,
+                unserved, figures, makers, workload_kinds, profiles,
             ):  # fmt: skip
                 group.create_task(controller.run())
 

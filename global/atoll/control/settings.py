@@ -82,6 +82,19 @@ class ClusterSettings(Section, frozen=True):
     longest_lease: Annotated[int, number("That an agent may be silent at most, whatever its Lease says.", "s")] = 120
 
 
+class ProfileSettings(Section, frozen=True):
+    """ClusterProfiles of members, which other programs read."""
+
+    namespace: Annotated[
+        str,
+        words(
+            "Where each member gets a ClusterProfile, once that CRD is served; none where it is empty. Control has the"
+            " rights to it in atoll-system; in another namespace give it the same.",
+            flag="--cluster-profiles",
+        ),
+    ] = ""
+
+
 class FigureSettings(Section, frozen=True):
     """Metrics of members."""
 
@@ -153,6 +166,7 @@ class ControlSettings(ProcessSettings, frozen=True):
     holds: HoldsSettings = HoldsSettings()
     status: StatusSettings = StatusSettings()
     clusters: ClusterSettings = ClusterSettings()
+    profiles: ProfileSettings = ProfileSettings()
     figures: FigureSettings = FigureSettings()
     makers: MakerSettings = MakerSettings()
     unserved: UnservedSettings = UnservedSettings()

@@ -27,6 +27,7 @@ from atoll.install.leaving import Left, unjoin
 from atoll.install.member import AGENT, MemberFacts, agent_kubeconfigs, check_name, join
 from atoll.install.placing import PlacingWish
 from atoll.install.policies import ensure_policies, remove_policies
+from atoll.install.profiles import offers, profile_kubeconfig
 from atoll.install.refusal import Refused
 from atoll.install.rehearsal import Rehearsal
 from atoll.install.removal import uninstall
@@ -62,9 +63,11 @@ __all__ = [
     "join",
     "kubeconfig_of",
     "member_crds",
+    "offers",
     "pending",
     "prepare_invited",
     "present_values",
+    "profile_kubeconfig",
     "remove",
     "remove_policies",
     "render_host",

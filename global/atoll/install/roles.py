@@ -24,6 +24,7 @@ from atoll.model.apiresource import (
     CLAIMS,
     CLUSTER_OVERRIDES,
     CLUSTER_POLICIES,
+    CLUSTER_PROFILES,
     CLUSTER_REQUESTS,
     CLUSTER_ROLES,
     CLUSTERS,
@@ -194,8 +195,17 @@ WEBHOOK: Final = (
     ),
 )
 
+_PROFILES: Final = "only where atoll-control runs with --cluster-profiles"
+
 CONTROL: Final = (
-    _election("control"),
+    Grant(
+        keys.SYSTEM_NAMESPACE,
+        (
+            *_election("control").rules,
+            _on(CLUSTER_PROFILES, "list", "watch", "create", "patch", "delete", rare=_PROFILES),
+            _on(CLUSTER_PROFILES, "patch", sub="status", rare=_PROFILES),
+        ),
+    ),
     Grant(
         None,
         (

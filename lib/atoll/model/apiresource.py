@@ -86,6 +86,7 @@ FLOW_SCHEMAS: Final = ApiResource("flowcontrol.apiserver.k8s.io", "v1", "flowsch
 API_SERVICES: Final = ApiResource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
 SERVICES: Final = ApiResource("", "v1", "services", "Service")
 SERVICE_EXPORTS: Final = ApiResource("multicluster.x-k8s.io", "v1alpha1", "serviceexports", "ServiceExport")
+CLUSTER_PROFILES: Final = ApiResource("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles", "ClusterProfile")
 ENDPOINT_SLICES: Final = ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 ACCESS_REVIEWS: Final = ApiResource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
