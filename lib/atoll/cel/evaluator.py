@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from atoll.cel.declarations import Overload
+from atoll.cel.declarations import Overload, declare
 from atoll.cel.errors import CompileError, CostExceeded, EvaluationError
 from atoll.cel.syntax import Node, UInt
 from atoll.cel.text import pattern
@@ -21,6 +21,27 @@ Run = Callable[[Meter], Any]
 _FIXED = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 """Conversions: of a constant they are made when the expression is compiled, and fail there."""
 _PATTERNS = frozenset({"matches", "find", "findAll"})
+
+
+def _built_in(*_: Any) -> Any:
+    raise AssertionError("the evaluator has a closure of its own for it")
+
+
+for _name, _args, _result in (
+    ("_==_", "A, A", "bool"),
+    ("_!=_", "A, A", "bool"),
+    ("_[_]", "list(A), int", "A"),
+    ("_[_]", "map(A, B), A", "B"),
+    ("_[_]", "optional(list(V)), int", "optional(V)"),
+    ("_[_]", "optional(map(K, V)), K", "optional(V)"),
+    ("_[?_]", "list(V), int", "optional(V)"),
+    ("_[?_]", "optional(list(V)), int", "optional(V)"),
+    ("_[?_]", "map(K, V), K", "optional(V)"),
+    ("_[?_]", "optional(map(K, V)), K", "optional(V)"),
+    (".or", "optional(V), optional(V)", "optional(V)"),
+    (".orValue", "optional(V), V", "V"),
+):
+    declare(_name, _args, _result, _built_in)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,18 +152,8 @@ declare("_%_", "uint, uint", "uint", lambda left, right: UInt(_remainder(int(lef
 declare("-_", "double", "double", operator.neg)
 declare("-_", "int", "int", lambda value: whole(-value))
 declare("!_", "bool", "bool", operator.not_)
-for _name in ("_==_", "_!=_"):
-    declare(_name, "A, A", "bool", equal)
 declare("@in", "A, list(A)", "bool", _contains, lambda args: len(args[1]), metered=True)
 declare("@in", "A, map(A, B)", "bool", lambda key, value: value.contains(key))
-declare("_[_]", "list(A), int", "A", _contains)
-declare("_[_]", "map(A, B), A", "B", _contains)
-declare("_[_]", "optional(list(V)), int", "optional(V)", _contains)
-declare("_[_]", "optional(map(K, V)), K", "optional(V)", _contains)
-declare("_[?_]", "list(V), int", "optional(V)", _contains)
-declare("_[?_]", "optional(list(V)), int", "optional(V)", _contains)
-declare("_[?_]", "map(K, V), K", "optional(V)", _contains)
-declare("_[?_]", "optional(map(K, V)), K", "optional(V)", _contains)
 for _name in ("size", ".size"):
     declare(_name, "bytes", "int", len)
     declare(_name, "list(A)", "int", len)

@@ -138,7 +138,7 @@ def _attribute(attribute: Mapping[str, Any], *, list_attributes: bool) -> Any:
 def _scalar(field: str, value: Any) -> Any:
     if type(value) is not _SCALARS[field] or (field == "int" and value not in _INT):
         raise ValueError(f"{str(value)[:64]!r} is no {field}")
-    return semver(value) if field == "version" else value
+    return semver(str(value)) if field == "version" else value
 
 
 def _typed(value: Any) -> Any:

@@ -49,7 +49,7 @@ _LEVEL = {
     "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
 }  # fmt: skip
 _LOGIC = {"||": "or", "&&": "and"}
-MACROS = {
+_MACROS = {
     ("all", 2), ("exists", 2), ("exists_one", 2), ("existsOne", 2), ("map", 2), ("map", 3), ("filter", 2),
     ("optMap", 2), ("optFlatMap", 2), ("sortBy", 2),
     ("all", 3), ("exists", 3), ("exists_one", 3), ("existsOne", 3), ("transformList", 3), ("transformList", 4),
@@ -319,7 +319,7 @@ def _function(name: str, args: tuple[Node, ...], column: int) -> Node:
 def _method(target: Node, name: str, args: tuple[Node, ...], column: int) -> Node:
     if name == "bind" and target.kind == "ident" and target.name == "cel" and len(args) == 3:
         return Node("bind", column, args=args[1:], variables=_names(args[:1], column))
-    if (name, len(args)) not in MACROS:
+    if (name, len(args)) not in _MACROS:
         return Node("call", column, name, args=(target, *args), flag=True)
     pair = name in _PAIRS or (len(args) == 3 and name != "map")
     names = _names(args[: 1 + pair], column)
