@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import sysconfig
@@ -99,6 +100,15 @@ print(json.dumps(said))
     assert said.pop("files")[0].startswith(str(installed))
     assert said.pop("local") == []
     assert said == dict.fromkeys([*PROCESSES, "cli"], 0)
+
+
+def test_discovery_of_a_topology_needs_no_package_of_another_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    others = {re.split(r"[<>=]", each)[0] for each in extras["topology"]}
+    others -= {re.split(r"[<>=]", each)[0] for each in extras["cli"]}
+    code = f"import sys; sys.modules.update(dict.fromkeys({sorted(others)!r})); import atoll.topology.sources"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_command_line_without_its_packages_names_the_extra(installed: Path) -> None:
