@@ -12,6 +12,7 @@ import orjson
 
 from bench import (
     core,
+    devices,
     dispatch,
     endtoend,
     kueue_shapes,
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Call
     core.NAME: (core.DESCRIPTION, core.options, core.measure),
     reclaim.NAME: (reclaim.DESCRIPTION, reclaim.options, reclaim.measure),
     preempt.NAME: (preempt.DESCRIPTION, preempt.options, preempt.measure),
+    devices.NAME: (devices.DESCRIPTION, devices.options, devices.measure),
     quality.NAME: (quality.DESCRIPTION, quality.options, quality.measure),
     openb.NAME: (openb.DESCRIPTION, openb.options, openb.measure),
     dispatch.NAME: (dispatch.DESCRIPTION, dispatch.options, dispatch.measure),

@@ -26,6 +26,7 @@ THROUGHPUTS = {
     "openb": {"allocated"},
     "quality": set(),
     "split": set(),
+    "devices": set(),
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
     "webhook": {"creates_per_s"},
     "reflector": {"decoded_events_per_s", "synced"},
@@ -95,6 +96,11 @@ async def test_gangs_of_one_task_get_the_best_tier_and_others_are_nearer_than_by
     for case in ("hard, tier 2, 2 tasks", "soft, 2 tasks"):
         for rule in ("best fit", "gradient"):
             assert found[f"{case}: atoll", "tiers_too_high"] < found[f"{case}: {rule}", "tiers_too_high"]
+
+
+async def test_a_gang_of_joint_devices_is_placed_or_refused(tmp_path):
+    found = await run("devices", tmp_path)
+    assert [each for _, each in found].count("warm") == 3
 
 
 @pytest.mark.integration

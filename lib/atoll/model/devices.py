@@ -1,4 +1,4 @@
-"""One model of devices, whoever publishes them: GPUs, NICs, parts of them, and what of them is in use.
+"""One model of devices, whoever publishes them: GPUs, NICs, parts of them, and the parts in use.
 
 The terms are the terms of resource.k8s.io/v1. Importers turn the objects of each system into this model
 (`resource_slices` reads DRA's); allocation reads nothing else. Amounts are exact fractions.
@@ -113,7 +113,7 @@ Counter = tuple[str, str]
 """A counter set and the name of a counter in it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Device:
     """A device as its driver publishes it."""
 

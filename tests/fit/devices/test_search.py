@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from random import Random
 
 import pytest
@@ -12,6 +13,8 @@ from atoll.fit.devices import Refused, Undecided, prepare, solve
 from atoll.model.device_claims import Claim, Constraint, Request, Wish
 from atoll.model.devices import Attribute, Device, DeviceId, Nodes, Pool, Taken
 from tests.fit.devices import nodes
+
+FREE = Taken()
 
 
 def answer(case: nodes.Case) -> list[nodes.Pair] | Undecided | None:
@@ -85,3 +88,70 @@ def test_more_requests_than_devices_are_refused_without_a_search():
     found = solve_pairs("aabbccd", "aabbccdd", 8, steps=0)
     assert isinstance(found, Refused)
     assert found.reason.startswith("claim c, request gpu")
+
+
+def searched(claims: list[Claim], pools: list[Pool], taken: Taken = FREE) -> list[str] | None:
+    """The names of the devices."""
+    found = solve(prepare(claims, pools, nodes.CLASSES, nodes.selects, nodes.NODE, {}), taken)
+    assert not isinstance(found, Undecided)
+    return None if isinstance(found, Refused) else [pick.option.device.id.name for pick in found]
+
+
+def listed(name: str, *roots: str) -> Device:
+    attributes = {nodes.KIND: Attribute("string", ("gpu",)), nodes.ROOT: Attribute("string", roots, is_list=True)}
+    return Device(DeviceId("d", "p", name), attributes, nodes=Nodes(nodes.NODE))
+
+
+def test_pools_of_two_drivers_with_one_name_have_counters_of_their_own():
+    """Upstream keys counters by the pool's name (kubernetes/kubernetes#140434)."""
+    pools = [
+        Pool(
+            driver,
+            "same",
+            (
+                Device(
+                    DeviceId(driver, "same", f"{driver}-part"),
+                    {nodes.KIND: Attribute("string", ("gpu",))},
+                    counters={("set", "slices"): Fraction(4)},
+                    nodes=Nodes(nodes.NODE),
+                ),
+            ),
+            counters={("set", "slices"): Fraction(4)},
+        )
+        for driver in ("d", "e")
+    ]
+    assert searched([Claim("c", (Request("r", (Wish("r", "gpu", count=2),)),))], pools) == ["d-part", "e-part"]
+
+
+def test_distinct_values_are_kept_for_every_device_of_a_request():
+    """Upstream remembers one value per request, so that the third device may repeat the first one's."""
+    claim = Claim("c", (Request("r", (Wish("r", "gpu", count=3),)),), (Constraint((), nodes.ROOT, distinct=True),))
+    pool = [rooted("gpu", number, root) for number, root in enumerate("aba")]
+    assert searched([claim], [Pool("d", "p", tuple(pool))]) is None
+    assert searched([claim], [Pool("d", "p", (*pool, rooted("gpu", 3, "c")))]) == ["gpu-0", "gpu-1", "gpu-3"]
+
+
+def test_common_values_of_lists_are_restored_when_a_device_is_given_back():
+    """Upstream keeps the narrowed set after it backtracks, and refuses."""
+    devices = (listed("d0", "x", "y"), listed("d1", "x"), listed("d2", "y"), rooted("nic", 3, "y"))
+    wishes = (Request("r", (Wish("r", "gpu", count=2),)), Request("n", (Wish("n", "nic"),)))
+    claim = Claim("c", wishes, (Constraint((), nodes.ROOT),))
+    assert searched([claim], [Pool("d", "p", devices)]) == ["d0", "d2", "nic-3"]
+
+
+def test_counters_of_a_refused_device_are_given_back():
+    """Older versions of upstream leaked them."""
+    partitions = [
+        Device(
+            DeviceId("d", "p", f"part-{root}"),
+            {nodes.KIND: Attribute("string", ("gpu",)), nodes.ROOT: Attribute("string", (root,))},
+            counters={("set", "slices"): Fraction(3)},
+            nodes=Nodes(nodes.NODE),
+        )
+        for root in "ab"
+    ]
+    pool = Pool("d", "p", (*partitions, rooted("nic", 0, "b")), counters={("set", "slices"): Fraction(3)})
+    claim = Claim(
+        "c", (Request("n", (Wish("n", "nic"),)), Request("g", (Wish("g", "gpu"),))), (Constraint((), nodes.ROOT),)
+    )
+    assert searched([claim], [pool]) == ["nic-0", "part-b"]

@@ -1,6 +1,6 @@
 """Devices for the claims of a pod on a node: complete, deterministic, in the order in which Kubernetes tries them.
 
-`prepare` tells which devices could serve which request, `solve` searches for a combination of those that are free,
+`prepare` tells which devices could serve which request, `solve` searches for a combination of free ones,
 `allocation_results` writes it as the status of the claims; `allocate` does the three for one node, `Fleet` the first
 two for a gang. It may import `atoll.model`; cluster objects come in through `model.resource_slices` and
 `model.device_claims`.

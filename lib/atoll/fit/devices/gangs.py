@@ -1,6 +1,6 @@
 """Pods with equal claims on many nodes: nodes whose devices differ in names alone are searched once.
 
-A cluster has few shapes of nodes and of what is in use on them, so that most answers are known.
+A cluster has few shapes of nodes and few sets of devices in use, so that most answers are known.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Option:
     tainted: bool = False
     """Whether a taint keeps it from this wish."""
     fault: str = ""
-    """Why it can't be told whether it serves; allocation ends in an error where this device is tried."""
+    """Why there is no answer whether it serves; trying it ends in an error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -41,7 +41,7 @@ def _too_few(problem: Problem, request: Sequence[Ask]) -> str:
 
 
 def _keep_values(problem: Problem, number: int, options: Options) -> None:
-    """Of a constraint on equal values, keep those of which each request has enough devices."""
+    """Keep values of a constraint on equal values of which each request has enough devices."""
     values = problem.values[number]
     viable: Members | None = None
     for request in problem.requests:
