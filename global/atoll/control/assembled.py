@@ -1,6 +1,6 @@
 """A cache of workloads that are several objects on the host each: pods that name the same group.
 
-Each is put together when it is asked for, from what the watch of its objects has told.
+Each is put together on request, from watched objects.
 """
 
 from __future__ import annotations

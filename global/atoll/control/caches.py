@@ -183,7 +183,7 @@ class Caches:
         return [work for work in self.works_of(binding.metadata.uid) if str(work.epoch) == binding.epoch]
 
     def works_of(self, binding_uid: str) -> list[WorkObject]:
-        """The Works of a binding, in order of their members, but those that it goes on without."""
+        """The Works of a binding, in order of their members, but the ones that it goes on without."""
         return [
             work
             for work in self.works.by_index("binding", binding_uid)
@@ -207,8 +207,8 @@ class Caches:
         return lost_at(wish.on_lost, wish.lost_toleration, *away, wish.grace)
 
     def carried(self, binding: objects.BindingObject, kind: Kind, obj: Full) -> Mapping[str, int]:
-        """Counts of a workload's earlier dispatches: fixed by the first Work of the present one, else what its status
-        says now.
+        """Counts of a workload's earlier dispatches: fixed by the first Work of the present one, else by its status
+        now.
         """
         works = self.current_works(binding)
         return works[0].carried if works else kind.carried(obj.body.get("status") or {})
@@ -219,7 +219,7 @@ class Caches:
         return works[0].grace if works else most_grace(queue, self.said_of_queue)
 
     def scoring(self, binding: objects.BindingObject, obj: Full, queue: str) -> str:
-        """Which nodes pods of a dispatch prefer: fixed by its first Work; empty where nothing is said."""
+        """Which nodes pods of a dispatch prefer: fixed by its first Work; empty without a preference."""
         works = self.current_works(binding)
         if works:
             return works[0].metadata.annotations.get(keys.NODE_SCORING, "")
@@ -241,7 +241,7 @@ class Caches:
         return (found.metadata.annotations, found.spec.parent or "") if found is not None else None
 
     def away(self, cluster: str) -> str:
-        """Since when a member is not ready, and what that means for all that it said; empty where it is ready."""
+        """Since when a member is not ready, and the consequence for its reports; empty where it is ready."""
         found = self.clusters.get(cluster)
         if found is None:
             return f"{cluster} has left the federation: figures are of before"

@@ -172,7 +172,7 @@ class Clusters:
         return {**upgraded, **counted}, bool(upgraded) or due, facts
 
     def _with_stale(self, name: str, conditions: list[Json]) -> list[Json]:
-        """The conditions with what they say of Works whose bindings went on without the member's word."""
+        """The conditions with a note about Works whose bindings went on without the member's word."""
         works = self._caches.works.by_index("namespace", keys.execution_namespace(name))
         stale = [work for work in works if keys.LOST in work.metadata.annotations]
         if not stale and find(conditions, STALE_GONE) is None:
@@ -182,13 +182,13 @@ class Clusters:
         return with_condition(conditions, STALE_GONE, not stale, reason, text, now=time.time())
 
     def _lost(self, cluster: ClusterObject, ready: bool | None, reason: str, lease: LeaseObject | None) -> Json | None:
-        """Since when a member is away, and when its agent ends what is exclusive; None where it is there."""
+        """Since when a member is away, and when its agent ends exclusive work; None where it is there."""
         if ready is True:
             return None
         known = dict(cluster.status.get("lost") or {})
         since = {"since": known["since"]} if known else self._away_since(cluster, reason)
         if since is None or lease is None or reason != "AgentSilent":
-            # An agent that says what is wrong has contact to the host, and one that never came ends nothing.
+            # An agent that reports a problem has contact to the host, and one that never came ends nothing.
             return since
         heard = time.time() - (asyncio.get_running_loop().time() - self._heard[cluster.metadata.name])
         return {**since, **fenced(known, lease, heard)}
@@ -227,12 +227,12 @@ class Clusters:
 
 
 def patience(lease: LeaseObject, longest: int) -> int:
-    """Seconds of silence after which an agent is taken for gone: what it says itself, within bounds."""
+    """Seconds of silence after which an agent is taken for gone: its own figure, within bounds."""
     return min(max(lease.spec.lease_duration_seconds, 1), longest)
 
 
 def _fence(lease: LeaseObject) -> float | None:
-    """Seconds without contact after which an agent ends what is exclusive; None where it says nothing of that."""
+    """Seconds without contact after which an agent ends exclusive work; None without a figure."""
     text = lease.metadata.annotations.get(keys.FENCE, "")
     try:
         after = float(text)
@@ -283,7 +283,7 @@ def _versions(facts: AgentFacts) -> Json:
         "agent": {
             "version": facts.version,
             "features": sorted(features_of(facts)),
-            # A merge patch keeps what it does not name.
+            # A merge patch keeps fields that it does not name.
             "unserved": {feature: readable(why) for feature, why in sorted(facts.unserved.items())} or None,
         },
     }
@@ -299,7 +299,7 @@ def _summary(figures: Figures) -> Json:
 
 
 def _changed(status: Json, wanted: Json) -> Json:
-    """A merge patch to what is wanted; of a mapping, names that are not wanted any more go."""
+    """A merge patch to the wanted status; unwanted names of a mapping go."""
     patch: Json = {}
     for name, value in wanted.items():
         before = status.get(name)

@@ -59,16 +59,16 @@ class Dependencies:
     ) -> None:
         """No I/O happens here; `run` does it."""
         self._host, self._caches, self._recorder, self._settings = host, caches, recorder, settings
-        #: binding key -> what its workload refers to; and (namespace, kind) -> name -> binding keys
+        #: binding key -> references of its workload; and (namespace, kind) -> name -> binding keys
         self._used: dict[str, list[Reference]] = {}
         self._users: dict[_Place, dict[str, set[str]]] = {}
-        #: what is to be read, and what is
+        #: places to read, and their reflectors
         self._there: dict[_Place, Reflector[Full]] = {}
         self._running: dict[_Place, tuple[Reflector[Full], asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
         #: what the host does not let control read
         self._forbidden: set[_Place] = set()
-        #: binding key -> what was told of it last
+        #: binding key -> its last message
         self._told: dict[str, list[tuple[str, str]]] = {}
         self._on_change: Callable[[str], None] = lambda _: None
         caches.bindings.on_change(self._binding_changed)
@@ -79,7 +79,7 @@ class Dependencies:
         self._on_change = callback
 
     async def run(self) -> None:
-        """Read what is referred to until cancelled."""
+        """Read referred objects until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._changed.wait()
@@ -190,7 +190,7 @@ class Dependencies:
         return manifests
 
     def _pull_secrets(self, namespace: str, accounts: list[Reference], wanted: list[Reference]) -> list[Reference]:
-        """The image pull secrets of ServiceAccounts, but those that pods refer to themselves."""
+        """The image pull secrets of ServiceAccounts, but the ones that pods refer to themselves."""
         if accounts and (place := (namespace, SERVICE_ACCOUNTS)) not in self._there:
             self._there[place] = self._reflector(*place)
             self._changed.set()
@@ -203,7 +203,7 @@ class Dependencies:
         return list(found.values())
 
     def _account(self, reference: Reference, namespace: str, *, handed: bool) -> tuple[Json, str]:
-        """The manifest of a ServiceAccount, and what is told of it."""
+        """The manifest of a ServiceAccount, and its message."""
         place = (namespace, SERVICE_ACCOUNTS)
         found = None if place in self._forbidden else self._there[place].get(f"{namespace}/{reference.name}")
         contents = dict(_contents(SERVICE_ACCOUNTS, found)) if found is not None else {}
@@ -221,7 +221,7 @@ class Dependencies:
             f"{text}: the namespace does not hand them on; {self._how_to_annotate(namespace, SERVICE_ACCOUNTS)}",
         )
 
-    # -- what is read ------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------------
 
     def _reflector(self, namespace: str, resource: ApiResource) -> Reflector[Full]:
         reflector = Reflector(self._host, resource, decode_full, namespace=namespace)
@@ -292,7 +292,7 @@ class Dependencies:
         for resource in sorted(before ^ now, key=lambda each: each.plural):
             self._look_at_users((name, resource))
 
-    # -- what is told ------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------------------
 
     def _how_to_consent(self, reference: Reference, namespace: str) -> str:
         resource, command = reference.resource, self._how_to_annotate(namespace, reference.resource)

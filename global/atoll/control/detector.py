@@ -1,4 +1,4 @@
-"""Workload → binding: every workload in an opted-in namespace gets one ResourceBinding that says what it needs.
+"""Workload → binding: every workload in an opted-in namespace gets one ResourceBinding with its needs.
 
 The detector creates a binding suspended and at epoch 0, and afterwards keeps exactly its own fields as they must be:
 resource, replicas, components, placement and the gang annotation. It deletes the binding when the workload is gone.
@@ -56,7 +56,7 @@ class Detector:
         self._host, self._caches, self._recorder = host, caches, recorder
         self._predecessors = Predecessors(host, caches, recorder, settings=settings.predecessors)
         self._queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
-        #: namespaces all of whose workloads are to be looked at
+        #: namespaces all of whose workloads need a look
         self._namespaces: WorkQueue[str] = WorkQueue("namespaces", lambda name: {"namespace": name})
         for kind in known():
             self._follow(kind)
@@ -98,7 +98,7 @@ class Detector:
         self._look_at_workload_of(binding)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
-        """The last dispatch is over: what it has done need not be done again."""
+        """The last dispatch is over: its finished work need not be done again."""
         if old is not None and new is None:
             annotations = old.metadata.annotations
             key = f"{annotations.get(keys.BINDING_NAMESPACE)}/{annotations.get(keys.BINDING_NAME)}"
@@ -200,7 +200,7 @@ class Detector:
             labels, notes = wanted["claim"]
             metadata: Json = {"annotations": {**wanted["annotations"], **notes}, "labels": labels}
             if current.gang is None or current.gang.queue != gang.decode(wanted["annotations"][keys.GANG]).queue:
-                # What is dispatched in the meantime stays in the queue that it was admitted to.
+                # A workload dispatched in the meantime stays in the queue that it was admitted to.
                 metadata["resourceVersion"] = current.metadata.resource_version
             patch = {"metadata": metadata, "spec": _replacing(_owned(current)[1], wanted["spec"])}
             await self._host.merge_patch(
@@ -364,7 +364,7 @@ class Detector:
         return {"annotations": annotations, "spec": spec, "claim": claim}
 
     def _rescheduled(self, kind: Kind, obj: Full, current: BindingObject | None) -> str:
-        """Since when it is to be placed anew: by its annotation, or by what others wrote on its binding."""
+        """Time of a requested new placement: by its annotation, or by a note of others on its binding."""
         said = obj.metadata.annotations.get(keys.RESCHEDULE, "")
         before = current.spec.reschedule_triggered_at if current is not None else ""
         if said and not is_time(said):
@@ -438,7 +438,7 @@ def _inherited(queue: QueueObject | None) -> tuple[object, ...]:
 
 
 def _arrival(obj: Full, current: BindingObject | None) -> int:
-    """The workload's place among those of its second: by the resourceVersion that it was first seen with, which its
+    """The workload's place in its second: by the resourceVersion that it was first seen with, which its
     binding keeps. Versions of all workloads of a host can be compared.
     """
     if current is not None:
@@ -510,7 +510,7 @@ def _said_of(claim: dict[str, str | None]) -> dict[str, str]:
 
 
 def _is_lazy(policy: PolicyObject | None, current: BindingObject | None, obj: Full) -> bool:
-    """Whether a binding keeps what its policy said when its workload was changed last."""
+    """Whether a binding keeps the policy of the time of its workload's last change."""
     if policy is None or current is None or policy.spec.activation_preference != "Lazy":
         return False
     notes = current.metadata.annotations

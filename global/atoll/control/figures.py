@@ -1,4 +1,4 @@
-"""Figures of members as metrics: what they have, what runs there, and when they were heard of."""
+"""Figures of members as metrics: their resources, their use, and the time of their reports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Who besides Atoll runs workloads on the host: whoever writes their status there.
 
-On the host of Atoll nobody else does. A controller that nevertheless runs there (an operator that was installed later,
-a controller manager that was started with its deployment controller) would make pods that no queue is charged for, or
-contradict what members say.
+On the host of Atoll no other controller does. A controller that nevertheless runs there (an operator that was installed
+later, a controller manager that was started with its deployment controller) would make pods that no queue is charged
+for, or contradict what members say.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def writer(kind: Kind, obj: Full) -> str:
 
 
 def note(kind: Kind, who: str, *, sent: bool) -> str:
-    """What users are told.
+    """Message for users.
 
     Args:
         kind: of the workload.

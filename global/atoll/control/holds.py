@@ -74,7 +74,7 @@ class Holds:
 
 
 def should_suspend(binding: BindingObject) -> bool | None:
-    """Whether the workload of this binding is to be suspended; None while its pods are still on their way."""
+    """Whether the workload of this binding must be suspended; None while its pods are still on their way."""
     if binding.suspended or binding.metadata.deletion_timestamp is not None:
         return True
     if any(map(binding.condition, ("Bound", "Running", "Finished"))):

@@ -26,7 +26,7 @@ def needs_of(caches: Caches, rules: Rules, kind: Kind, obj: Full) -> list[Json]:
 
 
 def said_of_pods(metadata: Meta) -> tuple[Any, ...]:
-    """What of a namespace is said in every Work of its workloads."""
+    """Facts of a namespace in every Work of its workloads."""
     return {key: text for key, text in metadata.labels.items() if key in LABELS}, propagated(metadata.annotations)
 
 

@@ -4,7 +4,7 @@ Policies and objects are texts of users, so overrides are evaluated beside the e
 turn, each within a bound of CPU time. The result is kept on the Work and a failure on the binding, so that the same
 objects are not evaluated again, neither at the next look nor by the next leader.
 
-An override changes how a workload runs, never what was decided about it: not its gang, its names or the annotations
+An override changes how a workload runs, never a decision about it: not its gang, its names or the annotations
 that connect it. A job that runs keeps the overrides that it was started with, for its pods are made from one template;
 a service follows at once.
 """
@@ -93,7 +93,7 @@ class Overrides:
         self._host, self._caches, self._recorder = host, caches, recorder
         #: binding key -> member -> why its part can't be sent there; of parts that have no Work yet
         self._failed: dict[str, dict[str, str]] = {}
-        #: binding key -> what was told of it last, by member
+        #: binding key -> its last message, by member
         self._told: dict[str, dict[str, str]] = {}
         #: (binding key, member) to evaluate
         self._queue: WorkQueue[Place] = WorkQueue(
@@ -132,7 +132,7 @@ class Overrides:
         manifests: list[Json],
         work: WorkObject | None,
     ) -> tuple[list[Json], dict[str, str]] | None:
-        """The manifests as the member gets them, and annotations of the Work; None where there is to be no Work.
+        """The manifests as the member gets them, and annotations of the Work; None for no Work.
 
         Args:
             binding: of the workload.
@@ -262,7 +262,7 @@ class Overrides:
             for cache, namespace in scopes
         ]
 
-    # -- what is told ------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------------------
 
     def _fail(self, binding: BindingObject, kind: Kind, obj: Full, cluster: str, error: Failed) -> bool:
         why = f"{OVERRIDE_POLICY}{error.policy} can't be applied for {cluster}: {error.why}"
@@ -332,7 +332,7 @@ def _other(manifest: Json, applied: list[Applied], check: Callable[[], None]) ->
     overriding.check_metadata(manifest, made, applied)
     annotations = made["metadata"].get("annotations") or {}
     if made != manifest and (version := annotations.get(keys.SOURCE_VERSION)):
-        # A member follows what has another version.
+        # A member follows a change of version.
         told = {**annotations, keys.SOURCE_VERSION: f"{version}-{overriding.digest(made)}"}
         made = {**made, "metadata": {**made["metadata"], "annotations": told}}
     return made
@@ -348,7 +348,7 @@ def _apply(manifest: Json, groups: list[list[Applied]], labels: Mapping[str, str
 
 
 def _text(groups: list[list[Applied]]) -> dict[str, str]:
-    """Annotations that record what was applied.
+    """Annotations that record applied overrides.
 
     Raises:
         Failed: they are too long for a Work.
@@ -380,7 +380,7 @@ def _digest(manifests: list[Json], chosen: list[list[list[Applied]]]) -> str:
 
 
 def _seal(digest: str, record: Mapping[str, str], manifests: list[Json]) -> str:
-    """Says of the manifests of a Work what they were made of, and that they are as they were made."""
+    """Mark of a Work's manifests: their sources, and that they are unchanged since."""
     made = {"record": [record.get(key) for key in _RECORDS], "manifests": manifests}
     return f"{digest}-{overriding.digest(made, 32)}"
 

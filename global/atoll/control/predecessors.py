@@ -30,7 +30,7 @@ REASON = "PredecessorRemaining"
 
 
 class Predecessors:
-    """Says of workloads whose predecessor is not gone what they wait for."""
+    """Writes the reason of their wait on workloads whose predecessor is not gone."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Predecessors:
             binding: of the one before.
 
         Raises:
-            Retry: always, for what is left changes.
+            Retry: always, for leftovers change.
         """
         since = binding.metadata.deletion_timestamp
         late = self._settings.patience if since is None else to_seconds(since) + self._settings.patience - time.time()
@@ -92,7 +92,7 @@ class Predecessors:
                 resource, name, operations, namespace, subresource="status", field_manager="atoll-control"
             )
         except (errors.NotFound, errors.Invalid):
-            # It changed meanwhile; the next look goes by what it is then.
+            # It changed meanwhile; the next look goes by its new state.
             return
 
 

@@ -1,4 +1,4 @@
-"""Queues: their state, and the end of closing. What is in them is told by the dispatcher, which has the figures."""
+"""Queues: their state, and the end of closing. The dispatcher, which has the figures, reports their contents."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from atoll.model.objects import Meta
 Json = dict[str, Any]
 
 OURS = {keys.MANAGED: "true", keys.MADE: "true"}
-"""Labels of what is made in a member because a workload needs it."""
+"""Labels of objects made in a member because a workload needs them."""
 
 
 class Rules:

@@ -50,7 +50,7 @@ _OF_PARTS = (
     "NeedsAgree",
     "Healthy",
 )
-"""Conditions that say something of what was dispatched."""
+"""Conditions about dispatched pods."""
 
 _REFUSED = 60.0
 """Seconds after which a status that broke a rule of its API is offered again; another one is at once."""
@@ -148,13 +148,14 @@ class Status:
         refusing = refusals(works)
         waiting = (str(reason_of_refusal(refusing)), refusing) if refusing else ("", "")
         if not reports:
-            # What is over stays over, also when it was about to be evicted.
+            # An ended workload stays ended, also when it was about to be evicted.
             if kind.finished(obj.body.get("status") or {}) is not None or _finished(binding):
                 return
             waiting = _waiting(binding, works)
         status = kind.aggregate(obj.body, reports, waiting=waiting, now=rfc3339_seconds(time.time()))
         for each, wanted in statuses(kind, obj.body, status):
-            # A leader that was stopped with such a write on its way goes on with it, whatever was final meanwhile.
+            # A leader that was stopped with such a write on its way goes on with it, through any final report
+            # meanwhile.
             final = bool(reports) and kind.finished(wanted) is not None
             seen = "" if final else each["metadata"]["resourceVersion"]
             try:
@@ -341,9 +342,9 @@ def _minimum(work: WorkObject, kind: Kind) -> int:
 
 def _regained(works: list[WorkObject], kind: Kind, bound: Condition) -> tuple[bool, str, str] | None:
     """(status, reason, message) of condition Bound of a gang that was bound before, as far as its minimum of then has
-    nodes; None where nothing is to be said.
+    nodes; None for no condition.
 
-    What it grew by since may wait as long as it likes: only the minimum that was bound once counts.
+    Later growth may wait for any time: only the minimum that was bound once counts.
     """
     if any(kind.finished(work.reported) is not None for work in works):
         return None
@@ -368,7 +369,7 @@ def _started(work: WorkObject, kind: Kind) -> bool:
         return True
     running = (work.reported.get("placement") or {}).get("running")
     if running is None:
-        # An agent from before that was told.
+        # An agent from without this report.
         return kind.running(work.reported)
     return int(running) >= _minimum(work, kind)
 
@@ -382,10 +383,10 @@ def _held_up(works: list[WorkObject]) -> str:
 
 
 def _reports(kind: Kind, binding: BindingObject, works: list[WorkObject]) -> list[Report]:
-    """What members say; none before one of them has said something.
+    """Reports of members; none before the first.
 
     A part that has not been heard of counts as one that has not begun, so that the others' end is not taken for the
-    whole's. Once one has failed the others are stopped, and then only those that are left count.
+    whole's. Once one has failed the others are stopped, and then only the remaining ones count.
     """
     said = {
         name: Report(name, work.reported, work.carried)
@@ -400,7 +401,7 @@ def _reports(kind: Kind, binding: BindingObject, works: list[WorkObject]) -> lis
 
 
 def unhealthy_parts(works: list[WorkObject], kind: Kind) -> dict[str, str]:
-    """Member -> why its part is unhealthy: its status says so, or its minimum does not run. What has ended is not."""
+    """Member -> why its part is unhealthy: its status says so, or its minimum does not run. Ended parts are not."""
     found = {}
     for work in works:
         name, placement = cluster_of(work.metadata.namespace), work.reported.get("placement") or {}
@@ -420,7 +421,7 @@ def unhealthy_parts(works: list[WorkObject], kind: Kind) -> dict[str, str]:
 
 
 def _waiting(binding: BindingObject, works: list[WorkObject]) -> tuple[str, str]:
-    """(reason, message) for a workload of which no member has said anything yet."""
+    """(reason, message) for a workload without a report of any member yet."""
     for work in works:
         if work.applied is False:
             return "NotApplied", work.applied_message

@@ -32,8 +32,8 @@ async def put_status(
         resource: of the object.
         obj: with metadata.
         status: the whole of it.
-        seen: only over that resourceVersion: what was on its way for long says nothing of what was said since.
-        epoch: of a binding; what members say of one epoch is not said of the next.
+        seen: only over that resourceVersion: an old write knows nothing of later reports.
+        epoch: of a binding; reports of one epoch don't apply to the next.
 
     Raises:
         Invalid: the object is not as it was seen, or the status breaks a rule of its API (`breaks_rules`).

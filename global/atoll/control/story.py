@@ -20,13 +20,13 @@ _REACHED = {
     "Released": "evicted: nothing of it is left in any member",
 }
 _SIZED = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK)
-"""Reasons that say with how many pods it runs; others, of what is bound, say why it is not given more."""
+"""Reasons with the number of its pods; others of bound workloads explain why they get no more."""
 _CALM = frozenset({Reason.RESERVING, *WITHHELD, Reason.SUBMITTED})
 
 
 def sizes(decision: Decision) -> tuple[Line | None, Line | None]:
     """What a binding's story says of the pods that it runs with: the line of when that changed last since it was
-    dispatched, and the one that says what keeps it from having more; None for what is not so.
+    dispatched, and the one with the obstacle to more; None for lines that don't apply.
     """
     sized = next((line for line in reversed(decision.story) if line.reason in _SIZED), None)
     resized = None if sized is None or sized.reason is Reason.DISPATCHED else sized
@@ -73,7 +73,7 @@ def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[
 
 
 def _said(condition: Condition) -> tuple[str, ...]:
-    """What is told of a condition once; of sizes each is told."""
+    """Parts of a condition that are written once; each size is written."""
     named = condition["type"] in ("Resized", "Released") or condition["reason"] == Reason.AWAITING_VICTIMS
     more = condition.get("message") or "" if named else ""
     return condition["status"], condition["reason"], more

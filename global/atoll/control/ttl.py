@@ -40,7 +40,7 @@ class Ttl:
         caches.namespaces.on_change(self._namespace_changed)
 
     async def run(self) -> None:
-        """Delete what is due until cancelled."""
+        """Delete due workloads until cancelled."""
         await self._queue.run(self._reconcile, workers=4)
 
     def _changed(self, resource: ApiResource, _: Full | None, new: Full | None) -> None:
@@ -86,7 +86,7 @@ class Ttl:
 
 
 def due_at(kind: Kind, obj: Mapping[str, Any]) -> float | None:
-    """When a finished workload is to be removed, in seconds since the epoch; None where it has no time to live.
+    """Time to remove a finished workload, in seconds since the epoch; None where it has no time to live.
 
     Args:
         kind: of the workload.

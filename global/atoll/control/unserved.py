@@ -1,8 +1,8 @@
 """Work that Atoll does not run, in namespaces that have opted in: an Event on it says so.
 
 It is of a kind that Atoll does not know, or of a version of one that it does not know, where the CRD serves no other.
-Nothing is changed. What a controller of the host made (the pods of a Deployment, say) is not told of, nor what was
-there long before this process: a new leader says nothing again.
+Nothing is changed. Objects of a host's controller (the pods of a Deployment, say) get no message, nor do objects
+from long before this process: a new leader says nothing again.
 """
 
 from __future__ import annotations

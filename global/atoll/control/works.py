@@ -69,7 +69,7 @@ class Works:
         self._host, self._caches, self._rules, self._dependencies = host, caches, rules, dependencies
         self._overrides = overrides
         self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
-        #: namespaces all of whose dispatched bindings are to be looked at
+        #: namespaces all of whose dispatched bindings need a look
         self._namespaces: WorkQueue[str] = WorkQueue("namespaces of works", lambda name: {"namespace": name})
         #: (binding UID, member) whose claims a Work took along; of bindings that are deleted
         self._cleared: set[tuple[str, str]] = set()
@@ -98,7 +98,7 @@ class Works:
         if new is None and old is not None:
             self._cleared = {each for each in self._cleared if each[0] != old.metadata.uid}
         if new is None:
-            # What is left of it, if anything, is looked at here alone.
+            # Only here looks at its leftovers.
             if old is not None and self._caches.works_of(old.metadata.uid):
                 self._queue.add(old.metadata.key)
         elif old is None or _relevant(old) != _relevant(new):
@@ -338,7 +338,7 @@ class Works:
         if not strays:
             return
         namespace, name = key.split("/")
-        # The cache may be behind: they may be those of a binding that it has not seen.
+        # The cache may be behind: the Works may be of a binding that it has not seen.
         there = await self._host.list(BINDINGS, namespace, field_selector=f"metadata.name={name}")
         uids = {each["metadata"]["uid"] for each in there}
         for work in strays:
@@ -376,7 +376,7 @@ class Works:
             return {each["metadata"]["namespace"]: _asking(each, question) for each in asked if each is not None}
         parts = _parts(binding, gang)
         if binding.condition("Finished"):
-            # One part that failed stops the others; what has ended stays, with its pods, until the workload is deleted.
+            # One part that failed stops the others; ended parts stay, with its pods, until the workload is deleted.
             ended = {
                 work.metadata.namespace
                 for work in self._caches.works_of(binding.metadata.uid)
@@ -479,7 +479,7 @@ def _asks_for(binding: BindingObject, work: WorkObject) -> bool:
 
 
 def _preserved(binding: BindingObject) -> bool:
-    """Whether what it has in members outlives it, for its policy says so; what is being evicted does not."""
+    """Whether its objects in members outlive it by its policy; objects of an eviction don't."""
     return bool(binding.spec.preserve_resources_on_deletion) and not binding.suspended and not binding.reserving
 
 

@@ -1,7 +1,7 @@
 """What delivery sent last, kept on the member's object, so that only what changed on the host is sent again.
 
-A member may have admission webhooks, policies and controllers of its own, which change what was delivered: their
-changes stand. The live object is therefore never compared with the Work, only what was sent before is.
+A member may have admission webhooks, policies and controllers of its own, which change delivered objects: their
+changes stand. The live object is therefore never compared with the Work, only its earlier version is.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def noted(manifest: Mapping[str, Any]) -> int:
 
 
 def recorded(annotations: Mapping[str, str]) -> Json | None:
-    """What was sent last; None where that is not known."""
+    """Last sent manifest; None for unknown."""
     try:
         unpacker = zlib.decompressobj()
         raw = unpacker.decompress(base64.b64decode(annotations[keys.DELIVERED], validate=True), _MOST)
@@ -68,8 +68,8 @@ def change(last: Mapping[str, Any] | None, manifest: Mapping[str, Any], live: Ma
     """The merge patch that brings to the live object what changed in the manifest since; empty where nothing did.
 
     Args:
-        last: what was sent last; None where that is not known: then all that the manifest says counts as changed.
-        manifest: what is wanted now.
+        last: last sent manifest; None for unknown: then all of the manifest counts as changed.
+        manifest: the wanted one.
         live: the object in the member.
     """
     before, after = last if last is not None else {}, _sent(manifest)

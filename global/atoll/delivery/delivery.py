@@ -1,7 +1,7 @@
 """The loop of one member: makes its objects follow the Works on the host, and the Works' status follow its objects.
 
 Level-based: each look at a Work compares the Work, the object in the member and the status last written, and does
-what is missing. Identity is (binding UID, epoch): an object of an older epoch is removed before a newer one is made,
+missing steps. Identity is (binding UID, epoch): an object of an older epoch is removed before a newer one is made,
 and an older one is never made after a newer one was seen.
 """
 
@@ -81,11 +81,11 @@ class Delivery:
             cluster: its name.
             objects: caches of the workload kinds in the member; run by the caller.
             placement: where the pods of a binding are.
-            reservations: holds room for parts that must start together with others; None where nothing can.
+            reservations: holds capacity for parts that must start together with others; None where nothing can.
             placing: how workloads are made for the member at this moment.
             pods: how many pods of a binding (UID) the member has.
-            end_pods: has the pods of a binding that goes end in time; None leaves that to whoever made them.
-            ownership: which objects of the member were made for which; None: only those that own pods are known.
+            end_pods: has the pods of a binding that goes end in time; None leaves that to their maker.
+            ownership: which objects of the member were made for which; None: only owners of pods are known.
             fenced: whether nothing that is exclusive may start, as the host has not been heard for too long.
             settings: its times and bounds.
         """
@@ -117,7 +117,7 @@ class Delivery:
         self._dropped: set[tuple[str, str, str]] = set()
         #: UIDs of Works that go, and whose workload is gone from the member
         self._tidied: set[str] = set()
-        #: PriorityClass -> what is other about it in the member
+        #: PriorityClass -> its differences in the member
         self._differing: dict[str, str] = {}
         #: binding UID -> newest epoch seen
         self._newest: dict[str, int] = {}
@@ -126,7 +126,7 @@ class Delivery:
         self._written_at: dict[str, float] = {}
         #: Work key -> (resourceVersion, status) as last written, while the cache is behind
         self._written: dict[str, tuple[str, Json]] = {}
-        #: Work key -> (binding UID, epoch, until when on the loop's clock) of what was created and no cache shows yet
+        #: Work key -> (binding UID, epoch, until when on the loop's clock) of created objects that no cache shows yet
         self._created: dict[str, tuple[str, int, float]] = {}
         #: Work key -> ((UID, generation, how it is made for the member), record of its manifest)
         self._records: dict[str, tuple[tuple[str, int, str], str]] = {}
@@ -159,7 +159,7 @@ class Delivery:
             self._queue.add(work.metadata.key)
 
     def look_again(self) -> None:
-        """Workloads are made for the member in another way from now on; those that are there stay as they are."""
+        """Workloads are made for the member in another way from now on; present ones stay as they are."""
         for work in self.works:
             self._queue.add(work.metadata.key)
 
@@ -203,11 +203,11 @@ class Delivery:
             if self._reservations is not None:
                 # Questions go without a word.
                 self._reservations.release(old.binding_uid)
-            # What it asked for must be gone with it.
+            # Its objects must go with it.
             self._queue.add(old.metadata.key)
 
     def _grant(self, old: WorkObject | None, new: WorkObject) -> None:
-        """Limit the pods of a part to what its queue is charged for."""
+        """Limit the pods of a part to the charge of its queue."""
         said = (new.metadata.annotations.get(keys.GANG), new.epoch)
         if old is not None and (old.metadata.annotations.get(keys.GANG), old.epoch) == said:
             return
@@ -241,7 +241,7 @@ class Delivery:
 
     def _work_of(self, resource: ApiResource, obj: Full) -> list[str]:
         """Key of the Work that asks for this object, if it came by one."""
-        # Controllers copy annotations to what they make for a workload: that came by no Work.
+        # Controllers copy annotations to objects that they make for a workload: that came by no Work.
         if keys.BINDING_UID not in obj.metadata.annotations or obj.metadata.controller_uid:
             return []
         name = work_name(obj.metadata.namespace, obj.metadata.name, resource.kind, resource.group)
@@ -335,7 +335,7 @@ class Delivery:
         try:
             await self._namespaces.ensure(self._needs(work))
         except NotAccepted:
-            # What is there stays, though its namespace may be accepted no more.
+            # Present objects stay, though its namespace may be accepted no more.
             return ""
         except errors.Unauthorized:
             raise
@@ -346,7 +346,7 @@ class Delivery:
     async def _keep_dependencies(self, work: WorkObject) -> str:
         """Have what pods of a workload that is there refer to as on the host; why the member refused that, or ""."""
         if self._namespaces.problem(work.manifest["metadata"]["namespace"]):
-            # What is there stays, though its namespace is accepted no more.
+            # Present objects stay, though its namespace is accepted no more.
             return ""
         try:
             await self._bring_dependencies(work)
@@ -368,7 +368,7 @@ class Delivery:
                 await self._dependencies.keep(identity, anew=anew)
 
     def _needs(self, work: WorkObject) -> list[Json]:
-        """What the workload needs in the member: manifests, with those that its kind brings along."""
+        """Needs of the workload in the member: manifests, with the ones that its kind brings along."""
         needs, manifest = work.spec.workload.manifests[:-1], work.manifest
         kind = BY_GVK.get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
         if kind is None or kind.referred is None:
@@ -379,7 +379,7 @@ class Delivery:
             return needs
 
     def _carried(self, identity: tuple[str, str, str]) -> list[Json]:
-        """The manifests of an object that Works carry, but those whose workload is gone from the member."""
+        """The manifests of an object that Works carry, but the ones whose workload is gone from the member."""
         users = self.works.by_index("need", "/".join(identity))
         return [
             each
@@ -392,7 +392,7 @@ class Delivery:
     async def _follow(self, work: WorkObject, kind: Kind, found: Full) -> str:
         """Bring what changed on the host since the last delivery to the object; why the member refused that, or "".
 
-        Whatever the member changed in it by itself stands. What it refuses is offered again with a growing pause, and
+        The member's own changes stand. A refused change is offered again with a growing pause, and
         at once where the host asks for something else.
         """
         key, metadata = work.metadata.key, found.metadata
@@ -438,7 +438,7 @@ class Delivery:
         return known[1]
 
     async def _deliver(self, work: WorkObject, kind: Kind) -> None:
-        """Create the workload in the member, after what it needs."""
+        """Create the workload in the member, after its needs."""
         if work.exclusive and not await self._stands(work):
             raise Retry(self._settings.look_again)
         try:
@@ -520,7 +520,7 @@ class Delivery:
         self._present.add(identity)
 
     async def _difference(self, manifest: Json) -> str:
-        """What is other about a PriorityClass in the member; empty where nothing that counts is."""
+        """Difference of a PriorityClass in the member; empty where none counts."""
         name, value = manifest["metadata"]["name"], manifest["value"]
         for there in await _there(self._member, PRIORITY_CLASSES, name):
             if there.get("value") != value:
@@ -532,7 +532,7 @@ class Delivery:
     async def _tidy(self, work: WorkObject) -> None:
         """Remove what Atoll made in the member for this workload, where no other one needs it.
 
-        Namespaces stay, since it can't be told whether one is empty: there may be objects of any kind in it.
+        Namespaces stay, since no check shows that one is empty: there may be objects of any kind in it.
         """
         self._tidied.add(work.metadata.uid)
         for manifest in self._needs(work):
@@ -578,7 +578,7 @@ class Delivery:
         await self._let_go(work)
 
     async def _leave_behind(self, work: WorkObject, kind: Kind, found: Full | None) -> None:
-        """Have the member keep the object and what it needs, which are Atoll's no more, and let the Work go."""
+        """Have the member keep the object and its needs, which are Atoll's no more, and end the Work."""
         if found is not None and found.metadata.annotations.get(keys.BINDING_UID) == work.binding_uid:
             # The fence is for what the host may run elsewhere.
             labels, notes = (keys.MANAGED, keys.ON_LOST), (keys.BINDING_UID, keys.EPOCH)
@@ -648,7 +648,7 @@ class Delivery:
                     await self._remove(BY_GVK[resource.api_version, resource.kind], obj)
 
     async def _reserve(self, work: WorkObject, kind: Kind) -> None:
-        """Hold room for a part that is not to start yet, and tell what became of it."""
+        """Hold capacity for a part that may not start yet, and report the result."""
         if self._reservations is None:
             await self._write_status(work, kind, "this agent makes no reservations")
             return
@@ -676,7 +676,7 @@ class Delivery:
         self._queue.add(work.metadata.key, after=self._settings.renew)
 
     async def _claims_refused(self, work: WorkObject) -> str:
-        """Have the claims of pods that room is to be held for, as the nodes that reach them are known of what is there;
+        """Make the claims of pods to hold capacity for, since only existing claims show the nodes that reach them;
         why the member refused that, or "".
         """
         claims = [each for each in self._needs(work) if each["kind"] == CLAIMS.kind]
@@ -750,7 +750,7 @@ class Delivery:
         return words if self._pods(work.binding_uid) < gang_of(work, kind).replicas else ""
 
     def _differences(self, work: WorkObject) -> tuple[str, str]:
-        """What is other in the member of what the workload needs there: (reason, text)."""
+        """Differences of the workload's needs in the member: (reason, text)."""
         named = [each["metadata"]["name"] for each in self._needs(work) if each["kind"] == PRIORITY_CLASSES.kind]
         classes = [self._differing[name] for name in named if name in self._differing]
         others = [text for each in self._needs(work) if (text := self._dependencies.problem(_identity(each)))]
@@ -832,7 +832,7 @@ def _status(work: WorkObject, kind: Kind | None, reported: Json, problem: str, d
 
 
 def _placed(work: WorkObject, kind: Kind, placement: Json) -> Json:
-    """The placement as the host is told: what pods request only where that is more than it asked for."""
+    """The placement as reported to the host: requests of pods only where they exceed the workload's."""
     told = {name: value for name, value in placement.items() if name != "requests"}
     requests = placement.get("requests")
     if requests and (more := beyond(gang_of(work, kind), requests)):

@@ -1,7 +1,7 @@
 """What pods of a member refer to and came with Works: made, kept as on the host, removed.
 
 None is read: whether Atoll made the one that is there is a test in each patch of it. One that a user of the member made
-stays as it is, and that is told.
+stays as it is, with a message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CARRIED: Final = {each.kind: each for each in (CONFIGMAPS, SECRETS, CLAIMS, SERV
 
 _MANAGER = "atoll-delivery"
 _OURS: Final = {"op": "test", "path": f"/metadata/labels/{keys.MADE.replace('/', '~1')}", "value": "true"}
-"""Fails for what is not Atoll's."""
+"""Fails for objects that are not Atoll's."""
 _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     CONFIGMAPS.kind: {"data": {}, "binaryData": {}},
     SECRETS.kind: {"type": "Opaque", "data": {}},
@@ -38,7 +38,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     SERVICE_ACCOUNTS.kind: {"imagePullSecrets": [], "automountServiceAccountToken": None},
     **{each.kind: {"spec": {}} for each in BROUGHT},
 }
-"""Kind -> the fields that follow the host's, and what they are where that has none."""
+"""Kind -> the fields that follow the host's, and their values where the host's has none."""
 
 log = structlog.get_logger(__name__)
 
@@ -59,15 +59,15 @@ class Dependencies:
         self._there: dict[Identity, str] = {}
         #: what keeps the one in the member from being as on the host, in words
         self._problems: dict[Identity, str] = {}
-        #: of those that are looked at: a removal and a creation don't mix
+        #: of dependencies under work: a removal and a creation don't mix
         self._locks: WeakValueDictionary[Identity, asyncio.Lock] = WeakValueDictionary()
 
     def problem(self, identity: Identity) -> str:
-        """What is other about it in the member; empty where nothing is."""
+        """Its difference in the member; empty for none."""
         return self._problems.get(identity, "")
 
     def forget(self, namespace: str) -> None:
-        """What was in a namespace may be gone."""
+        """Objects in a namespace may be gone."""
         for identity in [each for each in self._there if each[1] == namespace]:
             del self._there[identity]
 

@@ -1,6 +1,6 @@
-"""The namespaces of a member that workloads go to: those that Atoll made, and those whose admin lets it in.
+"""The namespaces of a member that workloads go to: the ones that Atoll made, and the ones whose admin lets it in.
 
-Any other namespace of the member is its own, with its Secrets and accounts: nothing enters it, whatever it is called.
+Any other namespace of the member is its own, with its Secrets and accounts: nothing enters it, under any name.
 What Atoll made keeps the Pod Security labels of the namespace on the host, and the rules that it hands on.
 """
 
@@ -30,11 +30,11 @@ log = structlog.get_logger(__name__)
 
 
 class NotAccepted(Exception):
-    """The namespace is the member's own; the message says so and what its admin can do."""
+    """The namespace is the member's own; the message names the remedy for its admin."""
 
 
 class Namespaces:
-    """Knows the member's namespaces, makes those that are missing, and labels those that Atoll made."""
+    """Knows the member's namespaces, makes missing ones, and labels its own."""
 
     def __init__(self, member: ApiServer, cluster: str) -> None:
         """No I/O happens here; `run` does it."""
@@ -72,7 +72,7 @@ class Namespaces:
         """Have the namespace that a workload needs, labelled and with rules as on the host where Atoll made it.
 
         Args:
-            needs: all that the workload needs; what is no namespace and no rule of one is left out.
+            needs: all that the workload needs; only namespaces and their rules count.
 
         Raises:
             NotAccepted: it is the member's own.

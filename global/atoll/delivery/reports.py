@@ -46,7 +46,7 @@ _item = reports.record(
 
 
 def decode_reported(raw: bytes | msgspec.Raw) -> WorkObject:
-    """A Work of which only what its member may say is kept; `refused` says why nothing is.
+    """A Work reduced to permitted reports of its member; `refused` has the reason where none is kept.
 
     Raises:
         msgspec.MsgspecError: its metadata or spec, which the host writes, can't be read.
@@ -81,7 +81,7 @@ def checked(work: WorkObject, raw: bytes) -> Json:
 
 
 def _about_the_workload(work: WorkObject, items: list[Any]) -> Json | None:
-    """The item that speaks of the workload; what is said of anything else is ignored."""
+    """The item about the workload; items about anything else are ignored."""
     for index, item in enumerate(items):
         field = f"status.manifestStatuses[{index}]"
         if not isinstance(item, dict):

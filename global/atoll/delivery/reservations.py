@@ -46,7 +46,7 @@ class Reservations(Protocol):
         """
 
     def expect(self, uid: str, epoch: int, spots: Spots) -> None:
-        """Place the pods of this dispatch on these nodes, if they have room; nothing is kept there."""
+        """Place the pods of this dispatch on these nodes, if they fit; nothing is reserved there."""
 
     def grant(self, uid: str, epoch: int, gang: Gang) -> None:
         """Place no more pods of this dispatch than its part has."""

@@ -1,6 +1,6 @@
 """The Work: what control and delivery tell each other about one part of a workload.
 
-The last manifest is the workload; those before it are what it needs to exist first (namespace, PriorityClass,
+The last manifest is the workload; earlier ones must exist first (namespace, PriorityClass,
 ServiceAccount, ConfigMaps, Secrets): created when missing, shared, and gone with their last user.
 """
 
@@ -57,7 +57,7 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
     @property
     def carried(self) -> dict[str, int]:
-        """Counts of the workload's earlier dispatches, which what is reported adds to."""
+        """Counts of the workload's earlier dispatches, to which reports add."""
         try:
             return _decode_counts(self.metadata.annotations.get(keys.CARRIED, "{}"))
         except msgspec.MsgspecError:
@@ -104,7 +104,7 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
     @property
     def reported(self) -> Json:
-        """What the member last said of the workload; empty before it said anything."""
+        """Last report of the member about the workload; empty before the first."""
         for item in self.status.get("manifestStatuses") or ():
             status: Json = item.get("status") or {}
             return status
@@ -112,7 +112,7 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
     @property
     def applied(self) -> bool | None:
-        """Whether the member has it; None when nothing was said yet."""
+        """Whether the member has it; None before the first report."""
         for condition in self.status.get("conditions") or ():
             if condition.get("type") == "Applied":
                 return bool(condition.get("status") == "True")
@@ -126,7 +126,7 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
     @property
     def differences(self) -> tuple[str, str]:
-        """What is other in the member of what the workload needs there: (reason, text); empty where nothing is."""
+        """Differences of the workload's needs in the member: (reason, text); empty for none."""
         for each in self.status.get("conditions") or ():
             if each.get("type") == "NeedsAgree" and each.get("status") == "False":
                 return each.get("reason") or "", each.get("message") or ""
@@ -141,7 +141,7 @@ class WorkObject(Slim, frozen=True, rename="camel"):
 
 
 MOST_SENT: Final = 1280 * 1024
-"""Bytes of a workload with what it asks for, and of what its pods refer to, in a Work: a store takes 1.5 MiB, and the
+"""Bytes of a workload with its needs, and of objects that its pods refer to, in a Work: a store takes 1.5 MiB, and the
 rules of a namespace and the overriders that were applied go with it.
 """
 _decode_counts = msgspec.json.Decoder(dict[str, int]).decode
@@ -207,7 +207,7 @@ def stranger(work: WorkObject) -> str:
 
 
 def _referred(work: WorkObject) -> set[tuple[str, str]]:
-    """What its pods refer to, and the image pull secrets of their accounts."""
+    """References of its pods, and the image pull secrets of their accounts."""
     accounts = [each for each in work.spec.workload.manifests[:-1] if each.get("kind") == SERVICE_ACCOUNTS.kind]
     lists = [found for each in accounts if isinstance(found := each.get("imagePullSecrets"), list)]
     pulling = [secret.get("name") for found in lists for secret in found if isinstance(secret, dict)]

@@ -57,7 +57,7 @@ async def prepare_host(host: ApiServer, address: Json | None, *, crds: bool, pro
 
     Raises:
         Refused: `init` would refuse this host.
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     await refuse_foreign(host, allowed=())
     progress(f"the host is {versions.said(await versions.check_host(host))}")
@@ -75,7 +75,7 @@ async def complete_host(host: ApiServer, address: Json | None, *, timeout: float
 
     Raises:
         Refused: the API server did not reach it in time.
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     client_config = address or WEBHOOK_SERVICE
     trusted = authority.from_secret(await host.get(SECRETS, authority.SECRET, keys.SYSTEM_NAMESPACE)).trusted
@@ -92,10 +92,10 @@ async def complete_host(host: ApiServer, address: Json | None, *, timeout: float
 
 
 async def check_host(host: ApiServer) -> str:
-    """What is missing of a host that works; empty where nothing is.
+    """Missing part of a working host; empty for none.
 
     Raises:
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     missing = [name for name in _LEADERS if name not in await leading(host)]
     if missing:
@@ -111,7 +111,7 @@ async def leave_host(host: ApiServer, *, timeout: float, progress: Progress) -> 
 
     Raises:
         Refused: members are joined or workloads have bindings, or a process did not end in time.
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     if in_use := (await look(host)).sentence():
         raise Refused(f"Atoll is in use here: {in_use}. Nothing was changed")
@@ -136,7 +136,7 @@ async def prepare_member(member: ApiServer, name: str, *, crds: bool, progress: 
 
     Raises:
         Refused: `join` would refuse this member.
-        ApiError: the member said no.
+        ApiError: the member refused.
     """
     progress(f"member {name}: {versions.said(await versions.check_member(member, name))}")
     await _bring(member, member_crds(), crds, progress)
@@ -156,7 +156,7 @@ async def leave_member(
 
     Raises:
         Refused: work of the host is there, or the agent did not end in time.
-        ApiError: the host can't be asked, or the member said no.
+        ApiError: the host can't be asked, or the member refused.
     """
     works = []
     if host is not None:
@@ -181,7 +181,7 @@ async def _bring(api: ApiServer, crds: list[Json], install: bool, progress: Prog
 
 
 async def _leave_address(host: ApiServer, resource: ApiResource, client_config: Json) -> None:
-    """A configuration without webhooks, which nobody calls; one that has some is the business of `complete_host`."""
+    """A configuration without webhooks, which no client calls; one with webhooks is the business of `complete_host`."""
     configuration = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -199,7 +199,7 @@ async def _leave_address(host: ApiServer, resource: ApiResource, client_config: 
 
 
 async def _stop(api: ApiServer, names: tuple[str, ...], timeout: float, progress: Progress) -> None:
-    """Scale Deployments to nothing and wait until nobody holds a lease.
+    """Scale Deployments to nothing and wait until no process holds a lease.
 
     Raises:
         Refused: one is held still.

@@ -1,4 +1,4 @@
-"""Install CRDs without ever touching those that somebody else brought."""
+"""Install CRDs without ever touching CRDs of others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def member_crds() -> list[Json]:
 
 
 async def install_crds(api: ApiServer, crds: Sequence[Json], progress: Callable[[str], None]) -> None:
-    """Create what is missing, update what is ours, compare what is not; return once all are served.
+    """Create missing ones, update ours, compare others; return once all are served.
 
     Raises:
         Refused: a foreign CRD can't stand in for ours, or one was not established in time; the first case changes
@@ -69,7 +69,7 @@ def refuse_newer(found: Mapping[str, Json], crds: Sequence[Json]) -> None:
 
     Args:
         found: the CRDs of a cluster by name.
-        crds: those of this release.
+        crds: the CRDs of this release.
 
     Raises:
         Refused: one is newer.

@@ -97,7 +97,7 @@ class EmbeddedValues(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     controller_manager_image: str = "registry.k8s.io/kube-controller-manager:v1.36.3"
     image_pull_secrets: list[str] = []
     apiserver_flags: list[str] = []
-    """Further flags of the API server, such as those of OpenID Connect."""
+    """Further flags of the API server, such as for OpenID Connect."""
     replicas: int = 2
     """Pods of the API server, the controller manager and each process."""
     priority_class: str = ""
@@ -149,7 +149,7 @@ def objects(values: EmbeddedValues) -> list[Json]:
 
 
 def foundation(values: EmbeddedValues) -> list[Json]:
-    """The namespace, the values, and who may talk to whom."""
+    """The namespace, the values, and the network policies."""
     return [
         {
             "apiVersion": "v1",

@@ -1,8 +1,8 @@
-"""Authorities, certificates and kubeconfigs of an embedded host: what its Secrets hold.
+"""Authorities, certificates and kubeconfigs of an embedded host: contents of its Secrets.
 
 Three authorities (of the API server and its clients, of etcd, of aggregation) live in a Secret that no pod mounts. All
-else is a leaf below one of them, and is made again whenever it is not what it should be. Every credential is a client
-certificate in a file that its reader reads again: nothing has to be restarted, and no API server is asked.
+else is a leaf below one of them, and is made again whenever it differs from its specification. Every credential is a
+client certificate in a file that its reader reads again: nothing has to be restarted, and no API server is asked.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _is_good(kept: Files, leaf: _Leaf, root: Files, now: datetime) -> bool:
         certificate = x509.load_pem_x509_certificate(next(each for file, each in kept.items() if file.endswith(".crt")))
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(root[f"{leaf.signer}.crt"]))
     except Exception:
-        # Whatever is wrong with it: a new one is not.
+        # A new one cures any defect of it.
         return False
     begins, over = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return now < begins + (over - begins) * 2 / 3 and set(leaf.names) == _names(certificate)

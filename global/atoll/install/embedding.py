@@ -68,7 +68,7 @@ async def embed(
 
     Raises:
         Refused: a value is missing or can't change, the authorities are gone, or pods are not ready in time.
-        ApiError: the carrier said no.
+        ApiError: the carrier refused.
     """
     values = await _settle_values(carrier, given)
     if not values.image:
@@ -99,7 +99,8 @@ async def embed(
 
 
 async def renew(carrier: ApiServer, values: EmbeddedValues) -> datetime:
-    """Make what Secrets lack, and renew what has lived for two thirds of its life; return when the first one ends.
+    """Make missing contents of Secrets, and renew certificates that have lived for two thirds of its life; return when
+    the first one ends.
 
     Raises:
         Refused: the authorities are gone, or over.

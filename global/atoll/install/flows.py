@@ -1,8 +1,8 @@
 """Places in the queues of API servers (API Priority and Fairness) for Atoll's own requests.
 
 Without them Atoll's accounts share the place of all service accounts: a pod that lists in a loop would cost a leader
-its lease, and every queue its decisions. Leases go where those of Kubernetes' own controllers go, all else where these
-controllers are; both levels are of every API server.
+its lease, and every queue its decisions. Leases go where the leases of Kubernetes' own controllers go, all else where
+these controllers are; both levels are of every API server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Account = tuple[str, str]
 
 _LEASES: Final = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}
 _ALL: Final = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-#: what it is for -> level, place in the order of all schemas, requests
+#: purpose -> level, place in the order of all schemas, requests
 _SCHEMAS: Final = {
     "leases": ("leader-election", 400, _LEASES),
     "controllers": ("workload-high", 800, _ALL),

@@ -1,8 +1,8 @@
 """Other systems that act on workloads in a cluster: Volcano, Kueue and Karmada, recognised while they run.
 
-A leftover is no system: a Deployment without replicas, a CRD that nothing converts. Webhooks are recognised by what
-they are called and review, as releases and their configurations have any name; policy engines, which may review the
-same kinds, are told apart by the names of their webhooks.
+A leftover is no system: a Deployment without replicas, a CRD that nothing converts. Webhooks are recognised by their
+names and their rules, as releases and their configurations have any name; policy engines, which may review the
+same kinds, are distinguished by the names of their webhooks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class System:
     names: tuple[str, ...]
     """Beginnings of the names of its Deployments and webhook configurations."""
     label: tuple[str, tuple[str, ...]]
-    """A label of its Deployments and its values, whatever they are called."""
+    """A label of its Deployments and its values, under any name."""
     groups: str
     """End of the names of its API groups."""
     webhooks: str
@@ -75,10 +75,10 @@ SYSTEMS: Final = (
 
 
 async def running(api: ApiServer) -> dict[str, list[str]]:
-    """Name of each foreign system that runs in a cluster -> what it was recognised by, such as `Deployment x`.
+    """Name of each foreign system that runs in a cluster -> the sign of it, such as `Deployment x`.
 
     Raises:
-        ApiError: the cluster said no.
+        ApiError: the cluster refused.
     """
     deployments = [each for each in await api.list(DEPLOYMENTS) if (each["spec"].get("replicas", 1) or 0) > 0]
     webhooks = [(kind.kind, each) for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS) for each in await api.list(kind)]

@@ -49,7 +49,7 @@ PROCESSES: Final = ("webhook", "control", "dispatcher")
 Json = dict[str, Any]
 
 WEBHOOK_SERVICE: Final[Json] = {"service": {"namespace": keys.SYSTEM_NAMESPACE, "name": "atoll-webhook", "port": 443}}
-"""Where a new host's API server looks for the webhook if nothing else is said."""
+"""Where a new host's API server looks for the webhook by default."""
 
 KARMADA: Final = "karmada"
 """Profile of a host that is a Karmada's API server."""
@@ -82,8 +82,8 @@ async def init(
 ) -> bool:
     """Prepare the host and write one kubeconfig per process into `out`. Safe to repeat; starts nothing.
 
-    On a host that is prepared already, None for an argument keeps what is there, and a new address is written only if
-    the API server reaches it.
+    On a host that is prepared already, None for an argument keeps the present value, and a new address is written only
+    if the API server reaches it.
 
     Args:
         host: with an administrator's credentials.
@@ -93,20 +93,20 @@ async def init(
             new host None is `WEBHOOK_SERVICE`.
         query_outside: address at which the API server reaches a dispatcher that does not run in the host itself;
             empty where it does, as None on a new host.
-        enable: namespaces to opt in, which must exist: NAME, or NAME=labelled where only what names a queue is to be
-            Atoll's. None is, unless it is said here.
+        enable: namespaces to opt in, which must exist: NAME, or NAME=labelled where only workloads that name a queue
+            are Atoll's. None by default.
         on_karmada: the host is the API server of a Karmada, whose controllers make bindings and Works: Atoll decides
-            where and when those of policies with `schedulerName: atoll` run.
+            where and when bindings of policies with `schedulerName: atoll` run.
         force: write a new address although the API server does not reach it.
         progress: gets a line per step.
 
     Returns whether the host is the API server of a Karmada.
 
     Raises:
-        Refused: the host runs Volcano, Kueue or, unless that is said, Karmada; is too old, or has CRDs that can't be
+        Refused: the host runs Volcano, Kueue or, unless permitted, Karmada; is too old, or has CRDs that can't be
             used; was prepared for the other value of `on_karmada`; does not reach a new address; or a namespace can't
             be opted in.
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     if ":" in (query_outside or ""):
         raise Refused(
@@ -255,7 +255,7 @@ async def _has_lost_its_registration(host: ApiServer) -> bool:
 
 
 async def _lacking(host: ApiServer, client_config: Json) -> str:
-    """What is missing of an address that is a Service's."""
+    """Missing part of an address that is a Service's."""
     service = client_config.get("service")
     if service:
         try:
@@ -267,7 +267,7 @@ async def _lacking(host: ApiServer, client_config: Json) -> str:
 
 async def _run_by_host(host: ApiServer) -> list[Kind]:
     """The kinds without a switch that controllers of the host run: none where no Deployment that is not Atoll's has a
-    status; else Kubernetes' own, and those whose operator is one of the Deployments, by its name or image.
+    status; else Kubernetes' own, and the ones whose operator is one of the Deployments, by its name or image.
     """
     theirs = [
         each for each in await host.list(DEPLOYMENTS) if keys.QUEUE_LABEL not in (each["metadata"].get("labels") or {})
@@ -341,7 +341,7 @@ def _way(said: str) -> tuple[str, str]:
 
 
 async def ensure_authority(host: ApiServer, progress: Callable[[str], None]) -> tuple[bytes, ...]:
-    """The webhook's CA, and what is to be trusted; one that is there stays, the webhook itself rotates it.
+    """The webhook's CA, and the CAs to trust; a present one stays, the webhook itself rotates it.
 
     Raises:
         Refused: a Secret of that name holds something else.

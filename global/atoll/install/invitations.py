@@ -87,7 +87,7 @@ async def invite(
 
     Raises:
         Refused: the name is taken or invited already, or the host can't be reached safely by others.
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     check_name(name)
     if at.insecure or at.server_name:
@@ -174,13 +174,13 @@ async def approve(
 
     Args:
         host: with an administrator's credentials.
-        request: as `pending` gave it; only what it says is approved.
+        request: as `pending` gave it; only its contents are approved.
         facts: of the administrator; they win over the request.
         progress: gets a line per step.
 
     Raises:
         Refused: the cluster is the host, or a member already.
-        ApiError: the host said no; Conflict where the request is another one by now.
+        ApiError: the host refused; Conflict where the request is another one by now.
     """
     asked = request["status"]
     merged = MemberFacts(
@@ -230,8 +230,8 @@ async def prepare_invited(
         progress: gets a line per step.
 
     Raises:
-        Refused: the cluster can't be a member, or what is asked for can't be.
-        ApiError: the member said no.
+        Refused: the cluster can't be a member, or the requested options are impossible.
+        ApiError: the member refused.
     """
     await inspect(member, name, progress)
     agreed = await plan(member, name, placing, {})
@@ -246,7 +246,7 @@ async def agent_of_invited(
     """Write the agent's kubeconfig for its member, and give the command line that starts it outside of pods.
 
     Raises:
-        ApiError: the member said no.
+        ApiError: the member refused.
     """
     token, expires = await issue_token(member, AGENT, keys.SYSTEM_NAMESPACE)
     file = agent_kubeconfigs(out, name)[1]

@@ -89,14 +89,14 @@ async def unjoin(
         force: although workloads run there: they go back to their queues. If the agent does not answer, they are
             released without it.
         purge: also remove our CRDs, with all objects of them, the batch Jobs that Atoll brought, and our namespace.
-        give_up: with `force`: what has not ended in time is released without the agent, too.
+        give_up: with `force`: workloads not ended in time are released without the agent, too.
         timeout: seconds for the workloads to end, and again for the execution namespace to go.
         credentials: folder in which `join` left the agent's kubeconfigs; they are deleted.
         progress: gets a line per step.
 
     Raises:
         Refused: there is no such member, `member` is another cluster, workloads run there, or they did not end in time.
-        ApiError: the host or the member said no.
+        ApiError: the host or the member refused.
     """
     check_name(name)
     execution = keys.execution_namespace(name)
@@ -171,7 +171,7 @@ async def _close(host: ApiServer, cluster: Json) -> None:
 
 
 async def _running(host: ApiServer, name: str) -> dict[str, Json]:
-    """`namespace/workload` -> binding of those that are dispatched to the member and have not ended."""
+    """`namespace/workload` -> binding of workloads dispatched to the member that have not ended."""
     found = {}
     for binding in await host.list(BINDINGS):
         spec = binding.get("spec") or {}
@@ -203,7 +203,7 @@ async def _drain(
     timeout: float,
     progress: Callable[[str], None],
 ) -> Left:
-    """Take back what is dispatched to the member and wait until its Works are gone."""
+    """Evict workloads dispatched to the member and wait until its Works are gone."""
     execution = keys.execution_namespace(name)
     clock = asyncio.get_running_loop().time
     end = clock() + timeout

@@ -1,4 +1,4 @@
-"""Join a member: what its agent needs in the member, and what the host needs to know of it."""
+"""Join a member: objects for its agent in the member, and facts about it on the host."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ _READY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """What a Cluster object says of its member besides how to reach it; None leaves what it says, empty removes it."""
+    """Facts of a Cluster object about its member, its address aside; None leaves a fact, empty removes it."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    """In addition to those that are there."""
+    """In addition to present labels."""
     region: str | None = None
     provider: str | None = None
     zones: tuple[str, ...] | None = None
@@ -91,12 +91,12 @@ async def join(
         member_at: where the agent will find the member; `spec.apiEndpoint` of the Cluster.
         out: folder for `atoll-agent-<name>.host.kubeconfig` and `.member.kubeconfig`; None issues no credentials,
             and leaves `beside_host` undone.
-        facts: labels, region, provider and zones of the Cluster; what is not given stays as it is.
-        placing: who is to place in the member, through which queue, on which nodes; what is not given stays as it is.
+        facts: labels, region, provider and zones of the Cluster; omitted ones stay as they are.
+        placing: the placer in the member, through which queue, on which nodes; omitted ones stay.
         beside_host: the agent runs beside the host and reads the member's kubeconfig from a Secret there; None: as
             before, and not beside it at first.
-        accept: namespaces of the member's own that work from those of the same names on the host may enter, in
-            addition to those that it may enter already.
+        accept: namespaces of the member's own that work from host namespaces of the same names may enter, in
+            addition to present permissions.
         allow_exec: users of the host may exec into their pods; False revokes an earlier permission, None leaves it.
         progress: gets a line per step.
 
@@ -105,7 +105,7 @@ async def join(
     Raises:
         Refused: the name can't be used or is taken by another member, or the member is the host itself, can't be
             reached, is too old, or can't be prepared.
-        ApiError: the host or the member said no.
+        ApiError: the host or the member refused.
     """
     identity = await inspect(member, name, progress)
     present = await check_acceptable(host, name, member_at.url, identity)
@@ -183,7 +183,7 @@ async def prepare(
     nodes: str | None,
     progress: Callable[[str], None],
 ) -> None:
-    """Write into a member what its agent needs there. Safe to repeat.
+    """Write the objects for its agent into a member. Safe to repeat.
 
     Args:
         member: with an administrator's credentials.
@@ -222,7 +222,7 @@ async def register(
     present: Json,
     progress: Callable[[str], None],
 ) -> None:
-    """Write into the host what it needs to know of a member. Safe to repeat.
+    """Write the facts about a member into the host. Safe to repeat.
 
     Args:
         host: with an administrator's credentials.
@@ -248,7 +248,7 @@ async def register(
 
 
 async def unread_policies(member: ApiServer) -> list[str]:
-    """What is to be said of the policies of deschedulers in the member."""
+    """Messages about policies of deschedulers in the member."""
     try:
         found = [each for namespace in deschedulers.NAMESPACES for each in await member.list(CONFIGMAPS, namespace)]
     except errors.Forbidden:
@@ -349,7 +349,7 @@ async def _check_reachable(member: ApiServer, name: str) -> None:
 
 
 async def cluster_identity(api: ApiServer) -> str:
-    """The UID of kube-system, which tells clusters apart whatever their address; empty if there is none."""
+    """The UID of kube-system, which distinguishes clusters at any address; empty if there is none."""
     try:
         return str((await api.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
     except errors.NotFound:
@@ -395,7 +395,7 @@ def taints_but_leaving(cluster: Json) -> list[Json]:
 async def _ensure_cluster(
     host: ApiServer, name: str, url: str, identity: str, facts: MemberFacts, placing: PlacingWish, present: Json
 ) -> None:
-    """Create the Cluster, or change what is given and leave the rest: labels and taints are set by hand as well."""
+    """Create the Cluster, or change given fields and leave the rest: labels and taints are set by hand as well."""
     known = {"apiEndpoint": url, "id": identity}
     spec: Json = {"syncMode": "Pull", **{field: value for field, value in known.items() if value}}
     zones = None if facts.zones is None else list(facts.zones)

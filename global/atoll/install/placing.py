@@ -48,7 +48,7 @@ async def plan(member: ApiServer, name: str, asked: PlacingWish, known: Mapping[
         known: annotations of its Cluster.
 
     Raises:
-        Refused: what is asked for can't be.
+        Refused: the requested options are impossible.
     """
     merged = {**known, **asked.annotations}
     annotations = {key: value for key, value in merged.items() if value is not None}

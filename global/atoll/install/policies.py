@@ -3,7 +3,7 @@
 RBAC can't tell the fields of an object apart, and an administrator may do everything; a decision that is written by
 hand, however, breaks what the dispatcher has charged and what members have reserved. So these policies hold for
 administrators too. The way around them is deliberate and leaves a trace: annotation `atoll.sh/break-glass` with the
-reason, set or changed in the very request, by somebody who may do everything on that resource (verb `break-glass`).
+reason, set or changed in the very request, by a user who may do everything on that resource (verb `break-glass`).
 
 Objects that are not Atoll's are none of these policies' business: bindings and Works of a Karmada beside it pass.
 """
@@ -174,7 +174,7 @@ DECISIONS_ON_KARMADA: Final = _policy(
     ["CREATE", "UPDATE"],
     {
         "not-the-dispatcher": f"!({_BY_DISPATCHER})",
-        # Karmada writes the rest of it. A binding that was scheduled before it was left to Atoll is nobody's.
+        # Karmada writes the rest of it. A binding that was scheduled before it was left to Atoll has no owner.
         "ours": f"{_LEFT_TO_US} && ({_annotation('object', keys.EPOCH)} != ''"
         f" || (!({_ON_CREATE}) && {_annotation('oldObject', keys.EPOCH)} != ''))",
     },
@@ -220,7 +220,7 @@ DECISIONS: Final = _policy(
     ["CREATE", "UPDATE"],
     {
         "not-the-dispatcher": f"!({_BY_DISPATCHER})",
-        # A binding that Atoll schedules; all others belong to somebody else.
+        # A binding that Atoll schedules; all others belong to other schedulers.
         "ours": f"{_any_of((keys.GANG, keys.DECISION, keys.EPOCH))}"
         f" || {_kept_by_us('object')} || (!({_ON_CREATE}) && {_kept_by_us('oldObject')})"
         f' || object.spec.?schedulerName.orValue("") == "{keys.SCHEDULER_NAME}"',
@@ -436,8 +436,8 @@ _SAME_WEBHOOK: Final = " && ".join(
 )
 _BY_WEBHOOK: Final = f'request.userInfo.username == "{_ACCOUNT}webhook"'
 
-# The account of the webhook changes the CA: with its credentials nobody has the host's API server ask about more, or
-# ask somebody else. No webhook is asked about these objects; policies are.
+# The account of the webhook changes the CA: its credentials must not let the host's API server ask about more, or
+# ask another server. No webhook is asked about these objects; policies are.
 WEBHOOK_POLICY: Final = _policy(
     "atoll-webhooks",
     (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS),
@@ -502,7 +502,7 @@ async def ensure_policies(host: ApiServer, wanted: tuple[tuple[Json, Json], ...]
 
     Raises:
         Refused: the host's API server has no such policies.
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     try:
         for policy, binding in wanted:

@@ -22,7 +22,7 @@ async def present_query(host: ApiServer) -> tuple[str, int]:
     """Address of dispatchers outside of the host (empty: there are none), and the port of their leader (0: none leads).
 
     Raises:
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     try:
         spec = (await host.get(SERVICES, keys.QUERY_SERVICE, keys.SYSTEM_NAMESPACE))["spec"]

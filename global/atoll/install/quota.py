@@ -10,7 +10,7 @@ from atoll.model.apiresource import RESOURCE_QUOTAS
 
 NAME: Final = "atoll-agent"
 HARD: Final = {
-    # Twice as many as count: those of a new layout are made before those of the one before are deleted.
+    # Twice as many as count: objects of a new layout are made before old ones are deleted.
     "count/clustercapacities.atoll.sh": "512",
 }
 """The ResourceQuota of an execution namespace: all kinds of which an agent may make objects of any name."""

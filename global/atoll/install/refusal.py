@@ -8,7 +8,7 @@ _NAMED = 5
 
 
 class Refused(Exception):
-    """The cluster can't be prepared as it is; the message says what is in the way and what to do."""
+    """The cluster can't be prepared as it is; the message names the obstacle and the remedy."""
 
 
 def some(names: Collection[str]) -> str:

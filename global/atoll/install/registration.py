@@ -1,10 +1,10 @@
 """How the API server learns of the webhook: two configurations, both named `atoll`.
 
 `init` writes them, and the running webhook renews the CA: it may change nothing else there (policy `atoll-webhooks`).
-What must not depend on the webhook (system namespaces, objects on their way out, namespaces that have not opted in) is
-excluded in the API server, so that a broken webhook can't hold up the cluster's own work. Queues are
-nobody's namespace: without the webhook they are taken as they come. What our own accounts write again and again, and
-what changes no spec, never gets there.
+Objects that must not depend on the webhook (system namespaces, objects on their way out, namespaces that have not opted
+in) is excluded in the API server, so that a broken webhook can't hold up the cluster's own work. Queues are
+in no namespace: without the webhook they pass unchecked. Frequent writes of our own accounts, and
+writes that change no spec, never get there.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ _OUR_BINDING = {
 }
 
 _DECLARED = ApiResource("*", "*", "*", "")
-"""All custom resources; the conditions leave those that control has rights to by `keys.KIND_RIGHTS`."""
+"""All custom resources; the conditions leave the ones that control has rights to by `keys.KIND_RIGHTS`."""
 _OWN = sorted(
     {f"{rule.group}/{rule.resource}" for grant in CONTROL for rule in grant.rules if "/" not in rule.resource}
-    # Of these control only says that nobody runs them, unless a user declares them.
+    # Of these control only says that they don't run, unless a user declares them.
     - {f"{each.group}/{each.plural}" for each in unserved.BY_CRD}
 )
 _NOT_OUR_OWN = {
@@ -140,7 +140,7 @@ def configurations(client_config: Json, ca_bundle: str, *, on_karmada: bool = Fa
     ) -> Json:
         """Of namespaces with this value of their label; empty: of all that have opted in."""
         opt_in = resource.namespaced and not on_karmada
-        # Closed only where somebody opted in: there, a workload that slipped by would run unqueued.
+        # Closed only where a namespace has opted in: there, a workload that slipped by would run unqueued.
         closed = resource is BINDINGS or (opt_in and resource not in (POLICIES, OVERRIDES))
         return {
             "name": f"{act}.{_ROUTES[resource]}.{'labelled.' if of == LABELLED else ''}atoll.sh",
@@ -202,7 +202,7 @@ async def registered(host: ApiServer) -> tuple[Json, str] | None:
     None on a host that has no registration.
 
     Raises:
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         with contextlib.suppress(errors.NotFound):
@@ -216,7 +216,7 @@ async def ensure_registration(
     host: ApiServer, client_config: Json, trusted: tuple[bytes, ...], *, on_karmada: bool = False
 ) -> list[str]:
     """Have the configurations say what this version asks about, at this address. CAs that they trust stay trusted: the
-    webhook takes away what nobody serves any more.
+    webhook takes away CAs that no replica serves any more.
 
     Args:
         host: with an administrator's credentials.
@@ -227,7 +227,7 @@ async def ensure_registration(
     Returns a line for each of them.
 
     Raises:
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     about = {"labels": MANAGED_BY, "annotations": {keys.CLIENT_CONFIG: orjson.dumps(client_config).decode()}}
     said = []

@@ -44,7 +44,7 @@ class Write:
     """All writes of one object."""
 
     content: Json
-    """The fields that are written, those of all writes merged."""
+    """Written fields, of all writes merged."""
     before: Json | None
     """The object before the first write; None where there was none."""
     after: Json | None

@@ -1,8 +1,8 @@
 """Take Atoll off a host: what `atollctl uninstall` does, the reverse of `init`.
 
 In this order, so that it can be stopped and repeated at any point: what could keep users from their own objects (the
-webhooks, the admission policies, an API that nobody answers), then what processes were given. Users' objects, and the
-CRDs without which there are none, go only when that is said.
+webhooks, the admission policies, an API without a server), then the rights of processes. Users' objects, and the
+CRDs without which there are none, go only on request.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Remains:
     works: Sequence[Json]
 
     def sentence(self) -> str:
-        """What must go before, and how; empty where nothing is in the way."""
+        """Objects that must go before, and the way; empty without an obstacle."""
         found = [
             _counted(self.members, "member", "atollctl unjoin NAME"),
             _counted([_path(each) for each in self.bindings], "binding", "delete their workloads"),
@@ -94,7 +94,7 @@ async def uninstall(
         host: with an administrator's credentials.
         force: although members are joined and workloads have bindings: members leave as with `unjoin --force`, what
             does not end there in time is released and returned, and bindings and Works are deleted. The workloads
-            themselves stay, and nobody runs them.
+            themselves stay, and don't run.
         crds: also the CRDs that `init` made, with all objects of them.
         dry_run: only say what would go.
         timeout: seconds for each member's workloads, for the namespace and for the CRDs to go.
@@ -105,7 +105,7 @@ async def uninstall(
 
     Raises:
         Refused: processes still run, or something is in use, or did not go in time.
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     remains = await look(host)
     if dry_run:
@@ -122,7 +122,7 @@ async def uninstall(
         await _delete(host, resource, await _ours(host, resource), progress)
     may_run: list[str] = []
     for member in remains.members:
-        # One that does not let go of its pods keeps nobody from taking Atoll off.
+        # A member that keeps its pods does not stop the removal of Atoll.
         left = await unjoin(
             host, None, member, force=True, give_up=True, timeout=timeout, credentials=credentials, progress=progress
         )
@@ -152,7 +152,8 @@ async def uninstall(
     return may_run
 
 
-# -- what is there -----------------------------------------------------------------------------------------------------
+# -- observation
+# ---------------------------------------------------------------------------------------------------------
 
 
 async def look(host: ApiServer) -> Remains:

@@ -76,8 +76,8 @@ def values_of(content: Any) -> Values:
 async def render_host(values: HostValues) -> list[Json]:
     """The objects of a host, in the order of their writes.
 
-    Secrets are not among them, nor are webhook configurations: these may only come once the processes are ready. Those
-    of an embedded host are the objects of its carrier.
+    Secrets are not among them, nor are webhook configurations: these may only come once the processes are ready. The
+    ones of an embedded host are the objects of its carrier.
 
     Raises:
         BadValues: an embedded host has no image.

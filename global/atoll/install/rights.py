@@ -34,7 +34,7 @@ async def ensure_rights(
         api: with an administrator's credentials.
         name: of the roles and of their bindings.
         account: namespace and name of the ServiceAccount; or the name of a group.
-        grants: what it gets; the namespaces must exist.
+        grants: its rights; the namespaces must exist.
         owners: owner references of roles and bindings, which go with them.
     """
     if isinstance(account, str):
@@ -66,7 +66,7 @@ async def ensure_kind_rights(api: ApiServer, account: tuple[str, str]) -> None:
     """
     metadata: Json = {"name": keys.KIND_RIGHTS, "labels": MANAGED_BY}
     selector = {"matchLabels": {keys.KIND_RIGHTS_LABEL: "true"}}
-    # Its rules are those of Kubernetes' own controller to write.
+    # Its rules are written by Kubernetes' own controller.
     await _apply(api, CLUSTER_ROLES, {"metadata": metadata, "aggregationRule": {"clusterRoleSelectors": [selector]}})
     reference = {"apiGroup": _GROUP, "kind": CLUSTER_ROLES.kind, "name": keys.KIND_RIGHTS}
     subject = {"kind": "ServiceAccount", "namespace": account[0], "name": account[1]}
@@ -89,7 +89,7 @@ async def has_rights(api: ApiServer, name: str, grants: Iterable[Grant]) -> bool
 
 
 async def remove_rights(api: ApiServer, name: str, grants: Iterable[Grant]) -> None:
-    """The inverse of `ensure_rights`; what is gone already is no error."""
+    """The inverse of `ensure_rights`; a missing object is no error."""
     for grant in grants:
         for resource in reversed(kinds(grant)):
             await api.delete(resource, name, grant.namespace)

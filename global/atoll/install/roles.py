@@ -1,7 +1,7 @@
 """What each process may do: every rule of every role, in one place.
 
 A process has exactly the rules that it uses. A test compares them with the audit logs of a run: a request that was
-refused, or a rule that nobody used, fails it. A rule for what a normal run may not come to (the first start, a
+refused, or an unused rule, fails it. A rule for events outside of a normal run (the first start, a
 recovery, a cluster that is set up otherwise) says so in `rare`; the test lets it pass.
 """
 
@@ -210,7 +210,7 @@ CONTROL: Final = (
         None,
         (
             *(rule for kind in KINDS for rule in _workload(kind)),
-            # Metadata of what it does not run, to say so.
+            # Metadata of workloads that it does not run, to say so.
             *(
                 _on(resource, "list", "watch", rare=_QUIET)
                 for resource in unserved.BUILT_IN
@@ -220,7 +220,7 @@ CONTROL: Final = (
             *(rule for resource in makers.ROUTES for rule in _maker(resource)),
             _on(JOBS, "get", "create", rare="only once a JobFlow, a CronJob or a HyperJob is there"),
             _on(CRDS, "list", "watch"),
-            # What users declare; the rights to it are those of the role that this one reads.
+            # Kinds that users declare; another role, which this one reads, has the rights to them.
             _on(WORKLOAD_KINDS, "list", "watch"),
             _on(WORKLOAD_KINDS, "patch", rare=_DECLARES),
             _on(WORKLOAD_KINDS, "patch", sub="status", rare=_DECLARES),
@@ -330,7 +330,7 @@ CONTROL_ON_KARMADA: Final = (
             _on(BINDINGS, "list", "watch"),
             _on(BINDINGS, "patch", rare=_BY_KARMADA),
             _on(BINDINGS, "patch", sub="status", rare=_BY_KARMADA),
-            # Their metadata: what is left of an evicted workload.
+            # Their metadata: leftovers of an evicted workload.
             _on(WORKS, "list", "watch"),
             _on(QUEUES, "list", "watch"),
             _on(CLUSTERS, "list", "watch"),
@@ -461,7 +461,7 @@ AGENT_IN_MEMBER: Final = (
             _on(PODS, "patch", sub="status", rare="only pods that wait for a node"),
             _on(PODS, "create", sub="binding", rare=_DELIVERED),
             _on(PODS, "create", sub="eviction", rare="only pods that came to the member without the host"),
-            # What it does not break when it evicts.
+            # Budgets that its evictions respect.
             _on(BUDGETS, "list", "watch"),
             _on(NODES, "list", "watch"),
             _on(NODE_METRICS, "list", rare="only once a scoring asks for the use of nodes"),
@@ -504,7 +504,7 @@ AGENT_IN_MEMBER: Final = (
             _on(NAMESPACES, "create", rare=_DELIVERED),
             _on(NAMESPACES, "patch", rare="only once a namespace on the host says what its pods may"),
             _on(PRIORITY_CLASSES, "create", "list", "delete", rare="only for workloads that name a PriorityClass"),
-            # A patch tells what it changes, so it reads: it first tests for a label of Atoll's.
+            # A patch returns the object, so it reads: it first tests for a label of Atoll's.
             _on(SERVICE_ACCOUNTS, "create", "patch", "delete", rare="only for workloads that name a ServiceAccount"),
             _on(CLAIMS, "create", "delete", rare="only for Volcano Jobs with a volumeClaim"),
             *(
@@ -514,14 +514,14 @@ AGENT_IN_MEMBER: Final = (
             *(_on(resource, "create", rare=_CREATED) for resource in (LIMIT_RANGES, RESOURCE_QUOTAS)),
             *(_on(resource, "create", "get", rare=_PLUGGED) for resource in (SERVICES, CONFIGMAPS, NETWORK_POLICIES)),
             _on(SERVICE_EXPORTS, "create", "get", rare="only for divided Jobs whose policy names a network"),
-            # What pods refer to. A patch tells what it changes, so it reads: it first tests for a label of Atoll's.
+            # References of pods. A patch returns the object, so it reads: it first tests for a label of Atoll's.
             _on(
                 CONFIGMAPS, "patch", "delete", rare="only for workloads whose pods refer to ConfigMaps, and plugin svc"
             ),
             _on(SECRETS, "create", rare="only for Volcano Jobs with plugin ssh or mpi, and pods that refer to Secrets"),
             _on(SECRETS, "patch", "delete", rare="only for pods that refer to Secrets, and plugins ssh and mpi"),
             _on(REPLICA_SETS, "get", rare="only for pods of a Deployment that are to get a PodGroup"),
-            # Volcano and Kueue are known by their images, in Deployments, and webhooks, whatever they are called.
+            # Volcano and Kueue are known by their images, in Deployments, and webhooks, under any name.
             _on(MUTATING_WEBHOOKS, "list", "watch"),
             _on(VALIDATING_WEBHOOKS, "list", "watch"),
             # Of pods that a workload's controller could not make.

@@ -1,6 +1,6 @@
 """What the built-in roles view, edit and admin of Kubernetes may do with Atoll's objects on a host.
 
-Who has a built-in role in a namespace has there what it takes to use Atoll, without a binding of its own. `admin` has
+A built-in role in a namespace suffices to use Atoll there, without a binding of its own. `admin` has
 what `edit` has, and `edit` what `view` has: Kubernetes aggregates them into one another. What these rules open, the
 admission policies guard: a rule of RBAC can't look into an object.
 """
@@ -45,13 +45,13 @@ QUEUE_READER: Final = "atoll-queue-reader"
 RBAC knows no exceptions: the accounts of members read them as well.
 """
 OVERRIDE_EDITOR: Final = "atoll-override-editor"
-"""ClusterRole for those who may write OverridePolicies of a namespace; in no built-in role."""
+"""ClusterRole to write OverridePolicies of a namespace; in no built-in role."""
 
 
 MEMBER_READER: Final = "atoll-member-reader"
-"""ClusterRole that reads members and what they have: `atollctl kinds`, `cluster list` and `top members` ask for that.
+"""ClusterRole that reads members and their resources: `atollctl kinds`, `cluster list` and `top members` ask for that.
 
-It is bound to nobody: agents see nothing of other members.
+It has no binding: agents see nothing of other members.
 """
 
 
@@ -83,7 +83,7 @@ EDIT: Final = Grant(
         *(_on(VERDICTS, ("get",), sub=sub) for sub in ("exec", "portforward")),
     ),
 )
-"""Added to `edit`: workloads, what is asked of them, and where they go. Bindings are Atoll's own."""
+"""Added to `edit`: workloads, their requirements, and their placement. Bindings are Atoll's own."""
 
 OVERRIDES_WRITTEN: Final = Grant(None, (_on(OVERRIDES, _WRITE),))
 """Of whoever is bound to it: an override changes images and commands after the host's admission judged them."""
@@ -92,7 +92,7 @@ MEMBERS_READ: Final = Grant(None, (_on(CLUSTERS, _READ), _on(CAPACITIES, _READ))
 """Added to `view` as well, where it is bound for the whole host; to be bound by itself for users of namespaces."""
 
 QUEUES_READ: Final = Grant(None, (_on(QUEUES, _READ), _on(WORKLOAD_KINDS, _READ)))
-"""Of every user: what has no namespace, and what atollctl names workloads by."""
+"""Of every user: cluster-wide objects, and the kinds by which atollctl names workloads."""
 
 
 async def ensure_user_roles(host: ApiServer) -> None:

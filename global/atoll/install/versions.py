@@ -1,7 +1,7 @@
 """Which Kubernetes a host and a member may be: asked at `init` and `join`, before anything is changed.
 
-Versions are those that a server says it behaves as: one that emulates an older version is taken at its word. A feature
-that an administrator may have turned off is tried, as no version tells that.
+A version is the one that a server claims to behave as: a server that emulates an older version is taken at its word. A
+feature that an administrator may have turned off is tried, as no version shows that.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Json = dict[str, Any]
 OLDEST: Final = OLDEST_KUBERNETES
 """Of host and members; tests run a host and a member of this version."""
 NEWEST: Final = (1, 36)
-"""That tests run with; newer ones are taken, and said to be untested."""
+"""That tests run with; newer ones are taken, with a note that they are untested."""
 _PROBED_IN: Final = "kube-system"
-"""Where a Job is tried: no webhook of ours, and hardly another one, looks at what is made there."""
+"""Where a Job is tried: no webhook of ours, and hardly another one, looks at objects made there."""
 
 
 async def version(api: ApiServer) -> Version:
     """The version of a cluster.
 
     Raises:
-        Refused: what it answers is no version.
+        Refused: its answer is no version.
         ApiError: it gives no answer.
     """
     try:
@@ -46,7 +46,7 @@ async def check_host(host: ApiServer) -> Version:
 
     Raises:
         Refused: with the reason and what to do.
-        ApiError: the host said no.
+        ApiError: the host refused.
     """
     found = await version(host)
     managed = await _job_managed_by(host)
@@ -66,7 +66,7 @@ async def check_member(member: ApiServer, name: str) -> Version:
 
     Raises:
         Refused: with the reason and what to do.
-        ApiError: the member said no.
+        ApiError: the member refused.
     """
     found = await version(member)
     _refuse_old(found, f"member {name}")

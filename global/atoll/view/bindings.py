@@ -36,13 +36,13 @@ class QueueUse(msgspec.Struct):
 
 
 def views(bindings: Iterable[Json], flavors: Flavors = NONE) -> list[BindingView]:
-    """The bindings that are Atoll's, as the dispatcher's core is told them."""
+    """The bindings that are Atoll's, as the dispatcher's core gets them."""
     found = (binding_view(item) for item in readable(bindings, BindingObject))
     return [flavoring.binding(item, flavors) for item in found if item is not None]
 
 
 def readable(items: Iterable[Json], kind: type[T]) -> Iterator[T]:
-    """Objects as the dispatcher reads them; those that it can't read, and leaves out, are left out here as well."""
+    """Objects as the dispatcher reads them; unreadable ones are left out here as well."""
     for item in items:
         try:
             yield msgspec.convert(item, kind)

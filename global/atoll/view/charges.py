@@ -1,4 +1,4 @@
-"""What pods of a workload are charged in a member beyond what was asked for them."""
+"""Charges for pods of a workload in a member beyond their requests."""
 
 from __future__ import annotations
 

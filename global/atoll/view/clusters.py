@@ -1,4 +1,4 @@
-"""Members: what they have, what was sent there, when they reported."""
+"""Members: their resources, their workloads, the time of their reports."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _is_agents(lease: Json, home: str) -> bool:
 
 
 def _capacity(capacities: Iterable[Json]) -> tuple[Amounts, Amounts, int]:
-    """Allocatable of all nodes, what is free of it, and how many nodes there are, of one member."""
+    """Allocatable of all nodes, its free part, and the number of nodes, of one member."""
     total: Amounts = {}
     free: Amounts = {}
     nodes = 0

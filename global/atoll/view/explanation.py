@@ -260,7 +260,7 @@ def _why_unseen(facts: Facts, now: float) -> Json:
 
 
 def _asks(workload: Json, labels: Mapping[str, str]) -> bool:
-    """Whether its namespace leaves it to Atoll; so does every one what is of no kind of Atoll's."""
+    """Whether its namespace leaves it to Atoll; so does every namespace with a kind that is not Atoll's."""
     from atoll.kinds import kind_of, left_to_atoll
 
     kind = kind_of(workload)

@@ -1,6 +1,6 @@
 """What `queue describe` shows of a queue that is ordered by fair share: who uses how much of it, and who goes next.
 
-By what is charged now: what namespaces used before, which counts where the queue has a half-life, is known to the
+By present charges: earlier use by namespaces, which counts where the queue has a half-life, is known to the
 dispatcher alone (`atollctl explain`).
 """
 
@@ -33,7 +33,7 @@ def of_queue(node: Queue, mine: Iterable[BindingView], namespaces: Sequence[Json
     Args:
         node: the queue, in its tree.
         mine: its workloads that have not ended.
-        namespaces: those of the host that this user may see.
+        namespaces: namespaces of the host that this user may see.
     """
     if node.view is None or node.view.order is not Order.FAIR_NAMESPACES:
         return {}
@@ -65,7 +65,7 @@ def _problem(text: str | None) -> str | None:
 
 
 def in_order(node: Queue, waiting: Sequence[BindingView], shares: Mapping[str, Json]) -> list[BindingView]:
-    """What waits in the queue, the next one first, as far as that follows from what is used now."""
+    """Waiting workloads of the queue, the next one first, as far as that follows from present use."""
     order = node.view.order if node.view is not None else Order.PRIORITY
 
     def place(view: BindingView) -> tuple[int, float, str, str]:

@@ -1,4 +1,4 @@
-"""The pods of a workload, in all its members, as the host was told: counts and nodes, not the pods themselves."""
+"""The pods of a workload, in all its members, as reported to the host: counts and nodes, not the pods themselves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def describe(
         workload: the object.
         binding: its binding, if it has one that may be seen.
         silent: member that is not ready -> since when (RFC 3339).
-        unseen: what its user may not see, in words.
+        unseen: parts that its user may not see, in words.
     """
     meta = workload["metadata"]
     data: Json = {
@@ -66,7 +66,7 @@ def describe(
 
 
 def _counts(resource: ApiResource, workload: Json) -> dict[str, int]:
-    """Pods by state; none for what is no workload of Atoll's."""
+    """Pods by state; none for objects that are no workload of Atoll's."""
     from atoll.kinds import BY_RESOURCE
 
     kind = BY_RESOURCE.get(resource)

@@ -1,4 +1,4 @@
-"""`atollctl queue describe`: what a queue may use, what it uses, what runs and why the rest waits.
+"""`atollctl queue describe`: limits of a queue, its use, its running workloads, and why the rest waits.
 
 A pure function from objects to data, which is what `-o json` prints, and one from data to text.
 """
@@ -61,7 +61,7 @@ def describe(
         clusters: all of them; None where this user may not list them.
         capacities: all ClusterCapacity objects.
         namespaces: all Namespaces, for their weights.
-        partial: these bindings are not all; what queues hold is what their status says.
+        partial: these bindings are not all; contents of queues are from their status.
         unseen: what this user may not see, in words.
     """
     meta, spec = queue["metadata"], queue_objects.mapping(queue.get("spec"))
@@ -229,7 +229,7 @@ def text(data: Json) -> str:
 
 
 def _counted(data: Json, sort: str) -> str:
-    """How many there are; of whom not all are shown it is said."""
+    """Number of them, with a note where not all are shown."""
     shown = len(data[sort])
     # Counts are written once a second.
     whole = max(shown, data.get("held", {}).get(sort, 0))

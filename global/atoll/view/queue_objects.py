@@ -1,4 +1,4 @@
-"""Queues as their objects tell: states, counts and what is charged, as the dispatcher and control have written it."""
+"""Queues by their objects: states, counts and charges, as written by the dispatcher and control."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def mapping(value: Any) -> Json:
 
 
 def own_state(queue: Json) -> str:
-    """The state of a queue itself, whatever is above it."""
+    """The state of a queue itself, without its ancestors."""
     if queue["metadata"].get("deletionTimestamp"):
         return "Terminating"
     return str(mapping(queue.get("status")).get("state") or OPEN)
@@ -78,7 +78,7 @@ def counts(queue: Json) -> dict[str, int]:
 
 
 def allocated(queue: Json) -> dict[str, str]:
-    """What is charged to the queue and all below it; pods only where they are limited, as every workload has some."""
+    """Charges of the queue and all below it; pods only where they are limited, as every workload has some."""
     found = mapping(mapping(queue.get("status")).get("allocated"))
     capability = mapping(mapping(queue.get("spec")).get("capability"))
     return {

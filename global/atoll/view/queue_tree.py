@@ -1,5 +1,5 @@
-"""The quota tree from what the host's objects say, computed by the dispatcher's own code: what a queue may use now,
-what it is entitled to, and who borrows from whom.
+"""The quota tree from the host's objects, computed by the dispatcher's own code: the present limit of a queue,
+its entitlement, and the borrowing between queues.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 
 def states(queues: Sequence[Json]) -> dict[str, str]:
-    """Queue -> its state, with what is wrong with the tree as the dispatcher would find it.
+    """Queue -> its state, with problems of the tree as the dispatcher would find it.
 
     Args:
         queues: all Queue objects.
@@ -130,7 +130,7 @@ def flavors_of(queues: Iterable[Json]) -> Flavors:
 
 
 def _view(queue: Json) -> QueueView:
-    """As the dispatcher reads it; what it can't read, and leaves out, is a queue with that problem here."""
+    """As the dispatcher reads it; an unreadable one is a queue with that problem here."""
     try:
         return objects.queue_view(msgspec.convert(queue, objects.QueueObject))
     except msgspec.ValidationError as error:

@@ -41,7 +41,7 @@ def tree(queues: Sequence[Json]) -> list[tuple[int, Json]]:
 def rows(
     queues: Sequence[Json], now: float, *, wide: bool, chosen: Sequence[Json] | None = None, flat: bool = False
 ) -> list[list[object]]:
-    """The table's rows, each with what is in the queue and below it.
+    """The table's rows, each with the contents of the queue and its descendants.
 
     Args:
         queues: all of them, as the API server gave them.

@@ -119,7 +119,7 @@ def helps(status: Json, now: float) -> list[str]:
 
 
 def changes(status: Json, now: float) -> list[str]:
-    """Each change in a line; what is enough by itself says so, and that others come first."""
+    """Each change in a line; a sufficient one says so, and names others that come first."""
     lines = []
     ahead = (status.get("queue") or {}).get("position", 1) - 1
     for change in status.get("changes") or ():

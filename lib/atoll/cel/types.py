@@ -55,7 +55,7 @@ def parse_types(text: str) -> tuple[Type, ...]:
 
 
 def substitute(known: Substitution, type_: Type, *, close: bool = False) -> Type:
-    """The type with its variables replaced; `close` makes `dyn` of those that are free."""
+    """The type with its variables replaced; `close` makes `dyn` of free ones."""
     while type_.name in known:
         type_ = known[type_.name]
     if type_.name[0] == "$":

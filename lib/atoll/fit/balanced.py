@@ -1,7 +1,7 @@
 """Share pods out evenly over the domains of one tier: over as few as hold them, each with as many as the others.
 
-Where one domain holds all there is nothing to share out. Of equally even choices that with the least room is taken, so
-that large empty domains stay whole.
+Where one domain holds all there is nothing to share out. Of equally even choices the one with the least capacity wins,
+so that large empty domains stay whole.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def shares(held: Ints, count: int) -> Ints | None:
 
 
 def parts(nodes: Nodes, wish: TopologyWish, room: Ints, count: int) -> list[tuple[Ints, int]]:
-    """(room inside of one domain, pods that go there) for each domain of the tier that gets some of `count` pods; empty
-    where they can't be shared out.
+    """(capacity inside of one domain, pods that go there) for each domain of the tier that gets some of `count` pods;
+    empty where they can't be shared out.
 
     Args:
         nodes: their trees.
@@ -58,7 +58,7 @@ def parts(nodes: Nodes, wish: TopologyWish, room: Ints, count: int) -> list[tupl
 
 
 def sums(inside: Ints, room: Ints) -> Ints:
-    """int64[D]: the room of each domain that int64[N] nodes are in."""
+    """int64[D]: the capacity of each domain that int64[N] nodes are in."""
     there = inside != NO_DOMAIN
     found: Ints = np.bincount(inside[there], room[there]).astype(np.int64)
     return found

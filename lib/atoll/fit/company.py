@@ -1,4 +1,4 @@
-"""What pods are beside which, for one look at the nodes: those of the member, and those that are put there in a trial.
+"""Neighbours of pods, for one look at the nodes: pods of the member, and pods put there in a trial.
 
 Each rule between pods is one file of `constraints`, and asks here.
 """
@@ -23,7 +23,7 @@ Bools = NDArray[np.bool_]
 
 
 class Company:
-    """The pods beside those that are to be placed."""
+    """The pods beside the ones to place."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Company:
         Args:
             peers: read when asked; it must not change while this is used.
             names: of the nodes that may be placed on, in the order of their arrays.
-            put: what is put there already; see `put`.
+            put: pods put there already; see `put`.
             where: int64[N], the number of each of these nodes among all, where that is known.
         """
         self.peers = peers
@@ -94,7 +94,7 @@ class Company:
         return [self.peers.domains(key)[0].take(self._where) for key in pod_affinity.together_by(task.rules, self)]
 
     def level(self, task: Task) -> Ints | None:
-        """int64[N]: pods that spreading counts in the node's domains: where it is lowest is to be filled first."""
+        """int64[N]: pods that spreading counts in the node's domains: the lowest is filled first."""
         found = topology_spread.level(task, self) if task.rules is not None else None
         return found.take(self._where) if found is not None else None
 
@@ -117,7 +117,7 @@ class Company:
         return found.take(self._where) if found is not None else None
 
     def refusals(self, task: Task) -> list[tuple[str, Bools]]:
-        """(words of kube-scheduler, bool[N] nodes that they are said of) of each rule."""
+        """(words of kube-scheduler, bool[N] nodes with that refusal) of each rule."""
         if (rules := task.rules) is None:
             return []
         found = [*pod_affinity.refusals(rules, self), (topology_spread.REFUSAL, ~topology_spread.allowed(task, self))]

@@ -1,4 +1,4 @@
-"""How much of what is freed on nodes, one thing after the other, there must be before a gang fits."""
+"""The shortest prefix of capacity freed on nodes, one piece after the other, with which a gang fits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atoll.fit.pods import Pods
 from atoll.model.gang import Gang
 
 Held = tuple[Ints, Ints]
-"""(int64[K] nodes, int64[K, R] what is held on each)."""
+"""(int64[K] nodes, int64[K, R] held amounts on each)."""
 _FIRST_ENDS = 16
 """So many ends are looked at one by one, then four times as many together, and so on."""
 
@@ -72,7 +72,7 @@ def _times(amounts: Sequence[int], rows: Sequence[tuple[int, int]]) -> int:
 
 
 def _gained(nodes: Nodes, rows: Sequence[tuple[int, int]], where: Ints, amounts: Ints) -> Ints:
-    """int64[K]: for how many more pods, which ask for so much of each row, there is room with each of int64[K, R]
+    """int64[K]: how many more pods, with these requests by row, fit with each of int64[K, R]
     amounts that are freed on int64[K] nodes, one after the other.
     """
     # Node by node, and on each in their order.

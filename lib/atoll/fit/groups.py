@@ -1,11 +1,11 @@
 """Groups of a gang's pods, each near together by a wish of its own: partitions of a task, sub-groups of a PodGroup, a
 leader with its workers.
 
-1. The domain for the whole gang is chosen as for any other; what is counted is whole groups (`in_whole_groups`).
+1. The domain for the whole gang is chosen as for any other; counted in whole groups (`in_whole_groups`).
 2. Inside it group by group, hard ones first, then the greediest, each as a gang by itself, perhaps one of groups; then
-   what is in no group.
+   pods in no group.
 3. Equal groups are numbered along the tree, so that neighbours in number are neighbours in the fabric.
-4. Where groups are to be apart, a domain of that tier that has pods of one is closed for the others. Where they are to
+4. Where groups must be apart, a domain of that tier that has pods of one is closed for the others. Where they must
    be balanced, a domain is closed for groups of a kind that has its share there.
 
 A hard group counts against the largest domain of an allowed tier: such domains do not overlap, so equal groups of one
@@ -35,7 +35,7 @@ Find = Callable[[Nodes, Gang, Sequence[Ints]], Placement | None]
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """What is placed at once."""
+    """Pods placed at once."""
 
     key: tuple[object, ...]
     """Equal for equal groups."""
@@ -43,11 +43,11 @@ class _Group:
     """(task index, pods)."""
     wish: TopologyWish | None
     whose: object
-    """Equal for what is not kept apart."""
+    """Equal for groups that are not kept apart."""
 
 
 def in_whole_groups(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> list[Ints]:
-    """Room per task and node without what is left over beside whole hard groups: an upper bound on each domain.
+    """Pods per task and node without the rest beside whole hard groups: an upper bound on each domain.
 
     Args:
         nodes: not changed.
@@ -68,7 +68,7 @@ def in_whole_groups(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> list[Ints
 def _whole(
     nodes: Nodes, part: Partition | None, replicas: int, room: Ints, around: Sequence[TopologyWish | None]
 ) -> Ints:
-    """Room of one task without what is left over beside its whole groups; first beside those inside of these.
+    """Pods of one task without the rest beside its whole groups; first beside the groups inside of these.
 
     Args:
         nodes: not changed.
@@ -104,7 +104,7 @@ def put_in_groups(
     room_of: Callable[[Nodes, Gang], list[Ints]],
     find: Find,
 ) -> Placement | None:
-    """Place `want` pods of each task on nodes inside, then as many more whole groups of `full` as there is room for.
+    """Place `want` pods of each task on nodes inside, then as many more whole groups of `full` as fit.
 
     Args:
         nodes: not changed.
@@ -151,7 +151,7 @@ def _put(
             if found is None:
                 if target is want:
                     return None
-                # Equal groups have no room either.
+                # Equal groups don't fit either.
                 full_kinds.add(group.key)
                 continue
             placed.append((group, found))
@@ -161,7 +161,7 @@ def _put(
 
 
 class _Left:
-    """What is left of nodes while groups are put on them, and what that holds of each task."""
+    """The rest of nodes while groups are put on them, and its pods of each task."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class _Left:
                 quota[domain] = quota.get(domain, 0) - 1
 
     def put(self, group: _Group, find: Find) -> Placement | None:
-        """Place a group; None, and nothing is done, where it does not fit. Task indices are those of the gang."""
+        """Place a group; None, and nothing is done, where it does not fit. Task indices are the gang's."""
         gang = msgspec.structs.replace(
             self._gang,
             tasks=[
@@ -255,8 +255,8 @@ class _Left:
 
 
 def _ordered(nodes: Nodes, gang: Gang, counts: Sequence[int], *, whole: bool) -> Iterator[_Group]:
-    """The groups of so many pods per task, in the order in which they are placed; what is in none comes last, at once
-    where it fits `whole` or not at all.
+    """The groups of so many pods per task, in the order in which they are placed; pods in none come last, at once
+    where they fit `whole` or not at all.
     """
     together: dict[object, list[int]] = {}
     loose = []
@@ -289,7 +289,7 @@ def _ordered(nodes: Nodes, gang: Gang, counts: Sequence[int], *, whole: bool) ->
 
 
 def _pieces(count: int) -> Iterator[int]:
-    """Powers of two, the largest first, of which some add up to any number until it: what is left over is found in few
+    """Powers of two, the largest first, of which some add up to any number until it: the rest is found in few
     steps.
     """
     return (1 << bit for bit in range(count.bit_length() - 1, -1, -1))
@@ -325,8 +325,8 @@ def _along_the_tree(nodes: Nodes, placed: Sequence[tuple[_Group, Placement]]) ->
 
 
 def _cells(nodes: Nodes, wish: TopologyWish | None, around: Sequence[TopologyWish | None]) -> Ints | None:
-    """int64[N]: the largest domain around each node that a hard group may span, as what it is in may; None where any
-    nodes may be.
+    """int64[N]: the largest domain around each node that a hard group may span, as the groups around it may; None where
+    any nodes may be.
     """
     seen = nodes.seen_by(wish)
     levels = seen.tree.levels(wish) if wish is not None and wish.hard else None
@@ -342,8 +342,8 @@ def _cells(nodes: Nodes, wish: TopologyWish | None, around: Sequence[TopologyWis
 
 
 def _cut(cells: Ints, room: Ints, *, unit: int = 1, last: int = 0, most: int | None = None) -> Ints:
-    """Room of which each cell holds a multiple of a unit, perhaps with a last smaller one, and at most so much; none
-    outside of cells.
+    """Capacity of which each cell holds a multiple of a unit, perhaps with a last smaller one, and at most so much;
+    none outside of cells.
     """
     left = np.where(cells != NO_DOMAIN, room, 0)
     order = np.lexsort((left, cells))

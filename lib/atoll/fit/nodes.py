@@ -1,4 +1,4 @@
-"""Nodes as arrays: what is free on each, where it is, and what it accepts."""
+"""Nodes as arrays: free amounts on each, its domain, and pods that it accepts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FEW = 8
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Layout:
-    """Where nodes are in one tree; fields as those of `Nodes`."""
+    """Where nodes are in one tree; fields as in `Nodes`."""
 
     tree: Tree
     lowest: Ints
@@ -74,7 +74,7 @@ class Nodes:
 
     `free` is int64[R, N] in integer units, one row per resource; `profile` is int64[N]; `domain` is int64[L, N], the
     index of the node's domain at each tier of the tree, NO_DOMAIN where it has none. `tree` is the one without a name
-    among those of the member; `seen_by` looks at another one.
+    among the member's; `seen_by` looks at another one.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Nodes:
         self.names = list(names)
         self.profiles, self.profile = list(profiles), profile
         self.resources, self.free = resources, free
-        #: what is taken piece by piece; not shared by copies
+        #: constraints counted piece by piece; not shared by copies
         self.exact: tuple[Exact, ...] = ()
         #: the pods that are there, where rules between pods are looked at; not shared by copies
         self.company: Company | None = None
@@ -221,8 +221,8 @@ class Nodes:
         return None if level is None else seen.domain[level]
 
     def ways(self) -> list[tuple[list[int], int, int]]:
-        """Per domain (its index and those of the domains above it, in as many steps as there are tiers; its rank among
-        all names; its index).
+        """Per domain (its index and the indices of domains above it, in as many steps as there are tiers; its rank
+        among all names; its index).
         """
         if len(self._ways) < len(self.tree.domains):
             above, ranks, steps = self.parent.tolist(), self.by_name.tolist(), range(len(self.tree.tiers) - 1)
@@ -261,7 +261,7 @@ class Nodes:
         return twin
 
     def is_of(self, other: Nodes) -> bool:
-        """Whether one was made of the other, so that nothing but what is free can differ."""
+        """Whether one was made of the other, so that nothing but free amounts can differ."""
         return self.domain is other.domain
 
     def at_most(self, amounts: Mapping[str, Vector]) -> Nodes:
@@ -294,7 +294,7 @@ class Nodes:
         return found
 
     def set_free(self, column: int, vector: Vector) -> bool:
-        """Set what is free on one node; False when it names a resource that has no row, and the arrays must be
+        """Set free amounts of one node; False when it names a resource that has no row, and the arrays must be
         rebuilt.
         """
         if any(name not in self._row for name in vector):
@@ -448,7 +448,7 @@ class Nodes:
 
     def take_all(self, several: Sequence[tuple[Sequence[Mapping[str, int]], Placement]]) -> bool:
         """Subtract the pods of several placements, each with the requests per task index, if all nodes that they name
-        have room for them; otherwise nothing is done, and it is False.
+        can take them; otherwise nothing is done, and it is False.
         """
         taken: dict[int, list[int]] = {}
         for requests, placement in several:
@@ -478,13 +478,13 @@ class Nodes:
 
     def take_anywhere(self, task: Task, pods: int) -> None:
         """Subtract what so many pods request, or all that there is, on nodes that accept them, in pieces that hold no
-        pod perhaps: what has no place as nodes are by now gets one once other pods have gone.
+        pod perhaps: pods without a place now get one once other pods have gone.
         """
         accepting = np.flatnonzero(self.accepting(task))
         for row, name in enumerate(self.resources):
             if missing := min(task.requests.get(name, 0) * pods, _MOST):
                 free = np.maximum(self.free[row, accepting], 0)
-                # The freest first, so that what is left is in few pieces.
+                # The freest first, so that the rest is in few pieces.
                 order = np.argsort(-free, kind="stable")
                 before = free[order].cumsum() - free[order]
                 self.free[row, accepting[order]] -= np.minimum(free[order], np.maximum(missing - before, 0))

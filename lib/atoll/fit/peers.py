@@ -1,7 +1,7 @@
 """Which pods are on which node, as the rules between pods ask for it: kept up to date pod by pod.
 
-What is counted is what some rule asked for: a pod that comes or goes costs as much as there are such questions, and
-nothing where nobody asks. All nodes count, also those that nothing is placed on: their pods are there all the same.
+Only pods that some rule asks for are counted: a pod that comes or goes costs as much as there are such questions, and
+nothing without any. All nodes count, also ones that nothing is placed on: their pods are there all the same.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Peers:
         #: term -> node -> how many pods that are there have it
         self._anti: dict[Term, dict[str, int]] = {}
         self._liked: dict[Term, dict[str, int]] = {}
-        #: whether what some rule asked for changed since somebody reset it
+        #: whether a pod that some rule asks for changed since the last reset
         self.stirred = False
-        #: what was found of nodes by their labels and taints; empty again when these change
+        #: cached answers about nodes by their labels and taints; empty again when these change
         self.eligible: dict[object, NDArray[np.bool_]] = {}
         #: node -> image -> bytes; of nodes that have some
         self._images: dict[str, Mapping[str, int]] = {}
-        #: what was found of images; empty again when nodes or these change
+        #: cached answers about images; empty again when nodes or these change
         self._shares: dict[str, Ints] = {}
         #: see `stocked`
         self._stocked: dict[tuple[str, ...], Ints | None] = {}
@@ -63,7 +63,7 @@ class Peers:
         self._index: dict[str, int] = {}
         self._domains: dict[str, tuple[Ints, int]] = {}
 
-    # -- what is told ------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def set_node(self, name: str, site: Site | None) -> bool:
         """The node has these labels and taints, or is gone; whether that is new."""
@@ -116,7 +116,7 @@ class Peers:
         leaving: bool = False,
         count: int = 1,
     ) -> None:
-        """So many pods with this key are on a node; whatever was told of the key before is over."""
+        """So many pods with this key are on a node; replaces earlier pods of the key."""
         if key in self._there:
             self.drop(key)
         peer = self._there[key] = _Peer(node, namespace, labels, rules, leaving, count)
@@ -130,7 +130,7 @@ class Peers:
             self._count(peer, -peer.times)
 
     def add(self, key: object, node: str, rules: PodRules, count: int) -> None:
-        """So many more pods of this key, or fewer; of what is reserved."""
+        """So many more pods of this key, or fewer; of reservations."""
         before = self._there.get(key)
         if total := count + (before.times if before is not None else 0):
             self.put(key, node, rules.namespace, dict(rules.labels), rules, count=total)
@@ -172,7 +172,7 @@ class Peers:
             for each in key
         )
 
-    # -- what is asked -----------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     @property
     def names(self) -> list[str]:
@@ -218,7 +218,9 @@ class Peers:
 
     @property
     def stocked(self) -> dict[tuple[str, ...], Ints | None]:
-        """What was found of the images of a pod together: add to it. Empty again when nodes or their images change."""
+        """Cached answers about the images of a pod together: add to it. Empty again when nodes or their images
+        change.
+        """
         if len(self._stocked) >= _MOST_QUESTIONS:
             self._stocked.clear()
         return self._stocked
@@ -264,14 +266,14 @@ class Peers:
     def _array(self, counts: Mapping[str, int]) -> Ints:
         found = np.zeros(len(self.names), np.int64)
         for name, count in counts.items():
-            # Pods may be told before their node, and stay longer.
+            # Pods may be reported before their node, and stay longer.
             if (number := self._index.get(name)) is not None:
                 found[number] += count
         return found
 
 
 def _liking(rules: PodRules) -> tuple[Term, ...]:
-    """Preferences of a pod that is there count for others as well, and so does, a little, what it insists on."""
+    """Preferences of a present pod count for others as well, and so do, a little, its requirements."""
     return rules.preferred + tuple(Term(each.key, each.pods, 1) for each in rules.affinity)
 
 

@@ -1,14 +1,14 @@
-"""Place a gang on nodes: whole or not at all, as near together as there is room, in the tightest gap that holds it.
+"""Place a gang on nodes: whole or not at all, as near together as possible, in the tightest gap that holds it.
 
 0. Where all replicas fit on nodes without taints that they should rather avoid (PreferNoSchedule), they go there.
 1. All replicas before the bare minimum: a domain for the whole workload is worth more than a tighter one for its
-   floor. Where only that fits and it must stay in a domain, one that it can grow in; then as many more as there is room
-   for, there and in ever wider domains that it may span.
-2. Tier by tier from the nearest; in a tier the domain with the least room that is enough, so that large empty ones
+   floor. Where only that fits and it must stay in a domain, one that it can grow in; then as many more as fit
+   there and in ever wider domains that it may span.
+2. Tier by tier from the nearest; in a tier the domain with the least sufficient capacity, so that large empty ones
    stay whole.
-3. Inside a domain the same rule downwards: the smallest part that holds what is left, else the largest part and go
+3. Inside a domain the same rule downwards: the smallest part that holds the rest, else the largest part and go
    on, which uses few parts. Where the workload, its queue or the member has a scoring, the best nodes by that instead.
-4. What has a scoring and no topology wish chooses among all nodes, if it is one pod or the scoring disperses pods.
+4. A gang with a scoring and no topology wish chooses among all nodes, if it is one pod or the scoring disperses pods.
 
 A gang of several tasks is tried task by task, the greediest first, on what the earlier ones left, and where that fails
 in a tier pod by pod (`sparing`); one whose pods are in groups with wishes of their own group by group (`groups`).
@@ -60,17 +60,17 @@ class Miss:
     domain: str = ""
     """The best domain; empty where tiers do not matter."""
     resource: str = ""
-    """What is short; empty where it is not one resource."""
+    """The resource in shortage; empty where it is not one resource."""
     needed: int = 0
     """Units of it that the pods still miss."""
     by_numa: bool = False
-    """Whether there would be room, but for the NUMA nodes of nodes."""
+    """Whether it would fit, but for the NUMA nodes of nodes."""
     by_rules: bool = False
-    """Whether there would be room, but for what its pods and others say of pods beside them."""
+    """Whether it would fit, but for rules of its pods and others about pods beside them."""
     empty: bool = False
     """Whether there are no nodes at all."""
     apart: str = ""
-    """The tier of which its groups must share no domain, where there would be room but for that."""
+    """The tier of which its groups must share no domain, where it would fit but for that."""
 
     def sentence(self) -> str:
         """The miss for a person."""
@@ -103,10 +103,10 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class OneRoom:
-    """Where there is room for a gang of one pod: most workloads are one, and few nodes matter to it."""
+    """Where there are places for a gang of one pod: most workloads are one, and few nodes matter to it."""
 
     held: Sequence[int]
-    """D + 1 sums of the room in each domain; the last entry, of no domain, is zero."""
+    """D + 1 sums of the places in each domain; the last entry, of no domain, is zero."""
     at: Callable[[Ints], Ints]
     """int64[K], how many such pods each of int64[K] nodes holds."""
     stocked: Ints | None = None
@@ -139,7 +139,7 @@ def place(
     held: Sequence[Ints] | None = None,
     explain: bool = True,
 ) -> Placement | Miss | None:
-    """Find room for a gang.
+    """Find places for a gang.
 
     Args:
         nodes: not changed.
@@ -148,7 +148,7 @@ def place(
         room: per task int64[N], how many of its pods each node holds, where the caller knows that already.
         held: per task int64[D + 1], the sums of these over each domain, likewise; the last entry, of no domain, is
             zero.
-        explain: whether to say what is missing, which costs as much as to find room.
+        explain: whether to explain a miss, which costs as much as a search.
 
     Returns:
         A placement of all replicas where they fit, of at least the floor otherwise; or the nearest miss, None where
@@ -181,7 +181,7 @@ def place(
 
 
 def _counted(nodes: Nodes, gang: Gang, room: Sequence[Ints]) -> Sequence[Ints]:
-    """Of the room what counts for the choice of a domain."""
+    """The part of the capacity that counts for the choice of a domain."""
     return in_whole_groups(nodes, gang, room) if gang.grouped else room
 
 
@@ -221,8 +221,8 @@ def _find(
 def _widened(
     nodes: Nodes, gang: Gang, room: Sequence[Ints], levels: Sequence[Ints], placement: Placement, around: Sequence[int]
 ) -> Placement:
-    """A placement with as many more pods of the gang as there is room for in these domains, nearest first, so far as it
-    may span them. Groups are placed anew: what keeps them apart is decided for all of them.
+    """A placement with as many more pods of the gang as fit in these domains, nearest first, so far as it
+    may span them. Groups are placed anew: their separation is decided for all of them.
     """
     full, allowed = gang.full(), {int(each) for domains in levels for each in domains}
     for domain in around:
@@ -307,8 +307,8 @@ def _tightest(nodes: Nodes, domains: Ints, held: Sequence[int]) -> int | None:
 
 
 def find(nodes: Nodes, gang: Gang, where: Placement | None = None) -> Placement | None:
-    """As `place`, on the nodes of another placement only if there is one; to say what is missing would cost as much as
-    to find room.
+    """As `place`, on the nodes of another placement only if there is one; an explanation would cost as much as
+    a search.
     """
     room = [np.where(nodes.accepting(task), nodes.room(task.requests), 0) for task in gang.tasks]
     if where is not None:
@@ -323,7 +323,7 @@ def find(nodes: Nodes, gang: Gang, where: Placement | None = None) -> Placement 
 
 
 def grow(nodes: Nodes, gang: Gang, *, within: int | None = None) -> Placement | Miss:
-    """Where more pods of a gang go whose minimum runs: as many as there is room for, whichever; at least one unit.
+    """Where more pods of a gang go whose minimum runs: as many as fit, whichever; at least one unit.
 
     Args:
         nodes: not changed.
@@ -354,7 +354,7 @@ def grow(nodes: Nodes, gang: Gang, *, within: int | None = None) -> Placement | 
 
 
 def fill(nodes: Nodes, gang: Gang) -> Placement:
-    """Where a gang fits, and how much of it: as many of its pods as there is room for, wherever that is."""
+    """Where a gang fits, and how much of it: as many of its pods as fit, anywhere."""
     full = gang.full()
     room = _room(nodes, gang)
     placement = _try(nodes, gang, room, [0] * len(full), full, _members(nodes, ALL))
@@ -405,8 +405,8 @@ def _held(nodes: Nodes, room: Ints) -> Ints:
 def _by_tightness(nodes: Nodes, domains: Ints, room: Sequence[Ints], held: Sequence[Ints], want: Sequence[int]) -> Ints:
     """The domains that may hold the wanted pods (each task by itself does), the tightest first.
 
-    Of equally tight ones first that with less room above it, so that what is broken up already is used up first; then
-    by name. `held` is what `_held` says of each room.
+    Of equally tight ones first the one with less capacity above it, so that broken domains are used up first; then
+    by name. `held` is from `_held`.
     """
     if domains.size and domains[0] == ALL:
         return domains if all(each.sum() >= amount for each, amount in zip(room, want, strict=True)) else domains[:0]
@@ -432,10 +432,10 @@ def _try(
     inside: NDArray[np.bool_],
     domain: int = ALL,
 ) -> Placement | None:
-    """Place `want` on nodes of bool[N], those of a domain, then as many more as there is room for there."""
+    """Place `want` on nodes of bool[N], the nodes of a domain, then as many more as fit there."""
     if gang.grouped:
         allowed = [each > 0 for each in room]
-        # Groups are listed: no more of them than could have room.
+        # Groups are listed: no more of them than could fit.
         full = with_room(gang, want, [int(each[inside].sum()) for each in room])
         found = put_in_groups(nodes, gang, want, full, inside & np.logical_or.reduce(allowed), _room, _find_group)
         if found is not None:
@@ -476,7 +476,7 @@ class _Putting:
         self.placement = Placement(counts=[0] * len(gang.tasks))
 
     def all(self, pods: Several) -> bool:
-        """Put so many of each task; False, and nothing is done, where some have no room."""
+        """Put so many of each task; False, and nothing is done, where some don't fit."""
         before, free = self.placement, self._free
         if len(pods) > 1:
             if any(int(self.room(index).sum()) < count for index, count in pods):
@@ -559,7 +559,7 @@ def _try_in_turn(
 
 
 def _evened(nodes: Nodes, wish: TopologyWish, room: Ints, count: int, domain: int) -> Ints:
-    """The room that so many pods get where they are shared out evenly; all of it where they can't be."""
+    """The capacity that so many pods get where they are shared out evenly; all of it where they can't be."""
     parts = balanced.parts(nodes, wish, room, count)
     if not parts:
         return room
@@ -584,9 +584,9 @@ def _level(nodes: Nodes, domains: Ints) -> int:
 
 
 def _growing_first(nodes: Nodes, gang: Gang, domains: Ints, held: Sequence[Ints], full: Sequence[int]) -> Ints:
-    """Domains of one tier for a gang that must stay in one of a tier: those first where all of its replicas could be if
-    others left, then those with the most room for them now; of equal ones as they were. What counts is the largest
-    domain around each that it may grow into, then the domain itself.
+    """Domains of one tier for a gang that must stay in one of a tier: first the ones where all of its replicas could be
+    if others left, then the ones with the most capacity for them now; of equal ones as they were. What counts is the
+    largest domain around each that it may grow into, then the domain itself.
     """
     highest = nodes.tree.ceiling(gang.network_topology)
     if highest is None or gang.network_topology is None or not gang.network_topology.hard:
@@ -633,7 +633,7 @@ def _greediest_first(nodes: Nodes, tasks: Sequence[Task], want: Sequence[int]) -
 
 
 def weights(nodes: Nodes, tasks: Iterable[Task]) -> list[float]:
-    """Per task the largest part of what is free on all nodes that one of its pods takes; for comparisons."""
+    """Per task the largest part of the free amounts of all nodes that one of its pods takes; for comparisons."""
     total = np.maximum(nodes.free.sum(axis=1), 1)
     return [float((nodes.column(task.requests) / total).max(initial=0.0)) for task in tasks]
 
@@ -644,7 +644,7 @@ def _stocked(nodes: Nodes, task: Task) -> Ints | None:
 
 def _fill(nodes: Nodes, room: Ints, count: int, domain: int, stocked: Ints | None) -> tuple[Ints, Ints]:
     """(nodes, each once; pods on each) for `count` pods in the domain, by rule 3; `room` is zero outside and holds
-    enough. Of nodes with equal room those first that have more images (int64[N], or None).
+    enough. Of nodes with equal capacity the ones with more images go first (int64[N], or None).
     """
     chosen: list[Ints] = []
     counts: list[Ints] = []
@@ -681,7 +681,7 @@ def greedy(amounts: Ints, count: int) -> tuple[Ints, int | None, int]:
     """Rule 3 for one kind of part: which to use up, which of the others then holds the rest in the tightest gap.
 
     Returns:
-        Indices used up, the largest first; the index that holds what is left, None when all do not; what is left.
+        Indices used up, the largest first; the index that holds the rest, None when none does; the rest.
     """
     if count <= 0:
         return np.zeros(0, np.int64), None, 0

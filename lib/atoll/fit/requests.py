@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from atoll.fit.placement import MANY, Ints
 
 _FEW = 64
-"""Nodes that are computed in one operation, so that what it needs in between stays small."""
+"""Nodes that are computed in one operation, so that intermediate arrays stay small."""
 _SPARE_LINES = 64
 
 
@@ -23,7 +23,7 @@ class Requests:
 
     def __init__(self, resources: Sequence[str], height: int) -> None:
         self._index = {name: index for index, name in enumerate(resources)}
-        #: (resource, amount) -> its line; line 0 belongs to what is not asked for
+        #: (resource, amount) -> its line; line 0 belongs to resources without a request
         self._lines: dict[tuple[int, int], int] = {}
         #: int64[lines], int64[lines, 1]
         self._resource: Ints = np.zeros(1, np.int64)
@@ -38,14 +38,14 @@ class Requests:
         self._picks = np.concatenate([self._picks, more], axis=1)
 
     def set(self, row: int, wanted: Mapping[str, int]) -> None:
-        """A row asks for these positive amounts; of other resources than the known ones nothing is said."""
+        """A row asks for these positive amounts; unknown resources don't count."""
         self._picks[:, row] = 0
         for name, amount in wanted.items():
             if name in self._index:
                 self._picks[self._index[name], row] = self._line((self._index[name], amount))
 
     def asking(self, resources: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """bool[rows]: those that ask for any of these bool[resources]."""
+        """bool[rows]: rows that ask for any of these bool[resources]."""
         asked: NDArray[np.bool_] = np.logical_or.reduce(self._picks[resources] > 0, axis=0)
         return asked
 

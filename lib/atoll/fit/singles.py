@@ -29,11 +29,11 @@ class Singles:
     def __init__(self) -> None:
         """Begin without nodes."""
         self._nodes: Nodes | None = None
-        #: shape -> what is kept of it, the longest unused first
+        #: shape -> its cached answers, the longest unused first
         self._kept: dict[bytes, _Kept] = {}
 
     def begin(self, nodes: Nodes) -> None:
-        """These are the nodes from now on: nothing but what is free on them will change."""
+        """These are the nodes from now on: only free amounts on them will change."""
         self._nodes = nodes
         self._kept.clear()
 
@@ -74,7 +74,7 @@ class _Kept:
         self.stale: set[int] = set()
 
     def refresh(self, nodes: Nodes) -> None:
-        """Work out anew what may be different."""
+        """Compute changed answers anew."""
         for column in self.stale:
             if not self._allowed[column]:
                 continue

@@ -1,4 +1,4 @@
-"""A member's nodes as they would be if some pods went: changed node by node, and what they hold of a gang with them."""
+"""A member's nodes as they would be if some pods went: changed node by node, and their pods of a gang with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Pods = Sequence[tuple[int, Vector, int]]
 
 
 class Site:
-    """One member that may take a gang, and what its nodes hold of each task; only amounts of resources are looked at.
+    """One member that may take a gang, and the pods of each task that its nodes hold; only amounts of resources are
+    looked at.
 
     A *cell* is a part of the member that may take the whole gang: all of it, or with a hard topology each domain of an
     allowed tier.
@@ -30,7 +31,7 @@ class Site:
 
         Args:
             nodes: a copy.
-            gang: what is to be placed.
+            gang: the gang to place.
             room: copies, per task int64[N] pods that each node holds.
             wanted: pods of each task that a cell is to hold; see `enough`.
         """
@@ -39,7 +40,7 @@ class Site:
         self.room = list(room)
         self.accepts = [nodes.accepting(task) for task in tasks]
         row = {name: index for index, name in enumerate(nodes.resources)}
-        #: per task: (row, amount) of what it asks; None where no node has it
+        #: per task: (row, amount) of its requests; None where no node has it
         self.asks: list[list[tuple[int, int]] | None] = []
         for task in tasks:
             asked = [(name, amount) for name, amount in task.requests.items() if amount > 0]
@@ -50,7 +51,7 @@ class Site:
         #: [cell][task] -> pods
         self.held: list[list[int]] = [[0] * len(tasks) for _ in range(self.cells)]
         self._wanted = tuple(wanted)
-        #: cells that hold what is wanted, each task by itself
+        #: cells that hold the wanted pods, each task by itself
         self.enough: set[int] = set()
         self.recount()
 
@@ -81,7 +82,7 @@ class Site:
         return max(room, 0)
 
     def change(self, node: int, request: Vector, pods: int) -> None:
-        """Give room for so many pods of these requests back; a negative number takes it again."""
+        """Give capacity for so many pods of these requests back; a negative number takes it again."""
         self.nodes.free[:, node] += self.nodes.column(request) * pods
         free = self.nodes.free[:, node].tolist()
         for task, accepts in enumerate(self.accepts):
@@ -153,7 +154,7 @@ def cell_sums(rows: Sequence[Ints], cells: int, room: Ints) -> Ints:
 
 
 def less(pods: Pods, gone: Pods) -> list[tuple[int, Vector, int]]:
-    """Pods less those that went, which are among them."""
+    """Pods without the ones that went, which are among them."""
     left = []
     rest = list(gone)
     for node, request, count in pods:

@@ -1,9 +1,10 @@
 """The sizes that a workload may have while it runs, and which workloads want another one.
 
-A gang starts with its minimum, gets more while no other workload can use what is free, and gives that up again before
-any whole gang is evicted. Between its minimum and all of its pods it may have any size of whole units (`Gang.units`),
-which are single pods but for kinds whose controllers make several at once. Sizes are counted, never listed: there may
-be a hundred thousand pods, of which few ever run. A gang divided over members keeps the size of its dispatch.
+A gang starts with its minimum, gets more while no other workload can use the free amounts, and gives that up again
+before any whole gang is evicted. Between its minimum and all of its pods it may have any size of whole units
+(`Gang.units`), which are single pods but for kinds whose controllers make several at once. Sizes are counted, never
+listed: there may be a hundred thousand pods, of which few ever run. A gang divided over members keeps the size of its
+  dispatch.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from atoll.model.gang import Gang
 from atoll.model.vector import Vector, add
 
 _FINE = 8
-"""A step of shrinking is at most this part of what has gone before: a hundred steps for any number of pods."""
+"""A step of shrinking is at most this part of the pods gone before: a hundred steps for any number of pods."""
 
 Several = Sequence[tuple[int, int]]
 """(task index, pods) of some tasks."""
@@ -31,7 +32,7 @@ class Spare:
     """One step by which an elastic workload can shrink."""
 
     amount: Vector
-    """What its queue gets back."""
+    """Amount that its queue gets back."""
     pods: Mapping[str, Sequence[tuple[int, Vector, int]]]
     """Member -> (node index, requests of one pod, pods that go)."""
     stays: Counts = ()
@@ -59,17 +60,18 @@ def _within(counts: Counts, others: Counts) -> bool:
 
 
 def fill(gang: Gang, now: Sequence[int], most: Sequence[int], take: Callable[[Several], bool]) -> Counts:
-    """Add as many units as are taken: in proportion to what is missing while that goes, then of each task what goes.
+    """Add as many units as are taken: in proportion to missing pods while that goes, then of each task as far as
+    possible.
 
     Args:
         gang: its units.
         now: pods per task.
         most: pods per task, as many or more.
         take: takes so many more pods and returns True, or takes none. It is called a few times for each task, and for
-            each halving of what is missing.
+            each halving of the missing pods.
 
     Returns:
-        Pods per task, with those that were taken.
+        Pods per task, with taken ones.
     """
     counts, units = list(now), gang.units()
 
@@ -104,12 +106,12 @@ def fill(gang: Gang, now: Sequence[int], most: Sequence[int], take: Callable[[Se
 
 
 def with_room(gang: Gang, base: Sequence[int], held: Sequence[int]) -> Counts:
-    """Pods per task with as many more whole units as there is room for, each task by itself.
+    """Pods per task with as many more whole units as fit, each task by itself.
 
     Args:
         gang: its units.
         base: pods per task.
-        held: per task, for how many more of its pods there is room.
+        held: per task, how many more of its pods fit.
     """
     found = list(base)
     for alike in gang.units():
@@ -121,8 +123,8 @@ def with_room(gang: Gang, base: Sequence[int], held: Sequence[int]) -> Counts:
 
 
 def smaller(gang: Gang, counts: Counts) -> Iterator[Counts]:
-    """Sizes below one down to the minimum, the nearest first: one unit less at a time, once much has gone several. What
-    is left keeps the tasks' proportions; of equal ones the last task shrinks first.
+    """Sizes below one down to the minimum, the nearest first: one unit less at a time, once much has gone several. The
+    rest keeps the tasks' proportions; of equal ones the last task shrinks first.
     """
     floor = gang.floor()
     if not _within(tuple(floor), counts):

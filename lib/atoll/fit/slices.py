@@ -1,9 +1,9 @@
-"""Place equal pods in slices: each slice whole in one domain, all of them as near together as there is room, and
+"""Place equal pods in slices: each slice whole in one domain, all of them as near together as possible, and
 perhaps a leader beside them.
 
-What Kueue calls a slice, Volcano a partition or a sub-group. The rules are those of `place`, counted in slices where a
-domain is larger than one and in pods below: the nearest tier that holds all, in it the domain with the least room that
-is enough, and inside it few parts. A leader is put where the fewest slices are lost by it.
+Kueue's term is slice, Volcano's partition or sub-group. The rules are those of `place`, counted in slices where a
+domain is larger than one and in pods below: the nearest tier that holds all, in it the domain with the least capacity
+that is enough, and inside it few parts. A leader is put where the fewest slices are lost by it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORKERS, LEADER = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """What is to be placed."""
+    """Slices to place."""
 
     pods: int
     """A multiple of `size`."""
@@ -49,13 +49,13 @@ def place_slices(
     beside_leader: Ints | None = None,
     highest: int | None = None,
 ) -> Placement | None:
-    """Find room for all of them, or None.
+    """Find places for all of them, or None.
 
     Args:
         nodes: their tree and domains.
         wish: `pods` is a multiple of `size`, and `level` is not above `highest`.
         room: int64[N], how many pods each node holds.
-        beside_leader: int64[N], how many pods each node holds beside the leader, -1 where that has no room; None where
+        beside_leader: int64[N], how many pods each node holds beside the leader, -1 where that does not fit; None where
             there is no leader.
         highest: the highest level of which one domain must hold all; None for any number of domains.
 
@@ -159,7 +159,7 @@ class _Counted:
         return self._tree.least(self._level, self._loss(), int(UNBOUNDED))
 
     def _node_for_leader(self, inside: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int | None:
-        """Of those where the fewest slices are lost the one with the most room beside it, which is used as well."""
+        """Among nodes with the fewest lost slices, the one with the most capacity beside it, which is used as well."""
         assert self._beside is not None, "there is a leader"
         loss = np.where(inside, self._loss(), UNBOUNDED)
         node = int(np.lexsort((-self._beside, loss))[0])
@@ -167,7 +167,7 @@ class _Counted:
 
 
 def _above(tree: _Levels, lower: int, upper: int, amounts: Ints) -> Ints:
-    """Amounts of the domains of a lower level, summed over those of an upper one."""
+    """Amounts of the domains of a lower level, summed over domains of an upper one."""
     if lower == upper:
         return amounts
     parent = _parents(tree, lower, upper)
@@ -182,7 +182,7 @@ def _fill(tree: _Levels, room: Ints, wish: Slices, top: int, leader: int | None)
     Args:
         tree: levels of the nodes.
         room: int64[N], zero outside of the domain.
-        wish: what is to be placed.
+        wish: the slices to place.
         top: level of the domain.
         leader: its node: the domains around it are used anyhow, and first.
     """
@@ -208,8 +208,8 @@ def _fill(tree: _Levels, room: Ints, wish: Slices, top: int, leader: int | None)
 def _share_out(
     tree: _Levels, held: Ints, count: int, lowest: int, levels: Sequence[int], into: Ints, leader: int | None
 ) -> bool:
-    """Share a number out over the domains of the lowest level by what each holds, with few of each level: below those
-    that are chosen at one level few of the next are. False where they don't hold as much.
+    """Share a number out over the domains of the lowest level by what each holds, with few of each level: below the
+    ones chosen at one level few of the next are. False where they don't hold as much.
     """
     left = held
     for level in levels:

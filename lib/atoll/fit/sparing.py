@@ -60,7 +60,7 @@ def put_sparingly(
 
 
 def _counts(free: Ints, asks: Ints, held: Ints, want: Sequence[int], order: Sequence[int]) -> Ints | None:
-    """int64[T, K] pods of each task on each node; None where some find no room."""
+    """int64[T, K] pods of each task on each node; None where some don't fit."""
     left, found = free.copy(), np.zeros(held.shape, np.int64)
     waiting = list(order)
     for task in order:
@@ -78,8 +78,8 @@ def _counts(free: Ints, asks: Ints, held: Ints, want: Sequence[int], order: Sequ
 
 
 def _costs(left: Ints, asks: Ints, held: Ints, task: int, waiting: Sequence[int]) -> Ints:
-    """int64[K]: how many pods of the other tasks one of this task leaves no room for, then what it leaves of its own;
-    UNBOUNDED where it has no room.
+    """int64[K]: how many pods of the other tasks one of this task displaces, then the rest for its own;
+    UNBOUNDED where it does not fit.
     """
     here = _room(left, asks[task], held[task])
     after = left - asks[task][:, None]

@@ -1,7 +1,8 @@
 """Pods of a gang put on nodes one by one: where one is decides where the next may be, or prefers to be.
 
-1. Tasks in their order, those that must be near others when these are there; each pod where it may be now.
-2. Of these nodes those that keep the most ways open: a domain that holds all pods that must be together, the emptiest
+1. Tasks in their order, tasks that must be near others after these; each pod where it may be now.
+2. Of these nodes the ones that keep the most ways open: a domain that holds all pods that must be together, the
+emptiest
    domain where they are spread.
 3. Then where it, or a scoring, prefers it to be; then the tightest gap.
 """
@@ -34,7 +35,7 @@ def put_in_turn(
     Args:
         nodes: not changed.
         gang: whose pods they are.
-        room: per task int64[N], the most that each node holds, whatever is put there before.
+        room: per task int64[N], the most that each node holds, with any pods put there before.
         want: pods per task; None is returned where not all of them find a node.
         full: as many or more.
         inside: bool[N].
@@ -57,7 +58,7 @@ def put_in_turn(
                     free.count_pieces(gang.tasks[index], node, count)
                     pods[index, node] = pods.get((index, node), 0) + count
                     counts[index] += count
-                    # Whom others had to wait for may be there now.
+                    # Pods that others had to wait for may be there now.
                     going = len(order) > 1
         if target is want and any(have < least for have, least in zip(counts, want, strict=True)):
             return None
@@ -84,7 +85,7 @@ def _choose(nodes: Nodes, task: Task, here: Ints, missing: int, scoring: Scoring
 
 
 def _in_one(here: Ints, group: Ints, missing: int) -> Ints:
-    """The room in the tightest group that holds what is missing, or in the largest."""
+    """The capacity in the tightest group that holds the missing pods, or in the largest."""
     sums = np.zeros(int(group.max(initial=-1)) + 2, np.int64)
     np.add.at(sums, group, np.minimum(here, missing))
     sums[-1] = 0

@@ -1,8 +1,8 @@
 """The search for victims: the least that must go so that what waits fits. Who may go at all is the caller's to say.
 
 1. Wherever the claimant could go (a domain of a hard topology, a member, all members together), pod by pod, the node is
-   emptied that needs the fewest victims; then whatever else the caller finds missing.
-2. Every victim whose return still fits returns, the least suitable first: what is left is irreducible.
+   emptied that needs the fewest victims; then other needs that the caller reports.
+2. Every victim whose return still fits returns, the least suitable first: the rest is irreducible.
 3. Smaller sets are tried one by one, the smallest first, as many as may be: where that reaches the size of the set, it
    is the smallest there is, and the first such by the order of victims. Where there is no set, they are tried if all of
    them can be.
@@ -47,7 +47,7 @@ class Bundle(Protocol):
 
 
 class Wanted(NamedTuple):
-    """What is to fit."""
+    """Pods to place."""
 
     tasks: Sequence[Task]
     whole: Sequence[int] | None
@@ -64,7 +64,7 @@ class Bounds(NamedTuple):
     exhaustive: int
     """Sets of victims that may be tried one by one."""
     forbidden: int
-    """Times that there is room and may not be used, after which the search ends."""
+    """Fitting choices that may not be used, after which the search ends."""
 
 
 B = TypeVar("B", bound=Bundle)
@@ -84,10 +84,10 @@ class Trial(Protocol[B]):
         """Bundles that went, in the order in which they did."""
 
     refused: int
-    """Times that there was room and it may not be used."""
+    """Fitting choices that may not be used."""
 
     def take(self, bundle: B) -> bool:
-        """Let a bundle go; False, and nothing is done, where that may not be beside those that went."""
+        """Let a bundle go; False, and nothing is done, where earlier bundles exclude it."""
 
     def put(self, bundle: B) -> None:
         """Take its departure back."""
@@ -184,22 +184,22 @@ def _places(trial: Trial[B]) -> Iterator[tuple[Place, Sequence[int]]]:
 
 
 class _Emptying(Generic[B]):
-    """Room for the wanted pods in one place, pod by pod where it takes the fewest victims."""
+    """Capacity for the wanted pods in one place, pod by pod where it takes the fewest victims."""
 
     def __init__(self, trial: Trial[B], place: Place, want: Sequence[int], index: Mapping[Spot, Sequence[B]]) -> None:
         self._trial, self._index = trial, index
         self._need = list(want)
-        #: (member, node) in the place -> what is free beside the pods that have found room
+        #: (member, node) in the place -> free amounts beside placed pods
         self._free: dict[Spot, list[int]] = {}
         for name, nodes in place.items():
             columns = trial.sites[name].nodes.free[:, nodes].T.tolist()
             for node, free in zip(nodes.tolist(), columns, strict=True):
                 self._free[name, node] = free
-        #: bundles that may not go beside those that went
+        #: bundles that earlier bundles exclude
         self._kept: set[B] = set()
 
     def run(self) -> bool:
-        """Take bundles until there is room; False when there never is."""
+        """Take bundles until the pods fit; False when they never do."""
         tasks = self._trial.wanted.tasks
         means: dict[int, float] = {}
         for number, task in enumerate(tasks):
@@ -239,7 +239,7 @@ class _Emptying(Generic[B]):
         return site.room_of(task, self._free[spot]) if site.accepts[task][spot[1]] else 0
 
     def _claim(self, task: int, spot: Spot) -> None:
-        """Put as many pods there as there is room for."""
+        """Put as many pods there as fit."""
         if not self._need[task]:
             return
         pods = min(self._room(task, spot), self._need[task])
@@ -274,7 +274,9 @@ class _Emptying(Generic[B]):
                     yield each
 
     def _option(self, task: int, spot: Spot) -> tuple[int, tuple[int, ...]] | None:
-        """(how many, positions from the last) of the bundles that make room for one more pod; None where none do."""
+        """(how many, positions from the last) of the bundles that free capacity for one more pod; None where none
+        do.
+        """
         if spot not in self._index or not self._trial.sites[spot[0]].accepts[task][spot[1]]:
             return None
         free, chosen = list(self._free[spot]), []

@@ -1,11 +1,11 @@
 """One module, or one folder, per workload kind behind one interface: pure functions on dicts.
 
-A kind says what admission checks and fills in, what its pods need, how its object is rewritten for a member, what a
-member reports of it, and how the reports of all members become the status on the host. Nothing outside this package
+A kind declares the checks and defaults of admission, needs of its pods, how its object is rewritten for a member,
+reports of members, and how the reports of all members become the status on the host. Nothing outside this package
 knows a workload's fields. It imports only `atoll.api`, `atoll.model` and `atoll.admission`.
 
-Users declare further kinds (`declared.py`). A process tells what it read of them by `declare`; `known` and the lookups
-have them from then on.
+Users declare further kinds (`declared.py`). A process announces the ones that it read by `declare`; `known` and the
+lookups have them from then on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KINDS: tuple[Kind, ...] = (
 """Every workload kind that Atoll takes."""
 
 DELIVERED: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind.in_member is not None)
-"""Those of Atoll's own that members run."""
+"""Atoll's own that members run."""
 
 BY_RESOURCE: dict[ApiResource, Kind] = {kind.resource: kind for kind in KINDS}
 BY_GVK: dict[tuple[str, str], Kind] = {(kind.resource.api_version, kind.resource.kind): kind for kind in KINDS}
@@ -56,7 +56,7 @@ def declare(kinds: Iterable[Kind]) -> None:
 
 
 def known() -> tuple[Kind, ...]:
-    """Atoll's own kinds, then those that users declared."""
+    """Atoll's own kinds, then users' declared ones."""
     return tuple(_known)
 
 
@@ -67,7 +67,9 @@ def own_title(group: str, plural: str) -> str | None:
 
 
 def needs_queue(resource: ApiResource) -> bool:
-    """Whether an object is the host's where only what names a queue is Atoll's: nobody else runs Volcano Jobs."""
+    """Whether an object is the host's where only workloads that name a queue are Atoll's: no other system runs
+    Volcano Jobs.
+    """
     return resource != JOBS
 
 
@@ -79,7 +81,7 @@ def left_to_atoll(resource: ApiResource, obj: Mapping[str, Any], labels: Mapping
 
 
 def entire(kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A workload with what it refers to at its place, for whoever looks for pod templates; as it is where that can't
+    """A workload with referred objects at their places, for readers of pod templates; as it is where they can't
     be read.
     """
     if kind.referred is None:
@@ -126,7 +128,7 @@ def objects_of(kind: Kind, workload: Json) -> Sequence[Json]:
 
 
 def statuses(kind: Kind, workload: Json, status: Json) -> Sequence[tuple[Json, Json]]:
-    """(object, its status) of a workload's objects that get another one by what its kind aggregated."""
+    """(object, its status) of a workload's objects that change with the status that its kind aggregated."""
     if kind.assembly is not None:
         return kind.assembly.statuses(workload, status)
     return [(workload, status)] if status != (workload.get("status") or {}) else []

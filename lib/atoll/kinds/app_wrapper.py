@@ -19,7 +19,7 @@ _KNOWN: Mapping[tuple[str, str], tuple[Path, Path]] = {
     ("apps/v1", "StatefulSet"): (("spec", "template"), ("spec", "replicas")),
     ("v1", "Pod"): ((), ()),
 }
-"""What is wrapped -> paths of its pod template and of its number of pods."""
+"""Wrapped kind -> paths of its pod template and of its number of pods."""
 
 
 _ORDERED: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], int | None]] = {
@@ -27,13 +27,13 @@ _ORDERED: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], int | None]] = 
     for kind in (apps.STATEFUL_SET, job_set.KIND, leader_worker_set.KIND, spark.KIND, *kubeflow.KINDS)
     if kind.starts is not None
 }
-"""What is wrapped -> how many of its pods are made before the others."""
+"""Wrapped kind -> how many of its pods are made before the others."""
 
 _TEMPLATED: Mapping[tuple[str, str], Templated] = {
     (kind.resource.api_version, kind.resource.kind): kind
     for kind in (apps.DEPLOYMENT, apps.STATEFUL_SET, job_set.KIND, spark.KIND, *kubeflow.KINDS, *ray.KINDS)
 }
-"""What is wrapped of which it is known whether its pods have an index."""
+"""Wrapped kinds for which it is known whether pods have an index."""
 
 
 def _sets(obj: Mapping[str, Any], index: int) -> Iterator[tuple[int, Path]]:
@@ -54,7 +54,7 @@ def _sets(obj: Mapping[str, Any], index: int) -> Iterator[tuple[int, Path]]:
 
 
 def _starts(obj: Mapping[str, Any]) -> int | None:
-    """Pods that are made first, where what is wrapped makes others after them."""
+    """Pods that are made first, where the wrapped object makes others after them."""
     total, all_of_them = 0, 0
     for index, each in enumerate(value_at(obj, _COMPONENTS) or ()):
         pods = sum(count for count, _ in _sets(obj, index))
@@ -85,7 +85,7 @@ def _component(name: str, pods: int, path: Path, wrapped: Mapping[str, Any]) -> 
         try:
             found = next((each for each in known.components(wrapped) if (*at, *each.template) == path), None)
         except (*MALFORMED, ValueError):
-            # Its own controller will tell what is wrong with it.
+            # Its own controller reports its problems.
             found = None
         if found is not None:
             ranks, unnumbered = found.ranks, found.unnumbered
@@ -111,7 +111,7 @@ def _problems(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _warnings(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What its pod sets say of nearness, which their templates are to say."""
+    """Warnings about nearness on its pod sets, which belongs on their templates."""
     components = value_at(obj, _COMPONENTS)
     for index, each in enumerate(components if isinstance(components, list) else ()):
         for field in ("podSets", "declaredPodSets"):

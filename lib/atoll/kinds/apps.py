@@ -1,6 +1,6 @@
 """Deployments and StatefulSets: services, admitted by quota and never finished; scaling them changes the charge.
 
-They have no suspend switch, so nobody may reconcile them on the host. In members the controller manager does.
+They have no suspend switch, so no controller may reconcile them on the host. In members the controller manager does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kinds that users declare: a WorkloadKind says where a custom resource has what a module of this package knows.
 
-Its kind is a `Templated` like others. What is declared is what a process last read (`atoll.kinds.declare`).
+Its kind is a `Templated` like others. Declared kinds are the ones that a process last read (`atoll.kinds.declare`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def values_at(obj: Any, path: Path) -> Iterator[Any]:
 
 
 def problems(obj: Mapping[str, Any], taken: Callable[[str, str], str | None]) -> list[tuple[str, str]]:
-    """(field, what is wrong and what to do) of a WorkloadKind that its schema let pass.
+    """(field, problem with its remedy) of a WorkloadKind that its schema let pass.
 
     Args:
         obj: whole.

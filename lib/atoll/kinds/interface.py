@@ -47,7 +47,7 @@ class Part:
     shares: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
     """Task name to (member, pods) of all parts, in their order."""
     network: str = ""
-    """How pods name those of other parts (`atoll.model.network`); empty where they can't."""
+    """How pods name pods of other parts (`atoll.model.network`); empty where they can't."""
     identity: Mapping[str, str] = field(default_factory=dict)
     """Annotations that say which dispatch this is; for objects and pods."""
     carried: Mapping[str, int] = field(default_factory=dict)
@@ -89,8 +89,8 @@ class Words:
     title: str
     """In sentences: `Volcano Job`."""
     names: Sequence[str]
-    """What may stand before the slash of KIND/NAME, besides what the API server says of the resource; the first one is
-    what messages recommend.
+    """Texts before the slash of KIND/NAME, besides the API server's names of the resource; the first one is
+    for messages.
     """
     held: str
     """What keeps others from running them on the host."""
@@ -107,7 +107,7 @@ class Support:
     """What of a kind acts, in words, for its page."""
 
     components: str
-    """What its pods are counted and charged by."""
+    """Name of the unit by which its pods are counted and charged."""
     minimum: str
     """How many of them must start together."""
     order: str
@@ -133,7 +133,7 @@ class Guard:
     charged: str
     """Whether its queue is charged for it, so that it may not leave it now."""
     suspended: str = ""
-    """Whether Atoll has its suspend switch set, which nobody else may lift; empty for a kind without spec.suspend."""
+    """Whether Atoll has its suspend switch set, which only Atoll may lift; empty for a kind without spec.suspend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,20 +176,20 @@ class Assembly:
     """Name of the workload that an object is a part of, as a whole or its metadata alone; empty for none."""
     workload: Callable[[Sequence[Json], str], Json]
     """The workload of these objects, one at least, in one object; with this UID, or one of its own choice where that is
-    empty. Its generation changes with whatever is said of any of them.
+    empty. Its generation changes with any change of them.
     """
     waits: Callable[[Mapping[str, Any]], tuple[str, str] | None]
     """Reason and message of a workload that can't be run yet; None for one that can."""
     objects: Callable[[Mapping[str, Any]], Sequence[Json]]
     """The objects of a workload."""
     statuses: Callable[[Mapping[str, Any], Mapping[str, Any]], Sequence[tuple[Json, Json]]]
-    """(object, its status) of those that get another one by what `aggregate` gave for the workload."""
+    """(object, its status) of objects that get another one by the result of `aggregate` for the workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referred:
-    """What a kind reads from an object of the host that its workloads name: admission writes it on the workload as an
-    annotation, so that what is charged and sent is what was there when the workload came.
+    """The part that a kind reads from an object of the host that its workloads name: admission writes it on the
+    workload as an annotation, so that charge and manifest follow the object of that moment.
     """
 
     resources: Sequence[ApiResource]
@@ -201,9 +201,9 @@ class Referred:
     annotation: str
     """Where it is written."""
     written: Callable[[Mapping[str, Any]], str]
-    """What is written of the object."""
+    """Text written of the object."""
     entire: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-    """The workload with what is written of it at its place, where pod templates are looked for."""
+    """The workload with the written part at its place, where pod templates are looked for."""
     brings: Sequence[ApiResource] = ()
     """What members get beside the workload."""
     brought: Callable[[Mapping[str, Any]], Sequence[Json]] = lambda _: ()
@@ -248,13 +248,15 @@ class Kind(Protocol):
     commands: Collection[str]
     """Actions of Volcano's Commands that it obeys."""
     dedicated: bool
-    """Nothing of the object keeps others from running it on the host: it is taken on hosts where nobody does."""
+    """Nothing of the object keeps others from running it on the host: it is accepted on hosts where no controller
+    does.
+    """
     service: bool
     """It runs until it is deleted, and its controller replaces pods whose template changes."""
     optional: bool
     """Its CRD is others', who may not have brought it: the kind is served where it is."""
 
-    # -- what it is, on the host ---------------------------------------------------------------------------------------
+    # -- on the host ---------------------------------------------------------------------------------------------------
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """Whether this object is Atoll's to run."""
@@ -263,7 +265,7 @@ class Kind(Protocol):
         """Why it does not take this object; None where it does."""
 
     def admission(self) -> Rules:
-        """What the webhook asks of it; imported when it is asked for, as nobody else needs it."""
+        """Its rules for the webhook; imported on request, as no other process needs them."""
 
     def queue_of(self, obj: Mapping[str, Any], *, default: str = keys.DEFAULT_QUEUE) -> str:
         """The queue by the order of the design; `default`, the namespace's, when the object names none."""
@@ -280,7 +282,7 @@ class Kind(Protocol):
         default_queue: str = keys.DEFAULT_QUEUE,
         carried: Mapping[str, int] = NOTHING,
     ) -> Gang:
-        """What it needs.
+        """Its needs.
 
         Args:
             obj: the object, on the host or as it was rewritten for a member.
@@ -340,8 +342,8 @@ class Kind(Protocol):
         """Task name -> pods that have ended and are never made again, so that their queue is charged no more for them.
 
         Args:
-            manifest: what the member was sent.
-            status: what it says of that.
+            manifest: the manifest sent to the member.
+            status: the member's report on it.
         """
 
     def running(self, status: Mapping[str, Any]) -> bool:
@@ -356,7 +358,7 @@ class Kind(Protocol):
         """
 
     def stopped(self, status: Mapping[str, Any]) -> bool:
-        """Whether a policy of its own stopped the object of this status until somebody resumes it."""
+        """Whether a policy of its own stopped the object of this status until a user resumes it."""
 
     def asked(self, status: Mapping[str, Any]) -> str | None:
         """The action that a part of a divided gang asks for, to be done in all of its parts."""

@@ -69,7 +69,7 @@ def _read(status: Mapping[str, Any]) -> Reading:
 
 
 def over_of(obj: Mapping[str, Any], counts: object, spec: Path = _SPEC) -> dict[str, int]:
-    """Replicated Job -> pods of those that have succeeded; none where a failure starts all of them again.
+    """Replicated Job -> pods of succeeded ones; none where a failure starts all of them again.
 
     `counts`: for each replicated Job by name, `succeeded` Jobs among others.
     """

@@ -1,7 +1,7 @@
 """Admission of what makes Volcano Jobs: CronJobs, JobFlows, JobTemplates and HyperJobs.
 
-Each of their Jobs goes through admission by itself, in the name of atoll-control; what is wrong with all of them is
-said to the user who writes the template.
+Each of their Jobs goes through admission by itself, in the name of atoll-control; problems of all of them are
+reported to the user who writes the template.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROUTES: Final[dict[ApiResource, str]] = {
     JOB_TEMPLATES: "jobtemplates",
     HYPER_JOBS: "hyperjobs",
 }
-"""What their webhooks are called."""
+"""Names of their webhooks."""
 _LONGEST_NAME = 52
 _MINUTES = "00000000"
 _MOST_STEPS = 256
@@ -155,7 +155,7 @@ def is_one_gang(groups: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _together(spec: Json, groups: list[Json]) -> list[Problem]:
-    """What is asked of all Jobs of a HyperJob together."""
+    """Checks of all Jobs of a HyperJob together."""
     problems = []
     least, most = spec.get("minAvailable"), spec.get("maxDomains")
     if least is not None:

@@ -73,7 +73,7 @@ def ending_in_time(template: Mapping[str, Any], grace: int | None) -> dict[str, 
 
 
 def without_queues(named: Mapping[str, str] | None) -> dict[str, str]:
-    """Labels or annotations without those that name a queue of the host, or a task of its gang."""
+    """Labels or annotations without the ones that name a queue of the host, or a task of its gang."""
     return {name: value for name, value in (named or {}).items() if name not in _HOST_KEYS}
 
 
@@ -102,14 +102,14 @@ def topology_wish(*holders: Mapping[str, Any]) -> TopologyWish | None:
 
 
 def topology_annotations(*holders: Mapping[str, Any]) -> dict[str, str]:
-    """Those annotations of these objects that say how near each other pods are to be, the first one's before the
+    """Annotations of these objects about the nearness of pods, the first one's before the
     next one's.
     """
     return nearness.topology_of(holders)
 
 
 def topology_carried(obj: Mapping[str, Any]) -> dict[str, str]:
-    """Those of a workload that its pods in a member are to have; others come by its dispatch."""
+    """Annotations of a workload for its pods in a member; others come by its dispatch."""
     return {key: text for key, text in topology_annotations(obj).items() if key not in nearness.OF_ALL_KINDS}
 
 
@@ -133,7 +133,7 @@ def partitioned(task: Task, *holders: Mapping[str, Any]) -> Task:
 
 
 def topology_told(gang: Gang, labels: Mapping[str, str] = {}) -> dict[str, str]:
-    """The annotation by which pods in a member tell how near each other they are to be; none where nothing is said.
+    """The annotation for the nearness of pods in a member; none without one.
 
     Args:
         gang: of the workload.
@@ -160,7 +160,7 @@ def running_estimate(obj: Mapping[str, Any]) -> float | None:
 
 
 def patience(obj: Mapping[str, Any]) -> float | None:
-    """Seconds after which room is to be kept for it, by annotation."""
+    """Seconds after which it gets a reservation, by annotation."""
     return _seconds(obj, *keys.WAITING_TIMES)
 
 
@@ -194,7 +194,7 @@ def queue_of(
     """The queue that a workload names, by the one order for all kinds.
 
     Args:
-        obj: the workload, or a pod; what has the wrong type names none.
+        obj: the workload, or a pod; a wrong type names none.
         templates: its PodTemplateSpecs, whose annotation counts after all that the workload says.
         first: what a field of its spec says, which comes before all.
         default: where it names none.

@@ -1,4 +1,4 @@
-"""How near each other pods are to be, as annotations say it: Volcano's, Kueue's and Koordinator's.
+"""Nearness of pods, by annotations: Volcano's, Kueue's and Koordinator's.
 
 A level of Kueue's, or a layer of Koordinator's, is a tier of HyperNodes of that `tierName`, as discovery names it. What
 Kueue only prefers, and a Koordinator layer with PreferGather, is mode soft without a ceiling.
@@ -23,7 +23,9 @@ SLICE_LEVEL: Final = f"{_PODSET}slice-required-topology"
 SLICE_SIZE: Final = f"{_PODSET}slice-size"
 SLICE_LAYERS: Final = f"{_PODSET}slice-required-topology-constraints"
 GROUP: Final = f"{_PODSET}group-name"
-"""Of a template: its pods and those of others that say the same are in one domain, such as a leader and its workers."""
+"""Of a template: its pods and pods of others with the same value are in one domain, such as a leader and its
+workers.
+"""
 KOORDINATOR: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
 _EXAMPLE: Final = '[{"topology": "block", "size": 8}, {"topology": "rack", "size": 4}]'
 MOST_LAYERS: Final = 3
@@ -32,7 +34,7 @@ SAID: Final = (keys.TOPOLOGY_MODE, keys.HIGHEST_TIER, REQUIRED, PREFERRED, UNCON
                SLICE_LAYERS, GROUP, keys.BALANCED, keys.APART, keys.APART_MODE, KOORDINATOR)  # fmt: skip
 """Annotations that act."""
 OF_ALL_KINDS: Final = (keys.BALANCED, keys.APART, keys.APART_MODE)
-"""Those that a dispatch has from its first Work on (`spread_out`)."""
+"""Annotations that a dispatch has from its first Work on (`spread_out`)."""
 
 
 class _Slices(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,7 +52,7 @@ class _Gathering(msgspec.Struct, rename="camel"):
 
 
 def topology_of(holders: Iterable[object]) -> dict[str, str]:
-    """What several objects say of it, the first one's before the next one's; what is malformed says nothing."""
+    """Annotations of several objects, the first one's before the next one's; malformed ones don't count."""
     found: dict[str, str] = {}
     for notes in map(_notes, holders):
         found = {key: str(notes[key]) for key in SAID if notes.get(key)} | found
@@ -81,7 +83,7 @@ def wish(notes: Mapping[str, str]) -> TopologyWish | None:
 
 
 def partition(notes: Mapping[str, str], replicas: int) -> Partition | None:
-    """The slices of so many pods, by Kueue's annotations; None where there are none, or what is said is wrong."""
+    """The slices of so many pods, by Kueue's annotations; None for none, or for wrong ones."""
     level, size = notes.get(SLICE_LEVEL), numbers.whole(notes.get(SLICE_SIZE))
     layers, problems = ([_Slices(level, size)], []) if level and size else _slices(notes)
     found = None
@@ -93,7 +95,7 @@ def partition(notes: Mapping[str, str], replicas: int) -> Partition | None:
 
 
 def _slices(notes: Mapping[str, str]) -> tuple[list[_Slices], list[str]]:
-    """The layers of slices that are said, the outermost first, and what is wrong with them."""
+    """The declared layers of slices, the outermost first, and their problems."""
     if not notes.get(SLICE_LAYERS):
         return [], []
     problems = [
@@ -109,7 +111,7 @@ def _slices(notes: Mapping[str, str]) -> tuple[list[_Slices], list[str]]:
 
 
 def wrong(holder: object, path: str = "", pods: int = 0) -> Iterator[tuple[str, str]]:
-    """(path, what is wrong) of annotations of an object of any form whose slices can't be made.
+    """(path, problem) of annotations of an object of any form whose slices can't be made.
 
     Args:
         holder: of annotations.
@@ -218,7 +220,7 @@ def _without_effect(notes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def unread(holder: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """As `without_effect`, for a workload that says in fields how near its pods are to be."""
+    """As `without_effect`, for a workload with fields for the nearness of its pods."""
     notes = _notes(holder)
     for key in SAID:
         if notes.get(key) and key not in OF_ALL_KINDS:
@@ -241,7 +243,7 @@ def without_groups(holders: Sequence[object], gang: Callable[[], Gang]) -> Itera
     try:
         idle = gang().apart is None
     except (*MALFORMED, ValueError):
-        # What is wrong with it is told of elsewhere.
+        # Its problems are reported elsewhere.
         return
     if idle:
         text = "has no effect: it has one task, whose pods are in no groups; use podAntiAffinity or topology spread"
@@ -291,8 +293,8 @@ def as_pod_group(
 def layers_below(
     policy: Mapping[str, Any], part: Partition | None, labels: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
-    """A policy of a PodGroup for each layer of groups inside those of this policy. What chooses the same pods as one
-    before it divides that one's groups.
+    """A policy of a PodGroup for each layer of groups inside those of this policy. A layer that chooses the same pods
+    as one before it divides that one's groups.
 
     Args:
         policy: as `subGroupPolicy` has it.

@@ -1,4 +1,4 @@
-"""The table of workload kinds from what they say of themselves: `python -m atoll.kinds.reference [--check]`."""
+"""The table of workload kinds from their own declarations: `python -m atoll.kinds.reference [--check]`."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ def _conf(obj: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _pod(obj: Mapping[str, Any], role: str) -> Json:
-    """What its pods request, and where they may go, as the operator and Spark make them of the spec, of `sparkConf` and
-    of the pod template. Where two of these say an amount, the larger one counts.
+    """Requests of its pods and their permitted nodes, as the operator and Spark make them of the spec, of `sparkConf`
+    and of the pod template. Where two of these say an amount, the larger one counts.
     """
     spec, conf = value_at(obj, ("spec", role)) or {}, _conf(obj)
     pod = copy.deepcopy(value_at(spec, ("template", "spec")) or {})

@@ -1,9 +1,9 @@
 """The TrainJob of Kubeflow Trainer: a training runtime of the host with what the TrainJob says of it.
 
 A TrainJob has no pods of its own: they are in the TrainingRuntime or ClusterTrainingRuntime that it names. Admission
-writes that one's spec on it. What the TrainJob changes (nodes, resources, overrides of pods) is carried out in it here,
-so that what is charged is what runs; the member gets the outcome as a TrainingRuntime of the TrainJob's own name. On
-the host the TrainJob stays suspended: its operator accepts no foreign name in `managedBy`.
+writes that one's spec on it. Changes by the TrainJob (nodes, resources, overrides of pods) are carried out in it here,
+so that the charge equals the running pods; the member gets the outcome as a TrainingRuntime of the TrainJob's own name.
+On the host the TrainJob stays suspended: its operator accepts no foreign name in `managedBy`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLUSTER_TRAINING_RUNTIMES: Final = ApiResource(
 )
 
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
-"""Label of a replicated Job: what it is for."""
+"""Label of a replicated Job: its purpose."""
 _TRAINER = "trainer"
 _INITIALIZERS = {"dataset-initializer": "dataset", "model-initializer": "model"}
 """Step and container -> the field of the TrainJob's initializer."""
@@ -129,7 +129,7 @@ def _fill(container: Json, said: Json) -> None:
 
 
 def _changes(spec: Json, job: str) -> Iterator[tuple[Json, Json]]:
-    """(metadata, pod spec) that are to be merged into the template of a replicated Job, in order."""
+    """(metadata, pod spec) to merge into the template of a replicated Job, in order."""
     for each in spec.get("podSpecOverrides") or ():
         if _targets(each, job):
             yield {}, {name: value for name, value in each.items() if name != "targetJobs"}
@@ -145,7 +145,7 @@ def _changes(spec: Json, job: str) -> Iterator[tuple[Json, Json]]:
 
 
 def _of_job(spec: Json, job: str) -> Iterator[Json]:
-    """Labels and annotations that are to be merged into a replicated Job's template of Jobs."""
+    """Labels and annotations to merge into a replicated Job's template of Jobs."""
     for patch in spec.get("runtimePatches") or ():
         for each in value_at(patch, ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")) or ():
             if each.get("name") == job and (metadata := value_at(each, ("template", "metadata"))):
@@ -157,7 +157,7 @@ def _targets(override: Json, job: str) -> bool:
 
 
 def _of_job_set(spec: Json) -> Iterator[Json]:
-    """Labels and annotations that are to be merged into those of the JobSet."""
+    """Labels and annotations to merge into the JobSet's."""
     for patch in spec.get("runtimePatches") or ():
         if metadata := value_at(patch, ("trainingRuntimeSpec", "template", "metadata")):
             yield metadata

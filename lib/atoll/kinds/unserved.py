@@ -1,6 +1,6 @@
-"""Kinds of work that users bring and that Atoll does not run: they are told so instead of waiting in silence.
+"""Kinds of work that users bring and that Atoll does not run: they get a message instead of silence.
 
-Users may declare those that are custom resources (`declared.py`); then they are served.
+Users may declare custom resources among them (`declared.py`); then they are served.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BUILT_IN: Final = (
     ApiResource("apps", "v1", "daemonsets", "DaemonSet"),
     ApiResource("", "v1", "replicationcontrollers", "ReplicationController"),
 )
-"""Those that every API server has."""
+"""Kinds that every API server has."""
 
 BY_CRD: Final = (
     ApiResource("kubeflow.org", "v1", "paddlejobs", "PaddleJob"),
@@ -30,4 +30,4 @@ BY_CRD: Final = (
     ApiResource("tekton.dev", "v1", "taskruns", "TaskRun"),
     ApiResource("serving.kserve.io", "v1beta1", "inferenceservices", "InferenceService"),
 )
-"""Those that are there where their CRD is."""
+"""Kinds that exist where their CRD does."""

@@ -23,7 +23,7 @@ there once it answers.
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the webhook until it is told to stop."""
+    """Run the webhook until a signal stops it."""
     about = "Admission server: defaults and checks workloads and queues, and suspends bindings."
     settings = load(WebhookSettings, "webhook", about, argv, epilog=_EXAMPLE)
     try:

@@ -1,7 +1,7 @@
 """Bindings of Atoll are suspended at birth: nothing is scheduled before the dispatcher spoke.
 
-So are those that a Karmada makes for policies with `schedulerName: atoll`; they begin at epoch 0 as well, which control
-could not write later. One that another scheduler has placed already is left alone.
+So are bindings that a Karmada makes for policies with `schedulerName: atoll`; they begin at epoch 0 as well, which
+control could not write later. One that another scheduler has placed already is left alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from atoll.model import keys
 
 
 def is_ours(binding: Json, username: str) -> bool:
-    """Whether a binding that this user creates is Atoll's: our detector makes it, or it says what its gang is."""
+    """Whether a binding that this user creates is Atoll's: our detector makes it, or it declares its gang."""
     metadata = binding.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     return username == keys.CONTROL_ACCOUNT or (isinstance(annotations, dict) and keys.GANG in annotations)

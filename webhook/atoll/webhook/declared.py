@@ -18,7 +18,7 @@ def problems(new: Json, old: Json | None) -> list[Problem]:
     """All that is wrong with a WorkloadKind; nothing where its spec stays as it is.
 
     Args:
-        new: as it is to be stored.
+        new: as it will be stored.
         old: as it is; None where it is new.
     """
     if old is not None and old.get("spec") == new.get("spec"):

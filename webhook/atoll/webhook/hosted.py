@@ -1,6 +1,7 @@
 """What a host runs by itself: objects that the webhook leaves to its controllers, and workloads that both would run.
 
-Namespaces say what is Atoll's (`atoll.model.namespaces`); a host that runs Deployments has `atoll.sh/host-profile`.
+Namespaces select Atoll's workloads (`atoll.model.namespaces`); a host that runs Deployments has
+`atoll.sh/host-profile`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def is_controller(user: str, opted_in: Callable[[str], bool]) -> bool:
 def is_left_to_host(kind: Kind, change: Change, *, shared: bool) -> bool:
     """Whether what a controller of the host makes is for an object that is the host's: then it goes on there.
 
-    That of a workload of Atoll's makes nothing on the host. What any other makes is refused to no controller where the
-    host's own would run it; elsewhere it is a workload like those that users make, as the Jobs of a CronJob.
+    That of a workload of Atoll's makes nothing on the host. Pods of any other owner are accepted from controllers where
+    the host's own would run it; elsewhere it is a workload like users' own, as the Jobs of a CronJob.
     """
     owner = _controller(change.new)
     if change.old is not None or owner is None or kind.assembly is not None or not needs_queue(kind.resource):
@@ -39,14 +40,14 @@ def is_left_to_host(kind: Kind, change: Change, *, shared: bool) -> bool:
 
 
 def problems(kind: Kind, change: Change, labels: Mapping[str, str], field: str, *, shared: bool) -> list[Problem]:
-    """Why a workload would be run by others, or by nobody.
+    """Why a workload would be run by others, or not at all.
 
     Args:
         kind: of the workload.
         change: of it.
         labels: of its namespace.
-        field: that messages name where something is wrong with the queue.
-        shared: the host's own controllers run what is there of this kind, and nothing holds them back.
+        field: that messages name for problems with the queue.
+        shared: the host's own controllers run workloads of this kind, and nothing holds them back.
     """
     old, new, title = change.old, change.new, kind.words.title
     if old is None and shared:

@@ -1,6 +1,6 @@
-"""HyperNodes on the host: refused, for nobody reads them there.
+"""HyperNodes on the host: refused, for no process reads them there.
 
-The topology of a member is what its own HyperNodes say of its own nodes; its agent tells the host.
+The topology of a member comes from its own HyperNodes about its own nodes; its agent reports it to the host.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Policies:
     def unreachable(
         self, resource: ApiResource, workload: Json, namespace: str, default: str, fields: Iterable[str]
     ) -> list[Problem]:
-        """What is told of these fields of a new workload; nothing before the policies were read.
+        """Messages about these fields of a new workload; nothing before the policies were read.
 
         Args:
             resource: of the workload.

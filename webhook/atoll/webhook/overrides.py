@@ -170,7 +170,7 @@ def _pointer(path: object, field: str) -> Iterator[Problem]:
 
 
 def _decided(operation: Json, field: str) -> Iterator[Problem]:
-    """Refuse paths and values that would change what was decided."""
+    """Refuse paths and values that would change decisions."""
     try:
         parts = json_patch.steps(str(operation.get("path") or ""))
     except json_patch.PatchError:
@@ -190,7 +190,7 @@ def _decided(operation: Json, field: str) -> Iterator[Problem]:
 
 
 def _named(parts: list[str], value: object) -> Iterator[str]:
-    """Decided fields on the way to a place and in what is written there; names of variables are no fields."""
+    """Decided fields on the way to a place and in values written there; names of variables are no fields."""
     if "env" in parts:
         return
     yield from (part for part in parts if part in DECIDED)

@@ -46,7 +46,7 @@ def selector_problems(selectors: object, namespace: str) -> Iterator[Problem]:
 
 
 def affinity_problems(affinity: object, path: str) -> Iterator[Problem]:
-    """What is wrong with a selector of clusters."""
+    """Problems of a selector of clusters."""
     expressions = mapping(mapping(affinity).get("fieldSelector")).get("matchExpressions")
     for index, each in enumerate(sequence(expressions)):
         field, each = f"{path}.fieldSelector.matchExpressions[{index}]", mapping(each)
@@ -140,7 +140,7 @@ def _placement(placement: Json) -> Iterator[Problem]:
 
 
 def _by_room(scheduling: Json) -> bool:
-    """Whether replicas are divided by what clusters have room for."""
+    """Whether replicas are divided by clusters' free capacity."""
     if scheduling.get("replicaSchedulingType", "Divided") != "Divided":
         return False
     preference = scheduling.get("replicaDivisionPreference")

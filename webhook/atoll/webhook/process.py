@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 
 class CannotStart(RuntimeError):
-    """Something that somebody else has to set up is missing; the message says what to do."""
+    """A prerequisite of the process is missing; the message names the remedy."""
 
 
 async def set_up(process: Process, settings: WebhookSettings) -> None:
@@ -111,7 +111,7 @@ async def set_up(process: Process, settings: WebhookSettings) -> None:
             await namespaces.synced.wait()
             await declared.synced.wait()
             await listener.check(keeper.names[-1], leaf)
-            # What is there now stays: the collector would only find that out again, while a review waits for it.
+            # Present objects stay: the collector would only find that out again, while a review waits for it.
             gc.collect()
             gc.freeze()
 
@@ -222,7 +222,7 @@ class _Listener:
             await server.leave(self._runner, self._app, seconds, self._settings.last_accepted)
 
     async def close(self) -> None:
-        """Finish what was asked and stop."""
+        """Finish open requests and stop."""
         if self._runner is not None:
             await self._runner.cleanup()
         self._bound.close()

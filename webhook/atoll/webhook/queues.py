@@ -40,7 +40,7 @@ GUARANTEE = "spec.guarantee.resource"
 
 
 class Guarantee(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What is never lent."""
+    """Amounts that are never lent."""
 
     resource: dict[str, str | int | float] = {}
 
@@ -89,7 +89,7 @@ class Queue(Slim, frozen=True, rename="camel", gc=False):
 
     @property
     def dispatched(self) -> int:
-        """How many of its workloads have room and have not ended, by its status."""
+        """Number of its admitted workloads that have not ended, by its status."""
         status = self.status or QueueStatus()
         return (status.inqueue or 0) + (status.running or 0)
 
@@ -101,7 +101,7 @@ class Queue(Slim, frozen=True, rename="camel", gc=False):
 
     @property
     def guarantee(self) -> Vector:
-        """What it takes from its siblings; nothing where that can't be read."""
+        """Amounts that it takes from its siblings; none where unreadable."""
         return _reserved(self.spec.guarantee.resource if self.spec.guarantee else {}, self.spec.capability)
 
 
@@ -270,7 +270,7 @@ def validate_queue_update(
     lookup: Callable[[str], Queue | None],
     children: Callable[[str], Sequence[Queue]] = lambda _: (),
 ) -> list[Problem]:
-    """As `validate_queue`; a change that leaves alone what is checked is never refused."""
+    """As `validate_queue`; a change outside of checked fields is never refused."""
     if old.get("spec") == new.get("spec") and _annotations(old) == _annotations(new):
         return []
     return validate_queue(new, lookup, children, moved=_parent_of(old) != _parent_of(new))
@@ -282,7 +282,7 @@ def validate_queue_deletion(name: str, children: Sequence[str], dispatched: int 
     Args:
         name: of the queue.
         children: queues below it.
-        dispatched: its workloads that have room: without the queue nothing would be charged for them.
+        dispatched: its workloads that are admitted: without the queue nothing would be charged for them.
     """
     if name == keys.DEFAULT_QUEUE:
         return [
@@ -504,7 +504,7 @@ def _quota_problems(spec: Json) -> list[Problem]:
 
 
 def _annotations(queue: Json) -> dict[str, str]:
-    """Those that Atoll reads of a queue."""
+    """Annotations of a queue that Atoll reads."""
     found = mapping(mapping(queue.get("metadata")).get("annotations"))
     return {key: found[key] for key in _READERS if isinstance(found.get(key), str)}
 
@@ -525,5 +525,5 @@ def _selects(text: str, labels: Mapping[str, str]) -> bool:
     try:
         return selectors.label_selector_matches(selectors.parse(text), labels)
     except ValueError:
-        # It was meant to keep somebody out.
+        # It was meant to keep namespaces out.
         return False

@@ -1,6 +1,6 @@
 """What `init` left for the webhook: where API servers find it, and which CAs they trust.
 
-The webhook writes the CAs and nothing else; what it is asked about is `init`'s (`atoll.install.registration`).
+The webhook writes the CAs and nothing else; the rest of its configuration is `init`'s (`atoll.install.registration`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Resources by name: those counted in whole numbers, and those that nobody has, most often misspelt."""
+"""Resources by name: resources counted in whole numbers, and unknown ones, most often misspelt."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ decode_cluster = msgspec.json.Decoder(Cluster).decode
 
 
 def fractions(amounts: Mapping[str, Fraction], path: str) -> Iterator[Problem]:
-    """The parts of what is counted in whole numbers: Kubernetes takes no pod that asks for one."""
+    """Fractions of resources counted in whole numbers: Kubernetes takes no pod that asks for one."""
     for resource, value in amounts.items():
         if not quantity.is_whole(resource, value):
             yield Problem(f"{path}.{resource}", "is a fraction of what is counted in whole numbers; use 1, 2, ...")
@@ -70,7 +70,7 @@ def unknown(names: Iterable[Named], members: Iterable[Cluster], others: Iterable
 
 
 def of_queue(queue: Json) -> Iterator[Named]:
-    """(field, resource) of a queue's quotas, whatever their flavor."""
+    """(field, resource) of a queue's quotas, for any flavor."""
     return ((f"{path}.{name}", flavors.split(name)[0]) for path, amounts in _quotas(queue) for name in amounts)
 
 
@@ -112,6 +112,6 @@ def _of_template(template: object, path: str) -> Iterator[Named]:
     for key in ("initContainers", "containers"):
         for index, container in enumerate(sequence(spec.get(key))):
             resources = mapping(mapping(container).get("resources"))
-            # What is requested is limited as well, and a limit alone is a request.
+            # A request is a limit as well, and a limit alone is a request.
             for name in {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}:
                 yield f"{path}.spec.{key}[{index}].resources.limits.{name}", name

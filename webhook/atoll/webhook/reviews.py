@@ -89,7 +89,7 @@ class BadReview(ValueError):
 
     def __init__(self, message: str, *, uid: str = "", api_version: str = API_VERSION) -> None:
         """Args:
-        message: what is wrong.
+        message: the problem.
         uid: of the request, where it could be read nevertheless: then it is answered by a refusal.
         api_version: of the refusal.
         """
@@ -197,7 +197,7 @@ def refusal_of(request: Request, kind: str, problems: list[Problem]) -> str:
 
 
 def warnings_of(problems: Sequence[Problem]) -> list[str]:
-    """What is told of an object that is taken as it is; the API server cuts and drops what is longer or more."""
+    """Warnings about an accepted object; the API server cuts and drops longer or further ones."""
     texts = [str(problem) for problem in problems]
     shown = [text if len(text) <= _WARNING else f"{text[: _WARNING - 3]}..." for text in texts[:_WARNINGS]]
     return [*shown, f"and {len(texts) - _WARNINGS} more"] if len(texts) > _WARNINGS else shown
@@ -239,8 +239,8 @@ class Reviews:
             priority_classes: of PriorityClasses; without it none is called unknown.
             clusters: of Clusters; without it no resource is called unknown.
             workload_kinds: of WorkloadKinds, whose kinds are served from the moment at which they are heard of.
-            referable: of what workloads of some kinds name; without it they are refused.
-            policies: propagation policies; without them nothing is told of networks between members.
+            referable: of objects that workloads of some kinds name; without it they are refused.
+            policies: propagation policies; without them no message mentions networks between members.
             override_policies: without them documents that these change are not read.
             settings: its times and bounds.
         """
@@ -274,7 +274,7 @@ class Reviews:
             "/validate/hyperjobs": ("HyperJob", _added(lambda obj, _: makers.validate_hyper_job(obj))),
             "/validate/jobtemplates": ("JobTemplate", _added(lambda obj, _: makers.validate_job_template(obj))),
         }
-        #: path -> what is told of an object that is taken
+        #: path -> warnings about an accepted object
         self.warnings: dict[str, Callable[[Request], list[Problem]]] = {
             "/validate/queues": lambda request: [
                 *idle("Queue", request.object or {}),
@@ -289,11 +289,11 @@ class Reviews:
             "/validate/overrides": lambda request: overrides.override_warnings(request.object or {}),
             "/validate/cluster-overrides": lambda request: overrides.override_warnings(request.object or {}),
         }
-        #: path -> kind whose workloads name what is to be read
+        #: path -> kind whose workloads name objects to read
         self._referring: dict[str, Kind] = {}
         #: path -> rules of kinds whose pods may name a PodGroup
         self._grouped: dict[str, Rules] = {}
-        #: path -> rules of a kind whose insecure pods the audit log is told of
+        #: path -> rules of a kind whose insecure pods go to the audit log
         self._audited: dict[str, Rules] = {}
         for kind in KINDS:
             self._serve(kind, kind.admission())
@@ -375,7 +375,7 @@ class Reviews:
         binding = request.object or {}
         if bindings.is_left_to_us(binding):
             return bindings.begin_binding(binding)
-        # The API server asks about no other; one that was told so by an older version of this server may.
+        # The API server asks about no other; one configured by an older version of this server may.
         return bindings.suspend_binding(binding) if bindings.is_ours(binding, request.user_info.username) else []
 
     async def _validate_hyper_node(self, _: Request) -> list[Problem]:
@@ -419,7 +419,7 @@ class Reviews:
         return obj.body, ""
 
     def _group(self, rules: Rules, request: Request) -> tuple[str, Json | None]:
-        """The PodGroup that pods of a workload name, and what it says; None where it is not known."""
+        """The PodGroup that pods of a workload name, and its contents; None where unknown."""
         name, cache = groups.named(rules.templates(request.object or {})), self._referable.get(POD_GROUPS)
         found = cache.get(f"{request.namespace}/{name}") if name and cache is not None else None
         return name, None if found is None else found.body
@@ -444,7 +444,7 @@ class Reviews:
         return patch if ours else rules.defaults(change)
 
     def _group_warnings(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
-        """What is told of a PodGroup that pods name."""
+        """Warnings about a PodGroup that pods name."""
         name, group = self._group(rules, request)
         if not name or request.operation != "CREATE":
             return []
@@ -467,7 +467,7 @@ class Reviews:
         return Change(new=new, old=old, user=user, namespace=namespace, referred=referred, unread=unread)
 
     async def _validate_workload(self, kind: Kind, rules: Rules, request: Request) -> list[Problem]:
-        """All that is wrong with a workload; of a change only what it brings."""
+        """All problems of a workload; of a change only new ones."""
         change = self._change(request, kind)
         if self._is_left_to_host(kind, change):
             return []
@@ -492,7 +492,7 @@ class Reviews:
         return problems or added(*(sizes.problems(kind, each) for each in (old, change.new)))
 
     def _badly_overridden(self, kind: Kind, request: Request, old: Json | None) -> list[Problem]:
-        """What override policies would find in a workload that they can't change; of a change only what it brings."""
+        """What override policies would find in a workload that they can't change; of a change only new parts."""
         met = self._override_policies
         if met is None:
             return []
@@ -504,8 +504,8 @@ class Reviews:
         return by_controller and hosted.is_left_to_host(kind, change, shared=self._runs_here(kind))
 
     def _runs_here(self, kind: Kind) -> bool:
-        """Whether the kind has no switch, and controllers of the host would run what is there of it. Of those that
-        users declared it can't be told.
+        """Whether the kind has no switch, and controllers of the host would run its workloads. Of kinds that
+        users declared that is unknown.
         """
         if not kind.dedicated:
             return False
@@ -645,7 +645,7 @@ class Reviews:
     async def _settled(self, check: Callable[[], list[Problem]], patience: float | None = None) -> list[Problem]:
         """The outcome of a check that reads the queue cache; a bad one only when that had time.
 
-        `patience`: seconds; None for those of the settings.
+        `patience`: seconds; None for the settings'.
         """
         problems = check()
         try:
@@ -671,7 +671,7 @@ def _policy_warnings(kind: str, request: Request) -> list[Problem]:
 
 
 def _added(check: Callable[[Json, str], list[Problem]]) -> Callable[[Request], Awaitable[list[Problem]]]:
-    """What an object brings that is wrong; what was there before may stay as it is."""
+    """New problems of an object; problems that it had before may stay."""
 
     async def problems(request: Request) -> list[Problem]:
         now = check(request.object or {}, request.namespace)

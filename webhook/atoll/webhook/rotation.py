@@ -1,10 +1,10 @@
 """Certificates over time: which leaf is served, which CAs the configurations trust, and when the authority goes on.
 
 Every replica runs the same rounds on the same Secret; whoever is first writes the next step, the others find it
-written. Three rules keep every call of an API server answerable, whatever the order in which replicas learn:
-a new authority's leaf is served only after the configurations have trusted it for `Times.settle`; what is served
-stays trusted; and a CA that signs no more is forgotten only when all that it signed has expired, so nobody has to be
-asked whether it still serves some of it.
+written. Three rules keep every call of an API server answerable, in any order in which replicas learn:
+a new authority's leaf is served only after the configurations have trusted it for `Times.settle`; a served one
+stays trusted; and a CA that signs no more is forgotten only when all that it signed has expired, so no replica needs to
+be asked whether it still serves one.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Keeper:
         self._signer: Signer | None = None
         #: loop time since when both configurations trust all that is wanted; None if they don't
         self._trusted_since: float | None = None
-        #: loop time since when a configuration trusts more than what is wanted
+        #: loop time since when a configuration trusts more than the wanted CAs
         self._extra_since: dict[ApiResource, float] = {}
         self._complained = ""
         self._expiry = Gauge(
@@ -117,7 +117,7 @@ class Keeper:
     # -- one round ---------------------------------------------------------------------------------------------------
 
     async def _round(self, now: datetime) -> float:
-        """Do what is due and give the seconds until something else may be."""
+        """Do due steps and give the seconds until something else may be."""
         authority = self._read(self._present())
         if authority is not None and now >= authority.signer.ends:
             step = authorities.next_step(authority, now, self._times, None)
@@ -137,7 +137,7 @@ class Keeper:
         settled = trusted_for is not None and trusted_for >= self._times.settle
         if self._leaf.issuer != authority.signer.certificate and settled:
             await self._use(authority.signer, now)
-            # What is trusted for our sake has become less.
+            # Fewer CAs are trusted for our sake.
             return _PAUSE[0]
         step = authorities.next_step(authority, now, self._times, trusted_for)
         if step is not None:
@@ -199,7 +199,7 @@ class Keeper:
     # -- configurations ----------------------------------------------------------------------------------------------
 
     async def _register(self, authority: Authority) -> None:
-        """See to it that the configurations trust what is wanted, and little else."""
+        """See to it that the configurations trust the wanted CAs, and little else."""
         clock = asyncio.get_running_loop().time
         wanted = self._wanted(authority)
         good = True

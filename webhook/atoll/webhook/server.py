@@ -1,7 +1,7 @@
 """The HTTPS server of the webhook: one route per review, whatever comes gets an answer.
 
-A refusal with a reason beats a broken connection: the API server turns the latter into a timeout that nobody
-understands.
+A refusal with a reason beats a broken connection: the API server turns the latter into a timeout without
+explanation.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
 async def serve(
     app: web.Application, guard: Guard, tls: ssl.SSLContext, bound: socket.socket, cut: float
 ) -> web.AppRunner:
-    """Listen on a socket that has its address; `leave` and then `cleanup` of what is returned end that.
+    """Listen on a socket that has its address; `leave` and then `cleanup` of the returned object end that.
 
     `cut`: seconds that a request under way may still take then.
     """
@@ -125,7 +125,7 @@ async def leave(runner: web.AppRunner, app: web.Application, seconds: float, las
     await asyncio.sleep(seconds)
     for site in list(runner.sites):
         await site.stop()
-    # What was accepted in the last moment has its handshake before it.
+    # Connections accepted in the last moment have their handshakes before the end.
     await asyncio.sleep(min(seconds, last_accepted))
 
 

@@ -39,7 +39,7 @@ def problems(kind: Kind, obj: Json) -> Iterator[Problem]:
 
 
 def _sent_problems(obj: Json, asked: int) -> Iterator[Problem]:
-    """Whether members can get the workload, with the bytes of its gang, and note what they got."""
+    """Whether members can get the workload, with the bytes of its gang, and note their copies."""
     try:
         metadata = for_member({"metadata": {"name": "", "namespace": "", **mapping(obj.get("metadata"))}})
         sent = {"metadata": metadata, "spec": obj.get("spec") or {}}

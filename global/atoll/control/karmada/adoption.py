@@ -116,7 +116,7 @@ class Adoption:
             wanted = gangs.for_karmada(msgspec.structs.replace(asked, preempts=class_.preempts))
         wanted = msgspec.structs.replace(wanted, arrival=arrival)
         if before is not None and (spec(binding).get("clusters") or ()):
-            # What is dispatched stays in the queue that admitted it.
+            # A dispatched workload stays in the queue that admitted it.
             wanted = msgspec.structs.replace(wanted, queue=before.queue)
         return wanted
 

@@ -113,7 +113,7 @@ def said(binding: Full, works: int) -> list[Said]:
 
 
 def merged(known: list[Json], wanted: Sequence[Said], generation: int, now: float) -> list[Json]:
-    """Conditions as they should be: those of Karmada as they are, and ours, which keep their times while they stay."""
+    """Conditions as they should be: Karmada's as they are, and ours, which keep their times while they stay."""
     names = {name for name, *_ in wanted}
     result = [each for each in known if each.get("type") not in OURS or each["type"] in names]
     for name, true, reason, message in wanted:

@@ -1,8 +1,8 @@
 """What Karmada knows of a member's capacity, as the ClusterCapacity that the dispatcher reads.
 
 Karmada's summary has sums and no nodes. So each resource is taken to be free on as few nodes of the average size as can
-hold it: no pod that is larger than such a node fits, and pods may turn out to be unplaceable where what is free is
-scattered. What started lately is not in the summary, and is taken off until it must be.
+hold it: no pod that is larger than such a node fits, and pods may turn out to be unplaceable where free amounts are
+scattered. Pods that started lately are not in the summary, and are taken off until it must be.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Summaries:
     def __init__(self, host: ApiServer, caches: Caches, *, settings: KarmadaSettings) -> None:
         self._host, self._caches, self._settings = host, caches, settings
         self._queue: WorkQueue[str] = WorkQueue("summaries", lambda key: {"cluster": key})
-        #: cluster -> what was published last, without its generation
+        #: cluster -> its last published summary, without its generation
         self._published: dict[str, Json] = {}
         caches.clusters.on_change(self._cluster_changed)
         caches.bindings.on_change(self._binding_changed)
@@ -86,7 +86,7 @@ class Summaries:
         self._published[name] = wanted
 
     def _started(self, cluster: str) -> Vector:
-        """Requests of what was bound there so lately that the summary may not have it."""
+        """Requests of workloads bound there so lately that the summary may not have it."""
         now = time.time()
         found: Vector = {}
         for binding in self._caches.bindings.by_index("cluster", cluster):
@@ -96,7 +96,7 @@ class Summaries:
         return found
 
     async def _say_placer(self, cluster: ClusterObject) -> None:
-        """Condition Placer: the dispatcher leaves to the member what its own scheduler looks at."""
+        """Condition Placer: the dispatcher leaves to the member the checks of its own scheduler."""
         if conditions.find(cluster.status.get("conditions") or [], "Placer") is not None:
             return
         condition = {

@@ -70,7 +70,7 @@ class Makers:
         """Make Jobs until cancelled."""
         await self._queue.run(self.reconcile, workers=self._settings.workers)
 
-    # -- what is looked at ---------------------------------------------------------------------------------------------
+    # -- observation -------------------------------------------------------------------------------------------------
 
     def _changed(self, resource: ApiResource, old: Full | None, new: Full | None) -> None:
         if (changed := new or old) is not None:
@@ -106,7 +106,7 @@ class Makers:
             for name in self._caches.makers[resource].keys_of("namespace", namespace):
                 self._queue.add((resource, name))
 
-    # -- what is done --------------------------------------------------------------------------------------------------
+    # -- actions ------------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: Key) -> None:
         resource, name = key
@@ -127,7 +127,7 @@ class Makers:
         rest = await self._create(key, plan, self._limits.setdefault(namespace, RateLimit(_RATE, _AT_ONCE)))
         refused = self._why(key)
         if resource == JOB_FLOWS and refused != known:
-            # What it waits for is said at once.
+            # The reason of its wait is written at once.
             plan = self._plan(key, obj)
         elif (refused or rest) and resource == VOLCANO_CRON_JOBS:
             # That run is still due.
@@ -166,7 +166,7 @@ class Makers:
         return cron.plan(obj.body, [each.body for each in self._caches.jobs_of(obj.metadata.uid)], time.time())
 
     def _of_another(self, obj: Full, name: str) -> bool:
-        """Whether a Job of this name is there that the object did not make; that is told of it."""
+        """Whether a Job of this name exists that the object did not make; the object gets a message."""
         found = self._caches.jobs.get(f"{obj.metadata.namespace}/{name}")
         if found is None or found.metadata.controller_uid == obj.metadata.uid:
             return False
@@ -181,7 +181,7 @@ class Makers:
         return {job: each.why for job, each in self._refused.get(key, {}).items()}
 
     async def _create(self, key: Key, plan: Plan, limit: RateLimit) -> int:
-        """Make Jobs, and remember those that are not taken; how many are to be made later.
+        """Make Jobs, and remember refused ones; number of Jobs to make later.
 
         A Job that was refused comes after the others, and again after a while or when it is another: it costs as much
         as one that is made.

@@ -1,8 +1,8 @@
-"""Which Job of a CronJob is to be made now, which go, and when to look again.
+"""The Job of a CronJob to make now, the Jobs to remove, and when to look again.
 
-As Kubernetes' own CronJob controller has it: of the times that were missed, while nobody looked or while an earlier Job
-ran under Forbid, the last one alone is made up, and only within `startingDeadlineSeconds`; a time is done once
-`lastScheduleTime` says so, and Jobs are named after theirs, so that no time makes two.
+As Kubernetes' own CronJob controller has it: of the times that were missed, while no controller looked or while an
+earlier Job ran under Forbid, the last one alone is made up, and only within `startingDeadlineSeconds`; a time is done
+once `lastScheduleTime` says so, and Jobs are named after theirs, so that no time makes two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
 _SUCCESSFUL, _FAILED = 3, 1
 _MANY = 100
-"""Missed times above which it is said that they are many."""
+"""Missed times above which the message says "many"."""
 
 
 def job_name(name: str, scheduled: float) -> str:
@@ -27,7 +27,7 @@ def job_name(name: str, scheduled: float) -> str:
 
 
 def plan(obj: Json, jobs: Sequence[Json], now: float) -> Plan:
-    """What is to be done for a CronJob now.
+    """Plan for a CronJob now.
 
     Args:
         obj: the whole object.

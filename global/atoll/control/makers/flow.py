@@ -1,6 +1,6 @@
-"""Which Jobs of a JobFlow are to be made now, what the others wait for, and what the flow's status says.
+"""The Jobs of a JobFlow to make now, the reasons why others wait, and the flow's status.
 
-Level-based: the Jobs themselves say how far the flow is; what is remembered of those that are gone (a time to live, a
+Level-based: the Jobs themselves show the progress of the flow; the memory of deleted ones (a time to live, a
 user) stands in its status. A flow that succeeded or failed stays so.
 """
 
@@ -44,7 +44,7 @@ def plan(
     job_of: Callable[[str], Json | None],
     refused: Mapping[str, str],
 ) -> Plan:
-    """What is to be done for a flow now.
+    """Plan for a flow now.
 
     Args:
         flow: the whole object.
@@ -75,7 +75,7 @@ def plan(
     leaving = flow["metadata"].get("deletionTimestamp") is not None
     for step in () if over or leaving else steps:
         name = job_name(flow, step["name"])
-        # What ended and is gone is not made again; what was removed before its end is.
+        # A Job deleted after its end is not made again; one deleted before is.
         if name in jobs or phases[name] in _ENDED:
             continue
         template = template_of(step["name"])
@@ -248,7 +248,7 @@ def _status(
 
 
 def _of_job(name: str, job: Json) -> tuple[Json, Json]:
-    """What is remembered of a Job, and its entry in the list."""
+    """Memory of a Job, and its entry in the list."""
     status, phase = job.get("status") or {}, phase_of(job)
     created = job["metadata"].get("creationTimestamp")
     condition: Json = {"phase": phase, "createTime": created}

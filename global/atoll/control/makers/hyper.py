@@ -1,6 +1,6 @@
-"""Which Volcano Jobs of a HyperJob are to be made now, and what its status says.
+"""The Volcano Jobs of a HyperJob to make now, and its status.
 
-Level-based, as flows are: what is remembered of Jobs that ended and are gone (a time to live, a user) stands in the
+Level-based, as flows are: the memory of Jobs that ended and are gone (a time to live, a user) stands in the
 status, so a Job that ended never runs again. A set that is Completed or Failed stays so.
 """
 
@@ -35,7 +35,7 @@ _LABEL = 63
 
 
 def plan(hyper: Json, jobs: Sequence[Json], taken: Callable[[str], bool], now: str) -> Plan:
-    """What is to be done for a HyperJob now.
+    """Plan for a HyperJob now.
 
     Args:
         hyper: the whole object.
@@ -107,13 +107,13 @@ def plan(hyper: Json, jobs: Sequence[Json], taken: Callable[[str], bool], now: s
 
 
 def _together(hyper: Json, weights: Mapping[str, int], gone: Collection[str]) -> dict[str, dict[str, str]]:
-    """Job -> annotation of what it starts with, and over how many members they may be; none where each starts by itself
+    """Job -> annotation with its group and the number of members for it; none where each starts by itself
     in any.
 
     Args:
         hyper: the whole object.
         weights: of its Jobs, replicas that each stands for.
-        gone: Jobs that ended and are no more. What must run together is fewer by them.
+        gone: Jobs that ended and are no more. The number that must run together is smaller by them.
     """
     spec = hyper.get("spec") or {}
     least, groups = spec.get("minAvailable"), spec.get("replicatedJobs") or ()

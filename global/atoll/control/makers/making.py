@@ -1,4 +1,4 @@
-"""What one look at an object that makes Jobs comes to, and what its Jobs have in common."""
+"""The result of one look at an object that makes Jobs, and the common parts of its Jobs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, in this order."""
+    """Actions, in this order."""
 
     delete: list[str] = field(default_factory=list)
     """Names of Jobs."""
     create: list[Json] = field(default_factory=list)
     """Jobs."""
     note: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
-    """Name of a Job, and annotations that it is to have; None for those that it is to lose."""
+    """Name of a Job, and annotations to write; None for the ones to remove."""
     status: Json = field(default_factory=dict)
     """The whole of it, once that is done."""
     again: float | None = None

@@ -2,7 +2,7 @@
 
 A *filter* says it of a task and a profile of nodes: `accepts(task, profile, name)`, and `refusal(task, profile)` in
 kube-scheduler's words. An *exact* constraint knows what of each node is taken piece by piece, where amounts of a
-resource don't say enough: it says how many pods of a task a node holds, and is told of pods that are put there.
+resource don't say enough: it says how many pods of a task a node holds, and counts pods put there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How many volumes of a driver a node can attach: a pod needs room for each that the node has not attached already.
+"""How many volumes of a driver a node can attach: a pod needs one attachment for each that the node has not attached
+already.
 
 Kubernetes' plugin NodeVolumeLimits.
 """
@@ -15,7 +16,7 @@ from atoll.model.gang import Task
 REFUSAL = "node(s) exceed max volume count"
 
 Left = Mapping[int, Mapping[str, int]]
-"""Index of a node -> driver -> volumes that it can still attach; what is not named has no limit."""
+"""Index of a node -> driver -> volumes that it can still attach; a driver without an entry has no limit."""
 There = Mapping[int, Collection[tuple[str, str]]]
 """Index of a node -> (driver, handle) of the volumes that it has attached, of nodes with limits."""
 

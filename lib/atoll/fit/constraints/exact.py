@@ -1,4 +1,4 @@
-"""The seam of what is counted beside the resource vector."""
+"""The seam of constraints counted beside the resource vector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Exact(Protocol):
         """int64[N]: how many pods of the task each node holds at most; None where it asks for none of this."""
 
     def take(self, task: Task, node: int, count: int) -> None:
-        """So many pods of the task are put on the node with this index; it has room for them."""
+        """So many pods of the task are put on the node with this index; they fit there."""
 
     def copy(self) -> Self:
         """An independent one."""

@@ -15,6 +15,6 @@ def accepts(
 ) -> bool:
     """Whether a node with these labels and this name matches; without terms every node does.
 
-    `unknown`: label keys, or the field, of which the node's value is not known: what is asked of them counts as met.
+    `unknown`: label keys, or the field, with an unknown value of the node: requirements on them count as met.
     """
     return not terms or selectors.node_affinity_matches(terms, labels, name, unknown)

@@ -8,5 +8,5 @@ REFUSAL = "node(s) didn't match Pod's node affinity/selector"
 
 
 def accepts(selector: Mapping[str, str], labels: Mapping[str, str], unknown: Collection[str]) -> bool:
-    """Whether these labels match; those that are not known count as matching."""
+    """Whether these labels match; unknown ones count as matching."""
     return not any(labels.get(key) != value for key, value in selector.items() if key not in unknown)

@@ -18,7 +18,7 @@ REFUSAL = "node(s) cannot align the resources of the pod with NUMA nodes"
 
 
 class Numa:
-    """The NUMA nodes of nodes, and what is free in each."""
+    """The NUMA nodes of nodes, and free amounts in each."""
 
     def __init__(
         self, known: Callable[[], Mapping[int, Cells]], islands: Callable[[], Mapping[int, Cells]] = dict
@@ -60,7 +60,7 @@ class Numa:
         return room
 
     def narrow(self, task: Task, nodes: int) -> Ints | None:
-        """int64[N]: how many pods of the task get the fewest NUMA nodes that could ever hold what they ask for; None
+        """int64[N]: how many pods of the task get the fewest NUMA nodes that could ever hold their requests; None
         where it makes no difference.
         """
         if not task.aligned:

@@ -1,7 +1,7 @@
 """Required affinity and anti-affinity between pods: Kubernetes' plugin InterPodAffinity.
 
-A pod is kept away by its own anti-affinity and by that of pods that are there. Its affinity is met where a pod that
-all of its terms mean is in the same domain by each of them; the first pod of those that mean themselves may go
+A pod is kept away by its own anti-affinity and by the anti-affinity of present pods. Its affinity is met where a pod
+that all of its terms mean is in the same domain by each of them; the first of pods that mean themselves may go
 anywhere that has the labels.
 """
 
@@ -61,7 +61,7 @@ def together_by(rules: PodRules, company: Beside) -> list[str]:
 
 
 def refusals(rules: PodRules, company: Beside) -> list[tuple[str, Bools]]:
-    """(words of kube-scheduler, bool[M] nodes that they are said of)."""
+    """(words of kube-scheduler, bool[M] nodes with that refusal)."""
     return [
         (OTHERS_REFUSAL, ~_by_others(rules, company)),
         (ANTI_REFUSAL, ~_by_itself(rules, company)),

@@ -21,7 +21,7 @@ class Profile:
     """Label keys, or the field, by which these nodes may differ: what a task asks of them counts as met."""
 
     numa: Cells | None = None
-    """What is in each of their NUMA nodes, free or not; None where that is looked at node by node, or not known."""
+    """Amounts in each of their NUMA nodes, free or not; None where computed node by node, or unknown."""
 
     def accepts(self, task: Task, name: str) -> bool:
         """Whether every filter allows the task a node of this profile."""

@@ -1,4 +1,4 @@
-"""Amounts of resources: how many pods of the same requests are held by what is free."""
+"""Amounts of resources: number of pods of the same requests that free amounts hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from atoll.fit.placement import UNBOUNDED, Ints
 
 
 def room(requests: Mapping[str, int], free: Ints, row: Mapping[str, int]) -> Ints:
-    """int64[N] for `free` int64[R, N]; `row` says which resource is where, and what has no row is nowhere."""
+    """int64[N] for `free` int64[R, N]; `row` says which resource is where, and a resource without a row is nowhere."""
     found = np.full(free.shape[1], UNBOUNDED)
     for name, amount in requests.items():
         if amount > 0:

@@ -1,6 +1,6 @@
 """topologySpreadConstraints that insist (DoNotSchedule): Kubernetes' plugin PodTopologySpread.
 
-No domain may hold more pods than the emptiest one by more than `maxSkew`. Domains are those of nodes that count: with
+No domain may hold more pods than the emptiest one by more than `maxSkew`. Domains of nodes that count: with
 the labels of all such constraints, and as the policies for affinity and taints say.
 """
 

@@ -1,6 +1,6 @@
 """Which of the nodes that may take a pod are preferred, one preference a file.
 
-What pods say themselves: each file gives a number per node, more for what is preferred, None where the task prefers
+Preferences of pods themselves: each file gives a number per node, more for preferred nodes, None where the task prefers
 nothing of the kind. `sum_up` makes one of them, each between 0 and 100 over the nodes in question, with the weights
 that kube-scheduler has or a configuration gives.
 

@@ -50,8 +50,8 @@ class Amounts:
     capacity: Ints
     """What the nodes offer; 0 where one has nothing of a resource."""
     measured: Ints | None = None
-    """int64[2, K]: of cpu and memory what was in use when that was measured, and what was free then, so that the
-    difference to what is free now is the use now; -1 where that is not known. None where nothing is measured.
+    """int64[2, K]: of cpu and memory the use when measured, and free amounts then, so that the
+    difference to free amounts now is the use now; -1 for unknown. None without measurements.
     """
 
     cards: OfCards | None = None
@@ -78,7 +78,7 @@ class Amounts:
 
     @staticmethod
     def asked(requests: Mapping[str, int], weights: Mapping[str, int]) -> dict[str, int]:
-        """Weights of the resources that a pod asks for: of those that have one, or each of them 1 where none has."""
+        """Weights of the resources that a pod asks for: the configured ones, or each of them 1 where none has."""
         names = sorted(name for name, amount in requests.items() if amount > 0 and name not in _NEVER_COUNTED)
         return {name: weights.get(name, 0) if weights else 1 for name in names}
 
@@ -93,7 +93,7 @@ class Amounts:
         return used * WHOLE // np.maximum(have, 1), (have > 0).astype(np.int64)
 
     def mean(self, weights: Mapping[str, int], requests: Mapping[str, int]) -> Ints:
-        """The weighted mean of `taken` over resources, of those that a node offers; half where it has none."""
+        """The weighted mean of `taken` over resources, among resources that a node offers; half where it has none."""
         total, of_all = np.zeros(self.width, np.int64), np.zeros(self.width, np.int64)
         for name, weight in weights.items():
             part, there = self.taken(name, requests)

@@ -1,7 +1,7 @@
 """The fuller a node is of what the pod asks for, the better: large gaps stay for large pods.
 
 `binpack = 10000 * sum(w[r] * (used[r] + request[r]) / offered[r]) / sum(w[r])` over the resources that the pod asks
-for, of those that the scoring names if it names any; the formula of Volcano's plugin of that name.
+for, of resources that the scoring names if it names any; the formula of Volcano's plugin of that name.
 """
 
 from __future__ import annotations

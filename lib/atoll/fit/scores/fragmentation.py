@@ -1,8 +1,8 @@
 """GPUs that no pod can use are lost: the less of a node becomes that by a pod, the better.
 
 Fragmentation gradient descent (Weng et al., USENIX ATC 2023). Of the pods that the member typically gets, `F(node)` is
-the part of its free GPUs that a pod can't use, averaged over these pods: all that is free where the pod does not fit
-there, or asks for no GPU; else what is free on cards that have less than it asks of one. With
+the part of its free GPUs that a pod can't use, averaged over these pods: all of them where the pod does not fit
+there, or asks for no GPU; else free parts of cards that have less than its request for one. With
 `d = F(before) - F(after)` in thousandths of a card, of the best card for a share,
 
 `fragmentation = 5000 + 5000 * d / (1000 + |d|)`
@@ -39,9 +39,9 @@ _NEVER: Final = -(2**62)
 
 @dataclass(slots=True)
 class Typical:
-    """What pods of a member ask for, and how often; and what was worked out of that."""
+    """Typical requests of a member's pods with their frequencies, and results computed from them."""
 
-    #: what is asked for -> (a task that asks for it, pods)
+    #: request -> (a task that asks for it, pods)
     _shapes: dict[tuple[object, ...], tuple[Task, int]] = field(default_factory=dict)
     _seen: int = 0
     #: pods that had been seen when the weights were made; 0 for never
@@ -92,10 +92,10 @@ class Typical:
         """(score, the best card or -1) of each of K nodes.
 
         Args:
-            requests: of the pod that is to be put there.
+            requests: of the pod to place.
             cpu: int64[K], free.
             free: int64[K, C], of each card.
-            profile: int64[K], of the nodes, among those that were weighed.
+            profile: int64[K], of the nodes, among weighed ones.
         """
         shape = (requests.get("cpu", 0), *cards.asked(requests))
         states = np.ascontiguousarray(np.concatenate([cpu[:, None], profile[:, None], free], axis=1))

@@ -1,6 +1,6 @@
 """Preferred affinity and anti-affinity between pods: the weight counts for each pod that is meant, in the same domain.
 
-What pods that are there prefer of the new one counts as well, and what they insist on counts a little.
+Preferences of present pods about the new one count as well, and their requirements count a little.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The less of a node's cpu and memory is in use, as it was measured, the better.
 
-`usage = 10000 - mean(use[cpu], use[memory])`, where what was put on a node after it was measured, and the pod itself,
+`usage = 10000 - mean(use[cpu], use[memory])`, where pods put on a node after its measurement, and the pod itself,
 count with all that they ask for. A node above a threshold gives 0, so that it comes last; one that was not measured
 gives half.
 """

@@ -1,6 +1,6 @@
 """The batch/v1 Job: equal pods until enough of them have succeeded.
 
-Its status on the host adds up over all dispatches and obeys the API server's rules for Jobs that somebody else
+Its status on the host adds up over all dispatches and obeys the API server's rules for Jobs that another controller
 manages: no counter falls, no end is taken back, and an end is written in one piece.
 """
 
@@ -84,7 +84,7 @@ class BatchJob:
     optional = False
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
-        """Only those whose spec.managedBy was set to ours when they were created: it can't be set later."""
+        """Only Jobs whose spec.managedBy was set to ours when they were created: it can't be set later."""
         spec = obj.get("spec")
         return isinstance(spec, dict) and spec.get("managedBy") == keys.CONTROLLER
 
@@ -182,7 +182,7 @@ class BatchJob:
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
         """Started, managed by the member's own controller, without what the host's API server generated.
 
-        What has succeeded in earlier dispatches is not run again, except in an Indexed Job, whose pods need all of
+        Completions of earlier dispatches are not run again, except in an Indexed Job, whose pods need all of
         their indices.
         """
         spec = {key: value for key, value in obj["spec"].items() if key not in _HOST_ONLY}
@@ -201,7 +201,7 @@ class BatchJob:
             **(head.get("annotations") or {}),
             **metadata.topology_carried(obj),
             **metadata.topology_told(gang),
-            # Which pods are in slices is told by their task; others need none.
+            # The task label marks pods in slices; others need none.
             **({keys.TASK_SPEC: TASK} if gang.tasks[0].partition is not None else {}),
             keys.GROUP_MIN_MEMBER: str(part.min_available),
             **part.identity,
@@ -252,15 +252,15 @@ class BatchJob:
         return {**manifest, "metadata": {**head, "labels": labels}, "spec": {**spec, "template": template}}
 
     def started(self, status: Mapping[str, Any]) -> int:
-        """Those that are ready count as running."""
+        """Ready pods count as running."""
         return int(status.get("ready") or 0) + int(status.get("succeeded") or 0)
 
     def ended(self, status: Mapping[str, Any]) -> int:
-        """Those that have succeeded; failed ones are made again."""
+        """Succeeded pods; failed ones are made again."""
         return int(status.get("succeeded") or 0)
 
     def released(self, manifest: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, int]:
-        """Those for which no completion is left; of a work queue those that are not active once one succeeded."""
+        """Pods without a remaining completion; of a work queue pods that are not active once one succeeded."""
         spec = manifest["spec"]
         pods, succeeded = int(spec.get("parallelism", 1)), int(status.get("succeeded") or 0)
         if spec.get("completions") is None:
@@ -272,7 +272,7 @@ class BatchJob:
         return {TASK: pods - max(left, 0)} if left < pods else {}
 
     def suspended(self, status: Mapping[str, Any]) -> str:
-        """Condition Suspended: Kueue has not admitted it or has evicted it, or somebody in the member stopped it."""
+        """Condition Suspended: Kueue has not admitted it or has evicted it, or a user of the member stopped it."""
         conditions = {each.get("type"): each.get("status") for each in status.get("conditions") or ()}
         return "the Job is suspended there" if conditions.get("Suspended") == "True" else ""
 
@@ -283,7 +283,7 @@ class BatchJob:
         return ({"op": "add", "path": "/spec/suspend", "value": suspended},)
 
     def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
-        """Its counts are cut to the pods that were sent; those that failed may be retried and are only bounded."""
+        """Its counts are cut to the pods that were sent; failed ones may be retried and are only bounded."""
         spec = manifest.get("spec") or {}
         pods, completions = int(spec.get("parallelism", 1)), int(spec.get("completions") or 0)
         own = {
@@ -341,7 +341,7 @@ class BatchJob:
         return metadata.moved_by_label(obj, queue)
 
     def carried(self, status: Mapping[str, Any]) -> dict[str, int]:
-        """What has ended so far."""
+        """Counts of ended pods so far."""
         return {name: amount for name in ("succeeded", "failed") if (amount := int(status.get(name) or 0))}
 
     def finished(self, status: Mapping[str, Any]) -> Outcome | None:
@@ -421,7 +421,7 @@ def minimum_of(obj: Mapping[str, Any]) -> int | None:
 
 
 def _remaining(spec: Mapping[str, Any], carried: Mapping[str, int]) -> int:
-    """Pods that must still succeed; where that is not counted, those that run at once."""
+    """Pods that must still succeed; without such a count, pods that run at once."""
     completions = spec.get("completions")
     if completions is None:
         return int(spec.get("parallelism", 1))
@@ -440,7 +440,7 @@ def indexed(spec: Mapping[str, Any]) -> bool:
 
 
 def _counts(spec: Mapping[str, Any], old: Mapping[str, Any], reports: Sequence[Report]) -> Json:
-    """All counters; those of ended pods never fall."""
+    """All counters; counters of ended pods never fall."""
 
     def total(name: str) -> int:
         return sum(int(report.status.get(name) or 0) for report in reports)
@@ -466,7 +466,7 @@ def _counts(spec: Mapping[str, Any], old: Mapping[str, Any], reports: Sequence[R
 
 
 Run = tuple[int, int]
-"""Indices from the first on, the second not among them: one by one, those of a large Job would fill the memory."""
+"""Indices from the first on, the second not among them: one by one, indices of a large Job would fill the memory."""
 
 
 def _parse(text: str | None, limit: int) -> Iterable[Run]:

@@ -1,6 +1,6 @@
 """batch/v1 Jobs: suspended and taken over when they are created, and who may move their suspend switch.
 
-Pure functions: what they know of queues and namespaces is given to them. A Job that another controller manages is
+Pure functions: facts about queues and namespaces are arguments. A Job that another controller manages is
 refused; one that was made before its namespace opted in is left alone.
 """
 
@@ -23,7 +23,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str]) -> list[jso
     """The patch that takes a new Job over; empty for one that is not to be.
 
     Args:
-        job: as sent; what has the wrong type is left to the schema.
+        job: as sent; wrong types are left to the schema.
         namespace_annotations: of the Job's namespace, which may name a default queue.
     """
     spec, metadata = job.get("spec"), job.get("metadata")
@@ -47,7 +47,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str]) -> list[jso
 
 def keep_switch(old: Json, new: Json, user: str) -> list[jsonpatch.Operation]:
     """The patch of a change: whoever suspends a Job that may run wants it held; but a manifest that is applied again
-    says what it said when the Job was created, and that has no effect.
+    repeats the value of the Job's creation, and that has no effect.
     """
     if user == keys.CONTROL_ACCOUNT or not KIND.takes(old) or not isinstance(new.get("spec"), dict):
         return []
@@ -62,7 +62,7 @@ def keep_switch(old: Json, new: Json, user: str) -> list[jsonpatch.Operation]:
 
 
 def switch_warnings(old: Json, new: Json, user: str) -> list[Problem]:
-    """What is told of a change whose suspend switch has no effect."""
+    """Warnings about a change whose suspend switch has no effect."""
     if user == keys.CONTROL_ACCOUNT or not KIND.takes(old):
         return []
     if _lifts(old, new):

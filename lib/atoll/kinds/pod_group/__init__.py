@@ -2,7 +2,7 @@
 
 A new pod of no group and no owner is a group of one: its webhook gives it a group of its own name.
 
-On the host the pods are gated for ever, and stand for those that run. A member runs the group as a Volcano Job with a
+On the host the pods are gated for ever, and stand for running ones. A member runs the group as a Volcano Job with a
 task for each pod, so that each keeps its template and a pod that takes a failed one's place is one task instead of
 another. What members say of the Job is written to the pods of the host, one by one.
 
@@ -75,7 +75,7 @@ _TOKEN = "kube-api-access-"
 class PodGroup(VolcanoJob):
     """Pods with label `kueue.x-k8s.io/pod-group-name`, which the webhook gives to a pod of no owner as well.
 
-    What members say of it is what they say of a Volcano Job.
+    Reports of members are reports of a Volcano Job.
     """
 
     resource = PODS
@@ -278,7 +278,7 @@ class PodGroup(VolcanoJob):
     def aggregate(
         self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
     ) -> Json:
-        """The phase of each pod by its task; an end is not taken back, and what nobody says anything of stays."""
+        """The phase of each pod by its task; an end is not taken back, and pods without a report stay."""
         phases = {}
         for report in reports:
             for task, counts in (report.status.get("taskStatusCount") or {}).items():
@@ -297,7 +297,7 @@ class PodGroup(VolcanoJob):
 
 
 def task_of(pod: Mapping[str, Any]) -> str:
-    """Name of the pod's task in the member: one that takes its place has another one, whatever its name."""
+    """Name of the pod's task in the member: one that takes its place has another one, under any name."""
     about = pod["metadata"]
     digest = hashlib.sha256(about.get("uid", "").encode()).hexdigest()[:8]
     return f"{about['name'][:30].replace('.', '-').rstrip('-')}-{digest}"
@@ -345,7 +345,7 @@ def _workload(pods: Sequence[Json], uid: str) -> Json:
         "annotations": first.get("annotations") or {},
         "creationTimestamp": first.get("creationTimestamp") or "",
         "resourceVersion": first.get("resourceVersion") or "",
-        # Changes with whatever is said of any of them.
+        # Changes with each change of any of them.
         "generation": zlib.crc32(orjson.dumps([*map(_uid, ordered), seen])),
     }
     if all(leaving):
@@ -391,14 +391,14 @@ def _waits(group: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _is_fast(group: Mapping[str, Any]) -> bool:
-    """Whether it is to be admitted with its first pod; the others come later."""
+    """Whether it is admitted with its first pod; the others come later."""
     return (group["metadata"].get("annotations") or {}).get(FAST) == "true"
 
 
 def _sorts(group: Mapping[str, Any]) -> dict[str, list[Json]]:
     """Task of its gang -> the pods that ask for the same, in order of age.
 
-    A task is named for what its pods ask for, so it keeps its name while pods come and go.
+    A task is named for its pods' requests, so it keeps its name while pods come and go.
     """
     found: dict[str, list[Json]] = {}
     for pod in _members(group):
@@ -411,7 +411,7 @@ def _sorts(group: Mapping[str, Any]) -> dict[str, list[Json]]:
 
 
 def _members(group: Mapping[str, Any]) -> list[Json]:
-    """The pods that count: the oldest ones, after them those that have failed and whose place nobody took."""
+    """The pods that count: the oldest ones, after them failed ones without a replacement."""
     pods = group["spec"]["pods"]
     fixed = any((pod["metadata"].get("annotations") or {}).get(RETRIABLE) == "false" for pod in pods)
     ordered = sorted(pods, key=lambda pod: (not fixed and _phase(pod) == "Failed", *_age(pod)))
@@ -473,7 +473,7 @@ def _topology(obj: Mapping[str, Any]) -> Json:
 
 
 def _slices(obj: Mapping[str, Any]) -> Partition | None:
-    """Those of its pods; None where its oldest pod asks for none, or some pod has no index."""
+    """Slices of its pods; None where its oldest pod asks for none, or some pod has no index."""
     members = _members(obj)
     part = nearness.partition(metadata.topology_annotations(obj, *members[:1]), len(members))
     return part if part is not None and all(index_of(pod) is not None for pod in members) else None
@@ -487,7 +487,7 @@ def _sub_groups(slices: Partition) -> str:
 
 
 def _slice_labels(slices: Partition, index: int) -> dict[str, str]:
-    """Those that tell in which slice of each layer a pod is."""
+    """Labels with the slice of each layer of a pod."""
     found = {keys.PARTITION: str(index // slices.size)}
     for key in keys.INNER_SLICES:
         if slices.inside is None:

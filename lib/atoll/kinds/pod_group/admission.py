@@ -15,7 +15,7 @@ from atoll.kinds.pod_group import GATE, GROUP, INDEX, KIND, MOST, TOTAL, index_o
 from atoll.model import keys
 
 _QUEUED: Final = (keys.KUEUE_QUEUE_LABEL, keys.QUEUE_LABEL)
-"""Labels by which a new pod that nobody made asks to be queued."""
+"""Labels by which a new pod without an owner asks to be queued."""
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation of a pod that a kubelet runs from a file."""
 _TAKEN: Final = {
@@ -32,7 +32,7 @@ _TAKEN: Final = {
     ),
 }
 """Others are their owners' business, or are on a node of the host already and ask for no queue. One that asks for it
-later is told that it is too late.
+later gets a refusal that it is too late.
 """
 _PATH: Final = "pod"
 """What stands before the fields of the pod, which is checked as a template is."""
@@ -67,7 +67,7 @@ def default_pod(pod: Json, namespace: dict[str, str]) -> list[jsonpatch.Operatio
 
 
 def _slices(pod: Json) -> list[Problem]:
-    """Which pods make a slice is said by their indices; a group without slices has no groups of pods."""
+    """Indices of pods decide the pods of a slice; a group without slices has no groups of pods."""
     notes = mapping(mapping(pod.get("metadata")).get("annotations"))
     slices = next((key for key in (nearness.SLICE_LEVEL, nearness.SLICE_LAYERS) if key in notes), None)
     if keys.APART in notes and slices is None:
@@ -80,7 +80,7 @@ def _slices(pod: Json) -> list[Problem]:
 
 
 def _alone(pod: Json) -> bool:
-    """Whether a new pod is of no group and no owner, and is to be queued or placed."""
+    """Whether a new pod is of no group and no owner, and must be queued or placed."""
     metadata = mapping(pod.get("metadata"))
     labels = mapping(metadata.get("labels"))
     if GROUP in labels or metadata.get("ownerReferences"):

@@ -1,9 +1,9 @@
 """Kinds that are replicated pod templates: components, each with a number of pods and a template.
 
-Such a kind says where its components and its suspend switch are, and how its status is to be read; all that follows is
-alike: the gang, the manifest for a member, admission, and the status on the host, which is the member's own beside a
-condition `Dispatched`. Its pods are made by the kind's own controller in the member, at whatever depth: annotations of
-the templates make them one gang there.
+Such a kind declares the places of its components and its suspend switch, and the meaning of its status; all that
+follows is alike: the gang, the manifest for a member, admission, and the status on the host, which is the member's own
+beside a condition `Dispatched`. Its pods are made by the kind's own controller in the member, at whatever depth:
+annotations of the templates make them one gang there.
 
 A workload is taken over when it is created, and its queue is written on it as a label: one without that label was there
 before its namespace opted in.
@@ -83,7 +83,7 @@ class Component:
     minimum: int | None = None
     """Pods of it that must be admitted together; None: all."""
     count: Path = ()
-    """Of the number of its pods in the object, or of what they are made in; empty where that is fixed."""
+    """Of the number of its pods in the object, or of its units; empty where that is fixed."""
     unit: int = 1
     """Pods that one more there makes."""
     ranks: int = 0
@@ -115,7 +115,7 @@ class Reading(NamedTuple):
 
 
 Problems = Iterable[tuple[str, str]]
-"""(field, what is wrong and what to do)."""
+"""(field, problem with its remedy)."""
 
 
 def _nothing(_: Mapping[str, Any]) -> Problems:
@@ -128,14 +128,14 @@ def _as_it_is(_: Json, __: Part) -> None:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Templated:
-    """A kind by what is particular to it; `Kind` says what the methods promise."""
+    """A kind by its particulars; `Kind` has the contract of the methods."""
 
     resource: ApiResource
     words: Words
     route: str
     """Of its webhooks."""
     pods: str
-    """What its components are, for people."""
+    """Name of its components, for people."""
     order: str = ""
     """Which pods are made after others, for people; empty where `starts` is None."""
     fewer: str = ""
@@ -148,7 +148,7 @@ class Templated:
     pods_label: str = ""
     """Label of its pods in members whose value is its name."""
     switch: Path = ()
-    """Of its suspend switch; empty: it has none, and nobody may reconcile it on the host."""
+    """Of its suspend switch; empty: it has none, and no controller may reconcile it on the host."""
     switched_off: Any = True
     """Value of the switch by which it is suspended."""
     switched_on: Any = False
@@ -162,7 +162,7 @@ class Templated:
     minimum.
     """
     sets: Callable[[Mapping[str, Any], Component], int] | None = None
-    """Pods of a component in each of its sets, where what its template says of nearness holds for a set by itself."""
+    """Pods of a component in each of its sets, where its template's nearness holds for a set by itself."""
     sets_label: str = ""
     """Label of pods whose value tells sets apart."""
     divisible: bool = False
@@ -191,7 +191,7 @@ class Templated:
     """Which are such pods, for people."""
     claims: Callable[[Mapping[str, Any]], bool] = lambda _: False
     placers: Collection[Placer] = (Placer.ATOLL, Placer.KUBE_SCHEDULER, Placer.KUEUE)
-    """Those that take its gangs."""
+    """Placers that take its gangs."""
     optional: bool = True
     in_member: InMember | None = field(default_factory=lambda: InMember(groups=True))
     assembly: Assembly | None = None
@@ -225,7 +225,7 @@ class Templated:
             suspended=f"{label} && {spec}" if self.manager and self.switch == ("spec", "suspend") else "",
         )
 
-    # -- what it is, on the host ---------------------------------------------------------------------------------------
+    # -- on the host ---------------------------------------------------------------------------------------------------
 
     def takes(self, obj: Mapping[str, Any]) -> bool:
         """What the webhook took over: it has the label of its queue, and the field that keeps others away."""
@@ -319,9 +319,9 @@ class Templated:
     ) -> tuple[list[Task], TopologyWish | None]:
         """The tasks with the groups of their pods, and the wish of all: that of the object, or of its only component.
 
-        What one of several templates says is for its own pods; with a `unit`, for those of each set of pods; with a
-        group's name, for those of all templates that name it. Where it asks for slices as well, their level holds for
-        the slices and the other one for all.
+        Annotations of one of several templates are for its own pods; with a `unit`, for the pods of each set of pods;
+        with a group's name, for pods of all templates that name it. Where it asks for slices as well, their level holds
+        for the slices and the other one for all.
         """
         whole = metadata.topology_wish(obj)
         found = [
@@ -359,7 +359,7 @@ class Templated:
         return self.claims(obj)
 
     def entire(self, obj: Mapping[str, Any]) -> Mapping[str, Any]:
-        """With what it reads elsewhere at its place.
+        """With parts read elsewhere at their places.
 
         Raises:
             ValueError: that can't be read, or what `objects.MALFORMED` lists.
@@ -480,7 +480,7 @@ class Templated:
             return Reading()
 
     def started(self, status: Mapping[str, Any]) -> int:
-        """By its counts; where not all pods are made at once, all of them once those that are there have nodes."""
+        """By its counts; where not all pods are made at once, all of them once present pods have nodes."""
         reading = self._reading(status)
         placement = status.get("placement") or {}
         if self.starts is not None and placement.get("nodes"):
@@ -580,7 +580,7 @@ class Templated:
             status[_OF_ITS_SERVER] = old[_OF_ITS_SERVER]
         if reports or idle:
             return status
-        # Of what is dispatched nothing else is known before its operator has written.
+        # Nothing else is known of a dispatched object before its operator has written.
         return self.told(status, *(("", "") if sent else (reason, message)))
 
     def _of_parts(self, obj: Mapping[str, Any], reports: Sequence[Report]) -> Json:
@@ -608,7 +608,7 @@ class Templated:
     # -- for people ----------------------------------------------------------------------------------------------------
 
     def standing(self, obj: Mapping[str, Any]) -> Standing:
-        """In its own words; those that do not run are pending."""
+        """In its own words; pods that do not run are pending."""
         status = obj.get("status") or {}
         reading = self._reading(status)
         try:
@@ -785,7 +785,7 @@ def _list(value: Any) -> list[Json]:
 
 
 def _in_units(task: Task, component: Component, components: Sequence[Component]) -> Task:
-    """The task with the pods that one more in its count makes, beside those of other components of the same count."""
+    """The task with the pods that one more in its count makes, beside pods of other components of the same count."""
     shared = sum(each.count == component.count for each in components) > 1
     if not component.count or not (shared or component.unit > 1):
         return task
@@ -794,7 +794,7 @@ def _in_units(task: Task, component: Component, components: Sequence[Component])
 
 
 def _counts(components: Sequence[Component], part: Part) -> dict[Path, int]:
-    """What is to be written where a part has fewer pods than the object asks for: whole units, no more than it has."""
+    """Counts to write where a part has fewer pods than the object asks for: whole units, no more than it has."""
     found: dict[Path, int] = {}
     for each in components:
         pods = part.counts.get(each.name, 0)

@@ -77,7 +77,7 @@ def _taken_over(kind: Templated, change: Change) -> list[jsonpatch.Operation]:
 def _kept(kind: Templated, change: Change) -> list[jsonpatch.Operation]:
     """The patch of a change: the switch is Atoll's, and the queue stays written on the workload.
 
-    A manifest that is applied again says what it said at first; where the switch follows the dispatch, whoever sets it
+    A manifest that is applied again repeats its first value; where the switch follows the dispatch, a user who sets it
     wants the workload held.
     """
     old, new = change.old or {}, change.new
@@ -103,7 +103,7 @@ def _kept(kind: Templated, change: Change) -> list[jsonpatch.Operation]:
 
 
 def _undone(kind: Templated, change: Change) -> list[Problem]:
-    """What is told of a change that `_kept` undoes."""
+    """Warnings about a change that `_kept` undoes."""
     old, new = change.old or {}, change.new
     if not kind.takes(old) or not _lifted(kind, old, new):
         return []
@@ -129,7 +129,7 @@ def _problems(kind: Templated, change: Change) -> list[Problem]:
 
 
 def _not_read(kind: Templated, change: Change) -> list[Problem]:
-    """Why what it refers to is not what is written on it."""
+    """Why the referred object differs from the annotation on it."""
     referred = kind.referred
     if referred is None:
         return []
@@ -150,7 +150,7 @@ def _wrong_with(kind: Templated, obj: Json) -> list[Problem]:
         return []
     try:
         entire = kind.entire(obj)
-        # What its kind refuses says why, where its pods can't be told without what it lacks.
+        # A refusal by its kind has the reason, where missing parts hide its pods.
         problems = [Problem(field, text) for field, text in kind.problems(entire)]
     except ValueError as error:
         return [Problem("spec", str(error))]
@@ -214,7 +214,7 @@ def _without_index(kind: Templated, obj: Json) -> list[Problem]:
 def _holders(
     obj: Json, templates: Sequence[tuple[str, object]], components: Sequence[Component]
 ) -> Iterator[tuple[Component, object, str]]:
-    """(component, what may have annotations about its pods, path of that)."""
+    """(component, possible holder of annotations about its pods, its path)."""
     known = dict(templates)
     for each in components:
         path = dotted(each.template)

@@ -182,7 +182,7 @@ class VolcanoJob:
         return list(needs)
 
     def makes_claims(self, obj: Mapping[str, Any]) -> bool:
-        """Those of its volumes that give a spec for one."""
+        """True for volumes with a spec for one."""
         return any(volume.get("volumeClaim") for volume in obj["spec"].get("volumes") or ())
 
     def rewrite(self, obj: Mapping[str, Any], part: Part) -> Json:
@@ -273,7 +273,7 @@ class VolcanoJob:
         return ""
 
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
-        """Nothing: its binding is what is suspended."""
+        """Nothing: its binding is suspended instead."""
         return ()
 
     def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
@@ -479,7 +479,7 @@ def _actions(holder: Mapping[str, Any]) -> set[str]:
 
 
 def _events(spec: Mapping[str, Any]) -> set[str]:
-    """Those that the policies of the Job as a whole ask about."""
+    """Events in the policies of the Job as a whole."""
     policies = spec.get("policies") or ()
     return {event for policy in policies for event in (policy.get("event"), *(policy.get("events") or ())) if event}
 
@@ -510,7 +510,7 @@ def _task(number: int, task: Mapping[str, Any], priority_class: str, job: Mappin
 
 
 def _partition(task: Mapping[str, Any]) -> Partition | None:
-    """The partitions of a task, where they say how near each other their pods are to be."""
+    """The partitions of a task, where they set the nearness of their pods."""
     _, size, _ = task_partitions(task)
     wish = (task.get("partitionPolicy") or {}).get("networkTopology")
     if not wish or not size > 1 or task_replicas(task) < 2:

@@ -1,7 +1,7 @@
 """Volcano Jobs: defaults that depend on other fields, and the rules that a schema can't express.
 
-The rules are those that Volcano's users know (the same manifests pass and fail); the words are ours. Pure functions:
-what they know of queues and namespaces is given to them.
+Volcano's users know the rules (the same manifests pass and fail); the words are ours. Pure functions:
+facts about queues and namespaces are arguments.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = Non
     """The patch that fills in what the Job leaves out; empty when nothing is missing.
 
     Args:
-        job: as sent; what has the wrong type is left to the schema.
+        job: as sent; wrong types are left to the schema.
         namespace_annotations: of the Job's namespace, which may name a default queue.
     """
     spec = job.get("spec")
@@ -84,7 +84,7 @@ def default_job(job: Json, namespace_annotations: Mapping[str, str] | None = Non
         patch.append(jsonpatch.add(keys.SCHEDULER_NAME, "spec", "schedulerName"))
     if spec.get("maxRetry") is None:
         patch.append(jsonpatch.add(MAX_RETRY, "spec", "maxRetry"))
-    # Nobody means a gang of none: as in Volcano, 0 stands for absent.
+    # No user means a gang of none: as in Volcano, 0 stands for absent.
     minimum = sum(task_minimum(task) for task in sequence(spec.get("tasks")) if isinstance(task, dict))
     if not spec.get("minAvailable") and minimum > 0:
         patch.append(jsonpatch.add(minimum, "spec", "minAvailable"))
@@ -178,7 +178,7 @@ def _is_guaranteed(pod: Json) -> bool:
     try:
         return numa.is_guaranteed(pod)
     except (ValueError, TypeError, AttributeError):
-        # What is wrong with it is told of where the rest of the template is checked.
+        # The check of the rest of the template reports its problems.
         return False
 
 
@@ -433,7 +433,7 @@ def circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
 def validate_job_update(old: Json, new: Json) -> list[Problem]:
     """Everything that is wrong with a change of a Job.
 
-    One that leaves the spec alone is never refused, and no change for what was wrong before: the rules grow, and an
+    One that leaves the spec alone is never refused, and no change for earlier problems: the rules grow, and an
     old Job must still be resized and let go.
 
     Both sides are compared with their defaults, so that a Job from before its namespace was opted
@@ -461,8 +461,8 @@ def validate_job_update(old: Json, new: Json) -> list[Problem]:
 
 
 def _started(job: Json) -> bool:
-    """Whether some of it ran, or runs. What is dispatched and has not started stays in its queue as well, whatever its
-    Job names: the binding says so, which is not for here.
+    """Whether some of it ran, or runs. A dispatched Job that has not started stays in its queue as well, whatever queue
+    its Job names: the binding says so, which is not for here.
     """
     return mapping(mapping(job.get("status")).get("state")).get("phase") not in (None, "", "Pending", "Aborted")
 

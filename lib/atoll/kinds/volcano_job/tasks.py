@@ -78,7 +78,7 @@ def task_partitions(task: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def task_replicas(task: Mapping[str, Any]) -> int:
-    """Its pods: as given, else those of its partitions, else 1."""
+    """Its pods: as given, else the pods of its partitions, else 1."""
     if task.get("replicas") is not None:
         return _count(task, "replicas")
     total, size, _ = task_partitions(task)
@@ -86,7 +86,7 @@ def task_replicas(task: Mapping[str, Any]) -> int:
 
 
 def task_minimum(task: Mapping[str, Any]) -> int:
-    """Pods of it that the gang needs: as given, else those of the partitions that it needs, else all."""
+    """Pods of it that the gang needs: as given, else the pods of required partitions, else all."""
     if task.get("minAvailable") is not None:
         return _count(task, "minAvailable")
     _, size, needed = task_partitions(task)

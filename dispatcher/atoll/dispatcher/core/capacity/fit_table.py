@@ -77,8 +77,8 @@ class FitTable:
         self._accepts: NDArray[np.bool_] = np.zeros((_FIRST_ROWS, 0), np.bool_)
         #: member -> int64[]: which profiles its nodes have
         self._profiles_of: dict[str, Ints] = {}
-        #: member -> bool[rows]: for which some node of it has more room than before, or more of something that a row
-        #: asks for whose task needs room beside others; emptied by `take_grown`
+        #: member -> bool[rows]: for which some node of it has more capacity than before, or more of something that a
+        #: row asks for whose task needs a place beside others; emptied by `take_grown`
         self._grown: dict[str, NDArray[np.bool_]] = {}
         #: members of which nodes have other indices by now
         self._moved: dict[Member, None] = {}

@@ -158,7 +158,7 @@ def _nearest(shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_
         ready = known
     rows = table.counts[list(shape.rows)]
     held = np.minimum(rows, np.array(shape.floor)[:, None]).sum(axis=0)
-    # Of those that hold as many, one that would take it if it were empty.
+    # Of members that hold as many, one that would take it if it were empty.
     nearest = [int(column) for column in np.argsort(-held, kind="stable") if ready[column]]
     accepting = next((column for column in nearest if table.accepts(table.order[column], shape)), None)
     column = nearest[0] if accepting is None else accepting

@@ -1,4 +1,4 @@
-"""Plugins of Volcano Jobs: what a Job needs besides its pods, and what its pods must know of each other.
+"""Plugins of Volcano Jobs: objects of a Job besides its pods, and facts that its pods must know of each other.
 
 One module per plugin, pure functions on dicts; names, arguments and results are Volcano's. A plugin is added by its
 module and its place in `PLUGINS`.
@@ -27,7 +27,7 @@ _MOST_BYTES = 2**20
 """Of the data of a ConfigMap."""
 
 NETWORKED = ("svc", "ssh", "tensorflow", "pytorch", "mpi", "ray", "mxnet")
-"""Those whose pods talk to each other: they work where all pods of the Job reach each other."""
+"""Plugins whose pods talk to each other: they work where all pods of the Job reach each other."""
 
 
 def required(plugins: Mapping[str, object]) -> list[str]:
@@ -37,12 +37,12 @@ def required(plugins: Mapping[str, object]) -> list[str]:
 
 
 def waits(plugins: Mapping[str, Sequence[str] | None]) -> dict[str, str]:
-    """Task -> the task of which all pods are to be ready before it starts, by what the plugins of a Job do."""
+    """Task -> the task of which all pods must be ready before it starts, by the plugins of a Job."""
     return dict(mpi.PLUGIN.waits(values) for plugin, values in _chosen(plugins) if plugin is mpi.PLUGIN)
 
 
 def problems(plugins: Mapping[str, Sequence[str] | None], tasks: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """(plugin, what is wrong) of a Job with these tasks (name to replicas)."""
+    """(plugin, problem) of a Job with these tasks (name to replicas)."""
     for name, arguments in plugins.items():
         plugin = PLUGINS.get(name)
         if plugin is None:
@@ -61,7 +61,7 @@ def problems(plugins: Mapping[str, Sequence[str] | None], tasks: Mapping[str, in
 
 
 def unmakeable(job: JobView, plugins: Mapping[str, Sequence[str] | None]) -> Iterator[tuple[str, str]]:
-    """(plugin, why a member would refuse what it makes for the Job), by the rules of every supported Kubernetes.
+    """(plugin, why a member would refuse its objects for the Job), by the rules of every supported Kubernetes.
 
     Args:
         job: its tasks with all of their replicas.

@@ -51,7 +51,7 @@ class JobView:
     namespace: str
     tasks: tuple[Task, ...]
     owner: Json = field(default_factory=dict)
-    """Owner reference for what is made for it."""
+    """Owner reference for its objects."""
     network: str = ""
     """How its pods name those in other members (`atoll.model.network`); empty where they can't, or all are here."""
 
@@ -116,7 +116,7 @@ class Plugin(Protocol):
         Args:
             job: the Job.
             values: of its options.
-            key_pair: makes a new key, for what is made once and kept.
+            key_pair: makes a new key, for objects made once and kept.
         """
 
     def decorate(self, job: JobView, values: Values, pod: Json, task: Task, index: int) -> None:
@@ -127,7 +127,7 @@ class Plugin(Protocol):
             values: of its options.
             pod: to change.
             task: the pod's.
-            index: of the pod among those of the task in this member.
+            index: of the pod among the task's pods in this member.
         """
 
 

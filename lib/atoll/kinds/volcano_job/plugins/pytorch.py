@@ -8,7 +8,7 @@ from atoll.kinds.volcano_job.plugins.interface import JobView, Json, KeyPair, Ta
 from atoll.kinds.volcano_job.plugins.options import Option
 
 _MOST_PATIENCE = 7 * 86400
-"""Seconds that workers may be told to wait for their master."""
+"""Seconds of the longest wait of workers for their master."""
 _WAITS = "wait-for-master"
 
 
