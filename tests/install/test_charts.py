@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 import yaml
 
 from atoll import install
 from atoll.cli import chart_files
+from atoll.install import embedded, embedding
+from atoll.install.embedded import Backup, EmbeddedValues
 from atoll.install.rendering import HostValues, MemberValues
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
+from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 from atoll.model import keys
-from atoll.model.apiresource import NAMESPACES, SERVICE_ACCOUNTS
+from atoll.model.apiresource import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from tests.atollctl import Ran, atollctl
 from tests.install.rendered import CHARTS, helm, is_hook, ran, refused, template
-from tests.install.served import try_strictly
+from tests.install.served import apply, try_strictly
 
 Json = dict[str, Any]
 
@@ -88,6 +94,32 @@ VALUES = [
     ("atoll", "single", {**IMAGE, **SINGLE, "priorityClassName": ""}),
     ("atoll-agent", "invited", {**MINIMAL["atoll-agent"], **INVITED}),
 ]
+EMBEDDED = EmbeddedValues(
+    image="registry.example.org/atoll:1",
+    namespace="batch",
+    priority_class="system-cluster-critical",
+)
+EMBEDDED_FULL = EmbeddedValues(
+    image="registry.example.org/atoll:1",
+    namespace="batch",
+    endpoint="https://atoll.example.org:6443",
+    service_type="LoadBalancer",
+    service_annotations={"a": "b"},
+    etcd_replicas=3,
+    storage="1Gi",
+    storage_class="fast",
+    backup=Backup("@daily", 3, "2Gi"),
+    etcd_image="registry.example.org/etcd:1",
+    apiserver_image="registry.example.org/kube-apiserver:1",
+    controller_manager_image="registry.example.org/kube-controller-manager:1",
+    image_pull_secrets=["registry"],
+    apiserver_flags=["--oidc-issuer-url=https://login.example.org", '--oidc-username-prefix="'],
+    replicas=1,
+    resources={"etcd": {"requests": {"cpu": "1"}}, "controller-manager": {"limits": {"memory": "3Gi"}}},
+)
+EACH_EMBEDDED = pytest.mark.parametrize(
+    "values", [pytest.param(EMBEDDED, id="minimal"), pytest.param(EMBEDDED_FULL, id="full")]
+)
 EACH = pytest.mark.parametrize(("chart", "values"), [pytest.param(a, c, id=f"{a}-{b}") for a, b, c in VALUES])
 _OTHERS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
 """APIs that no cluster of the tests has."""
@@ -226,6 +258,62 @@ def test_member_that_has_joined_needs_no_token() -> None:
     assert pod["containers"][0]["args"][-2:] == ["--cluster=east", "--host-secret"]
 
 
+def embedded_chart(values: EmbeddedValues) -> list[Json]:
+    given = msgspec.to_builtins(values)
+    for each in ("image", "namespace", "imagePullSecrets", "priorityClass"):
+        del given[each]
+    chart = {
+        "image": {"repository": "registry.example.org/atoll", "tag": "1"},
+        "imagePullSecrets": [{"name": each} for each in values.image_pull_secrets],
+        "priorityClassName": values.priority_class,
+        "host": {"mode": "embedded", "embedded": given},
+    }
+    return template("atoll", chart, f"--namespace={values.namespace}")
+
+
+@EACH_EMBEDDED
+async def test_embedded_host_has_the_objects_of_init(values: EmbeddedValues) -> None:
+    rendered = await install.render_host(HostValues(mode="embedded", embedded=values))
+    # Helm makes the namespace, the hook the values.
+    wanted = {(each["kind"], each["metadata"]["name"]): each for each in rendered[2:]}
+    found = [each for each in embedded_chart(values) if not is_hook(each)]
+    for each in found:
+        annotations = each["metadata"].get("annotations")
+        match each["kind"]:
+            case "Job":
+                assert re.fullmatch("atoll-host-init-[0-9a-f]{8}", each["metadata"]["name"])
+                each["metadata"]["name"] = "atoll-host-init"
+            case "PersistentVolumeClaim":
+                assert annotations == {"helm.sh/resource-policy": "keep"}
+                del each["metadata"]["annotations"]
+    assert {(each["kind"], each["metadata"]["name"]): each for each in found} == wanted
+
+
+@EACH_EMBEDDED
+def test_hook_of_an_embedded_host_gets_its_values(values: EmbeddedValues) -> None:
+    [job] = [each for each in embedded_chart(values) if each["kind"] == "Job" and is_hook(each)]
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    assert container["args"][0] == "embed"
+    assert msgspec.json.decode(container["args"][1], type=EmbeddedValues) == values
+
+
+def test_defaults_of_an_embedded_host_are_those_of_init() -> None:
+    values = yaml.safe_load((CHARTS / "atoll" / "values.yaml").read_text())["host"]["embedded"]
+    assert msgspec.convert(values, EmbeddedValues) == EmbeddedValues()
+    named = {each.encode_name for each in msgspec.structs.fields(EmbeddedValues)}
+    assert set(values) == named - {"image", "namespace", "imagePullSecrets", "priorityClass"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"webhook": {"replicas": 3}}, {"nodeSelector": {"a": "b"}}, {"monitoring": {"podMonitor": {"enabled": True}}}],
+    ids=lambda given: next(iter(given)),
+)
+def test_value_that_an_embedded_host_does_not_have_is_refused(values: Json) -> None:
+    said = refused("atoll", {**IMAGE, "host": {"mode": "embedded"}, **values})
+    assert f"{next(iter(values))}: an embedded host does not have it" in said
+
+
 def test_two_replicas_are_spread_and_protected_and_one_is_not() -> None:
     def kinds(values: Json) -> list[str]:
         return [each["kind"] for each in template("atoll", values) if not is_hook(each)]
@@ -253,7 +341,7 @@ def test_dashboards_and_alerts_are_those_of_the_repository() -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ClusterHandle]:
     helm()
     config = FederationConfig.model_validate({"members": [{"name": "east"}]})
     folder = tmp_path_factory.mktemp("federation")
@@ -269,6 +357,12 @@ async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServ
         named = {"name": "atoll-installer", "namespace": keys.SYSTEM_NAMESPACE}
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": named}
         await connected.create(SERVICE_ACCOUNTS, account)
+        yield federation.host
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(cluster: ClusterHandle) -> AsyncIterator[ApiServer]:
+    async with await cluster.connect() as connected:
         yield connected
 
 
@@ -278,3 +372,49 @@ async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServ
 async def test_an_api_server_takes_every_object_strictly(api: ApiServer, chart: str, values: Json) -> None:
     objects = template(chart, values)
     await try_strictly(api, [each for each in objects if each["apiVersion"] not in _OTHERS])
+
+
+@pytest.mark.integration
+@pytest.mark.asyncio(loop_scope="module")
+async def test_hook_of_an_embedded_host_makes_what_its_pods_mount(
+    cluster: ClusterHandle, api: ApiServer, tmp_path: Path
+) -> None:
+    """With the rights of the chart's account: once, again, and not with another number of etcds."""
+    chart = embedded_chart(EMBEDDED)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": EMBEDDED.namespace}}
+    await apply(api, [namespace, *(each for each in chart if is_hook(each) and each["kind"] not in ("Job", "Pod"))])
+    await try_strictly(api, chart)
+    await try_strictly(api, embedded_chart(EMBEDDED_FULL))
+    token, _ = await install.issue_token(api, "atoll-installer", EMBEDDED.namespace)
+    file = tmp_path / "kubeconfig"
+    at = await install.endpoint(cluster.kubeconfig)
+    install.write_kubeconfig(file, at, "atoll-installer", token, namespace=EMBEDDED.namespace)
+
+    async def hook(values: EmbeddedValues) -> Ran:
+        [job] = [each for each in embedded_chart(values) if each["kind"] == "Job" and is_hook(each)]
+        [container] = job["spec"]["template"]["spec"]["containers"]
+        return await atollctl(*container["command"][1:], *container["args"], f"--kubeconfig={file}")
+
+    for _ in range(2):
+        ran = await hook(EMBEDDED)
+        assert ran.code == 0, ran
+    kept = {each["metadata"]["name"] for each in await api.list(SECRETS, EMBEDDED.namespace)}
+    assert set(embedded.SECRETS) <= kept
+    assert await embedding.present_values(api, EMBEDDED.namespace) == EMBEDDED
+    assert "etcdReplicas" in (await hook(EMBEDDED_FULL)).said
+
+
+@pytest.mark.integration
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("mode", ["cluster", "embedded"])
+async def test_mode_of_a_host_that_runs_can_not_change(cluster: ClusterHandle, api: ApiServer, mode: str) -> None:
+    namespace = f"{mode}-before"
+    running = [each for each in embedded_chart(EMBEDDED) if each["metadata"]["name"] in ("atoll-control", "atoll-etcd")]
+    kinds = ("Deployment",) if mode == "embedded" else ("Deployment", "StatefulSet")
+    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    for each in running:
+        if each["kind"] in kinds:
+            await apply(api, [{**each, "metadata": {**each["metadata"], "namespace": namespace}}])
+    flags = (f"--namespace={namespace}", "--dry-run=server", f"--kubeconfig={cluster.kubeconfig}")
+    said = refused("atoll", {**IMAGE, "host": {"mode": mode}}, *flags)
+    assert f"host.mode {mode}: namespace {namespace} has a host of the other mode" in said

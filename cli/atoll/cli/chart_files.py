@@ -23,6 +23,7 @@ import orjson
 import yaml
 
 from atoll import install
+from atoll.cli import chart_embedded
 from atoll.install.rendering import HostValues, MemberValues
 from atoll.model.release import VERSION
 
@@ -59,6 +60,12 @@ _SCHEMAS: Final[dict[str, Json]] = {
     "image.digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
     "image.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
     "logLevel": {"enum": ["debug", "info", "warning", "error"]},
+    "host.mode": {"enum": ["cluster", "embedded"]},
+    "embedded.serviceType": {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]},
+    "embedded.etcdReplicas": {"enum": [1, 3, 5]},
+    "embedded.endpoint": {"type": "string", "pattern": "^(https://.+)?$"},
+    "embedded.apiserverFlags": {"type": "array", "items": {"type": "string"}},
+    "embedded.serviceAnnotations": _TEXTS,
     "topology.replicas": {"type": "integer", "minimum": 0, "maximum": 1},
     "replicas": {"type": "integer", "minimum": 0},
     "resources": _FREE,
@@ -117,8 +124,12 @@ def files() -> dict[Path, str]:
         found[charts / "atoll-crds" / "templates" / f"{crd_name}.yaml"] = f"# {_NOT_EDITED}\n{body}"
 
     host = asyncio.run(install.render_host(HostValues(runs_deployments=True)))
-    found[charts / "atoll" / "templates" / "rendered.yaml"] = _template(_charted(host))
-    found[charts / "atoll" / "templates" / "installer.yaml"] = _template(_installer(member=False))
+    found[charts / "atoll" / "templates" / "rendered.yaml"] = _in_cluster_mode(_template(_charted(host)))
+    found[charts / "atoll" / "templates" / "installer.yaml"] = _in_cluster_mode(_template(_installer(member=False)))
+    released, account, expressions = chart_embedded.objects()
+    text = _template([*released, *_as_hooks(account)])
+    defaults = yaml.safe_load((charts / "atoll" / "values.yaml").read_text())
+    found[charts / "atoll" / "templates" / "embedded.yaml"] = chart_embedded.fill(text, expressions, defaults)
     plain, with_exec = (_in_member(allow_exec=allowed) for allowed in (False, True))
     more = [each for each in with_exec if each not in plain]
     text = f"{_template(plain)}{{{{- if .Values.allowExec }}}}\n{_yaml(more)}{{{{- end }}}}\n"
@@ -218,14 +229,21 @@ def _in_member(*, allow_exec: bool) -> list[Json]:
 
 
 def _installer(*, member: bool) -> list[Json]:
+    return _as_hooks(asyncio.run(install.render_installer(member=member)))
+
+
+def _as_hooks(objects: Sequence[Json]) -> list[Json]:
     """Account and rights of hooks and tests, there while one runs."""
     annotations = {
         "helm.sh/hook": "pre-install,pre-upgrade,post-install,post-upgrade,post-rollback,pre-delete,test",
         "helm.sh/hook-weight": "0",
         "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
     }
-    made = asyncio.run(install.render_installer(member=member))
-    return [{**each, "metadata": {**each["metadata"], "annotations": annotations}} for each in made]
+    return [{**each, "metadata": {**each["metadata"], "annotations": annotations}} for each in objects]
+
+
+def _in_cluster_mode(text: str) -> str:
+    return f'{{{{- if eq .Values.host.mode "cluster" }}}}\n{text}{{{{- end }}}}\n'
 
 
 def _template(objects: Sequence[Json]) -> str:

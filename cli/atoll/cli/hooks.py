@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll.cli.errors import CommandError
+from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.options import settings
 
 if TYPE_CHECKING:
@@ -45,6 +45,26 @@ def prepare(
             await chart_hooks.prepare_host(api, address, crds=crds, progress=print)
 
     call(settings(ctx), work)
+
+
+@app.command(
+    epilog="""Example: atollctl hooks embed '{"namespace": "atoll-host", "image": "registry.example.org/atoll"}'"""
+)
+def embed(
+    ctx: typer.Context,
+    values: Annotated[str, typer.Argument(help="Block host.embedded of a values file, as JSON.", metavar="JSON")],
+) -> None:
+    """Keep the values of an embedded host, and make or renew its Secrets."""
+    import msgspec
+
+    from atoll.cli.connection import call
+    from atoll.install import EmbeddedValues, embedding
+
+    try:
+        given = msgspec.to_builtins(msgspec.json.decode(values, type=EmbeddedValues))
+    except msgspec.DecodeError as error:
+        raise CommandError(f"host.embedded: {error}", USAGE) from error
+    call(settings(ctx), lambda carrier: embedding.prepare(carrier, given, print))
 
 
 @app.command(epilog="Example: atollctl hooks complete --webhook-service atoll-system/atoll-webhook:443")

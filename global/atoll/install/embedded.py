@@ -377,8 +377,6 @@ def processes(values: EmbeddedValues) -> list[Json]:
 
 def upkeep(values: EmbeddedValues) -> list[Json]:
     """Renewal of certificates, and snapshots of etcd."""
-    account = {"kind": "ServiceAccount", "name": RENEWAL, "namespace": values.namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": RENEWAL}
     rules = [
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [VALUES], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [*SECRETS], "verbs": ["get", "patch"]},
@@ -420,9 +418,7 @@ def upkeep(values: EmbeddedValues) -> list[Json]:
         {"name": "backups", "persistentVolumeClaim": {"claimName": BACKUP}},
     ]
     return [
-        _object(values, "v1", "ServiceAccount", RENEWAL),
-        _object(values, "rbac.authorization.k8s.io/v1", "Role", RENEWAL, rules=rules),
-        _object(values, "rbac.authorization.k8s.io/v1", "RoleBinding", RENEWAL, roleRef=role, subjects=[account]),
+        *_account(values, RENEWAL, rules),
         _cron_job(
             values,
             RENEWAL,
@@ -439,12 +435,39 @@ def upkeep(values: EmbeddedValues) -> list[Json]:
     ]
 
 
+def installer(values: EmbeddedValues) -> list[Json]:
+    """The account of the hook that makes Secrets ahead of a chart's objects, with its rights."""
+    rules = [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": [VALUES],
+            "verbs": ["get", "create", "patch"],
+        },
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [*SECRETS], "verbs": ["get", "patch"]},
+        # A create can't be bound to a name, as the name is in the body.
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+    ]
+    return _account(values, "atoll-installer", rules)
+
+
 # -- parts of objects --------------------------------------------------------------------------------------------------
 
 
 def _object(values: EmbeddedValues, version: str, kind: str, name: str, **content: Any) -> Json:
     metadata = {"name": name, "namespace": values.namespace, "labels": MANAGED_BY}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+
+
+def _account(values: EmbeddedValues, name: str, rules: Sequence[Json]) -> list[Json]:
+    group = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": values.namespace}
+    role = {"apiGroup": group, "kind": "Role", "name": name}
+    return [
+        _object(values, "v1", "ServiceAccount", name),
+        _object(values, f"{group}/v1", "Role", name, rules=[*rules]),
+        _object(values, f"{group}/v1", "RoleBinding", name, roleRef=role, subjects=[subject]),
+    ]
 
 
 def _labels(component: str) -> dict[str, str]:
@@ -482,7 +505,7 @@ def _service(
 ) -> Json:
     made = _object(values, "v1", "Service", name, spec={"selector": _labels(component), **spec})
     if annotations:
-        made["metadata"]["annotations"] = dict(annotations)
+        made["metadata"]["annotations"] = annotations
     return made
 
 

@@ -98,6 +98,20 @@ async def embed(
     return values
 
 
+async def prepare(carrier: ApiServer, given: Mapping[str, Any], progress: Progress = lambda _: None) -> None:
+    """Keep the values and make the Secrets, where a chart brings all other objects. Safe to repeat.
+
+    Raises:
+        Refused: a value can't change, or the authorities are gone.
+        ApiError: the carrier said no.
+    """
+    values = await _settle_values(carrier, given)
+    [kept] = [each for each in embedded.foundation(values) if each["kind"] == CONFIGMAPS.kind]
+    await _apply(carrier, kept)
+    ends = await renew(carrier, values)
+    progress(f"namespace {values.namespace}: certificates of the host, the first ends on {ends:%Y-%m-%d}")
+
+
 async def renew(carrier: ApiServer, values: EmbeddedValues) -> datetime:
     """Make missing contents of Secrets, and renew certificates that have lived for two thirds of its life; return when
     the first one ends.

@@ -7,12 +7,13 @@
 {{- if $image.digest -}}{{ $image.repository }}@{{ $image.digest }}{{- else -}}{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}{{- end -}}
 {{- end }}
 
-{{/* Accounts and policies name this namespace, so no other will do. */}}
+{{/* Accounts and policies name this namespace, so no other will do but for an embedded host, which has its own API. */}}
 {{- define "atoll.namespace" -}}
-{{- if ne .Release.Namespace "atoll-system" -}}
+{{- $embedded := (.Values.host | default dict).mode | default "" | eq "embedded" -}}
+{{- if and (ne .Release.Namespace "atoll-system") (not $embedded) -}}
 {{- fail (printf "namespace %s: install %s with --namespace atoll-system --create-namespace; Atoll's accounts and policies name that namespace" .Release.Namespace .Chart.Name) -}}
 {{- end -}}
-atoll-system
+{{ .Release.Namespace }}
 {{- end }}
 
 {{- define "atoll.selector" -}}
