@@ -406,12 +406,13 @@ async def test_hook_of_an_embedded_host_makes_what_its_pods_mount(
 
 @pytest.mark.integration
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("mode", ["cluster", "embedded"])
-async def test_mode_of_a_host_that_runs_can_not_change(cluster: ClusterHandle, api: ApiServer, mode: str) -> None:
-    namespace = f"{mode}-before"
+@pytest.mark.parametrize(("mode", "namespace"), [("cluster", keys.SYSTEM_NAMESPACE), ("embedded", "changed")])
+async def test_mode_of_a_host_that_runs_can_not_change(
+    cluster: ClusterHandle, api: ApiServer, mode: str, namespace: str
+) -> None:
     running = [each for each in embedded_chart(EMBEDDED) if each["metadata"]["name"] in ("atoll-control", "atoll-etcd")]
     kinds = ("Deployment",) if mode == "embedded" else ("Deployment", "StatefulSet")
-    await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    await apply(api, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}])
     for each in running:
         if each["kind"] in kinds:
             await apply(api, [{**each, "metadata": {**each["metadata"], "namespace": namespace}}])

@@ -103,7 +103,7 @@ async def prepare(carrier: ApiServer, given: Mapping[str, Any], progress: Progre
 
     Raises:
         Refused: a value can't change, or the authorities are gone.
-        ApiError: the carrier said no.
+        ApiError: the carrier refuses a write.
     """
     values = await _settle_values(carrier, given)
     [kept] = [each for each in embedded.foundation(values) if each["kind"] == CONFIGMAPS.kind]
