@@ -57,7 +57,7 @@ class NumaTopology(Slim, frozen=True):
     islands: NumaTopology | None = None
     """The same of islands of devices; None where nothing tells of them."""
     pods: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
-    """UID of a pod -> its CPUs by NUMA node; of those that it tells of."""
+    """UID of a pod -> its CPUs by NUMA node; of reported pods."""
     offered: Amounts = ()
     """What pods may have of what there is; empty for all of it, as far as it is known."""
 
@@ -212,7 +212,7 @@ def decode_zones(raw: bytes | msgspec.Raw) -> NumaTopology:
 
 
 def _cells(zones: Sequence[_Zone], policy: Policy, *, cpus: bool) -> tuple[Cells, dict[str, int], Amounts]:
-    """(what is in each of these zones, what pods have of it, what they may have).
+    """(amounts in each of these zones, use of them by pods, limits of pods).
 
     Raises:
         ValueError: an amount is no quantity, or they are too many.

@@ -1,4 +1,4 @@
-"""Which of the members' ClusterCapacity objects the core is told of: those that make sense and keep within bounds.
+"""Members' ClusterCapacity objects for the core: consistent ones within bounds.
 
 A member may publish anything in its namespace. What it says counts for itself alone, and an object that can't be so is
 left out as if it were not there, so that nothing is dispatched on its account: a member that reports rubbish loses
@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What one object speaks of, apart from what is free."""
+    """Contents of one object, apart from free amounts."""
 
     root: str
     generation: int
@@ -90,7 +90,7 @@ class _Published:
 class Capacities:
     """The objects that the core knows of.
 
-    A member writes the objects of one generation one after the other, and deletes those of an earlier layout last.
+    A member writes the objects of one generation one after the other, and deletes objects of an earlier layout last.
     Where the layout is another one (domains came, went or moved), the core goes on with the earlier objects until all
     of the newer generation are there, so that no node is missing or there twice meanwhile.
     """
@@ -98,7 +98,7 @@ class Capacities:
     def __init__(self) -> None:
         #: cluster -> name -> the object
         self._published: dict[str, dict[str, _Published]] = {}
-        #: cluster -> name of the object -> what the core was told of it
+        #: cluster -> name of the object -> its view in the core
         self._told: dict[str, dict[str, _Told]] = {}
         #: cluster -> name of an object that is refused -> why
         self._refused: dict[str, dict[str, str]] = {}
@@ -142,7 +142,7 @@ class Capacities:
             del self._published[cluster]
 
     def all(self) -> Iterator[CapacityView]:
-        """What the core was told, of all members."""
+        """Views in the core, of all members."""
         for told in self._told.values():
             yield from (each.view for each in told.values())
 
@@ -168,12 +168,12 @@ class Capacities:
             del self._refused[cluster]
 
     def views(self, cluster: str) -> list[CapacityView]:
-        """What the core was told of a member, each root once."""
+        """Views of a member in the core, each root once."""
         return [told.view for told in self._told.get(cluster, {}).values()]
 
 
 def believed(reports: Iterable[CapacityObject]) -> dict[str, list[CapacityView]]:
-    """Cluster -> what a core that begins now would be told; what it would refuse is left out without a word."""
+    """Cluster -> views for a core that begins now, without refused objects and without messages."""
     published: dict[str, dict[str, _Published]] = {}
     for obj in reports:
         with suppress(BadReport):
@@ -184,7 +184,7 @@ def believed(reports: Iterable[CapacityObject]) -> dict[str, list[CapacityView]]
 
 
 class _Told(NamedTuple):
-    """What the core is told of one object."""
+    """View of one object for the core."""
 
     view: CapacityView
     content: _Content
@@ -227,9 +227,9 @@ def _as_told(published: _Published | None) -> _Told | None:
 
 
 def _chosen(published: Mapping[str, _Published], told: Mapping[str, _Told]) -> dict[str, _Told]:
-    """Of what is published by name, that which makes sense together."""
+    """The published objects, by name, that are consistent with each other."""
     current, chosen, sums = _current(published), dict[str, _Told](), _Sums()
-    # Objects that are known go before others that contradict them; what is still in doubt is decided by name.
+    # Objects that are known go before others that contradict them; names decide the rest.
     order = sorted(current, key=lambda name: (name not in told, name))
     if not _whole(current):
         newest = max((each.generation for each in published.values()), default=-1)
@@ -475,7 +475,7 @@ def _check_trees(trees: Sequence[CapacityTree]) -> dict[str, Set[str]]:
 
 
 def _check_domains(domains: Sequence[CapacityDomain], field: str) -> None:
-    """Each is there once, and tiers grow upwards, which leaves no room for a cycle."""
+    """Each is there once, and tiers grow upwards, which excludes a cycle."""
     tiers: dict[str, int] = {}
     for index, domain in enumerate(domains):
         if not domain.name or domain.name in tiers:

@@ -1,4 +1,4 @@
-"""Whether what the core knows agrees with itself while it runs: an invariant that is broken is told.
+"""Checks of the core's invariants while it runs: a broken one is reported.
 
 Tests verify all invariants after every event. Here only the sums are verified, now and then, for each look costs as
 much as there is work.
@@ -42,7 +42,7 @@ class Checker:
             pause = max(self._settings.interval, self._settings.share * self.look())
 
     def look(self) -> float:
-        """Verify, and tell what is wrong; gives the seconds that it took."""
+        """Verify, and report broken invariants; gives the seconds that it took."""
         started = time.perf_counter()
         try:
             self._core.check_sums()

@@ -1,4 +1,4 @@
-"""Flavors in what the core is told: nodes offer, and workloads request, one more resource for each."""
+"""Flavors in events for the core: nodes offer, and workloads request, one more resource for each."""
 
 from __future__ import annotations
 

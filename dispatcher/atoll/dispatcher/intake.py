@@ -41,7 +41,7 @@ class _Bucket:
     tokens: float
     #: when that was, on the loop's clock
     at: float
-    #: name of an object -> (as it was taken in last, as it is now), of those that wait
+    #: name of an object -> (as it was taken in last, as it is now), of waiting ones
     waiting: dict[str, tuple[CapacityReport | None, CapacityReport | None]] = field(default_factory=dict)
 
 

@@ -91,7 +91,7 @@ class MemberReporter:
 
         Args:
             host: where the Clusters are.
-            core: whose breakers are told of.
+            core: whose breakers are published.
             clusters: as they are.
             not_used: member -> name of each ClusterCapacity object of it that is not used -> why.
             metrics: to count in.
@@ -152,7 +152,7 @@ class MemberReporter:
         except errors.NotFound:
             return
         except errors.ApiError as error:
-            # A conflict is a change of another controller's: what it changed is about to be seen.
+            # A conflict is a change of another controller's: the watch is about to show it.
             log.info("state of a member not written, will try again", cluster=name, error=str(error))
             pause = self._refused.failed(name, at_least=min(error.retry_after or 0.0, self._settings.longest_pause))
             asyncio.get_running_loop().call_later(pause, self.mark, name)
@@ -189,7 +189,7 @@ class MemberReporter:
 
 
 def status_patch(cluster: ClusterObject, circuit: Circuit | None, not_used: dict[str, str], now: float) -> Json | None:
-    """The merge patch that makes a Cluster's status say what is so; None when it does.
+    """The merge patch that makes a Cluster's status current; None when it does.
 
     Args:
         cluster: as its object is.

@@ -186,7 +186,7 @@ class BindingObject(Slim, frozen=True, rename="camel"):
 
     @property
     def workload(self) -> str:
-        """`namespace/name` of what it stands for."""
+        """`namespace/name` of its workload."""
         return f"{self.metadata.namespace}/{self.spec.resource.name}"
 
 
@@ -368,7 +368,7 @@ _decode_report = msgspec.json.Decoder(CapacityReport).decode
 
 
 def decode_binding(raw: bytes | msgspec.Raw) -> BindingObject:
-    """A ResourceBinding; a member whose report in it can't be read has said nothing.
+    """A ResourceBinding; a member whose report in it can't be read counts as silent.
 
     Raises:
         msgspec.MsgspecError: what the host wrote can't be read.
@@ -377,7 +377,7 @@ def decode_binding(raw: bytes | msgspec.Raw) -> BindingObject:
         found = _decode_binding(raw)
         return found if _CARRIES not in found.metadata.annotations.get(keys.GANG, "") else _with_state(found, raw)
     except msgspec.ValidationError:
-        # It must not vanish, and give back what it is charged, because of what a member says.
+        # It must not vanish, and give back its charge, because of a member's report.
         received = _decode_as_said(raw)
     items = []
     for item in received.status.aggregated_status:
@@ -397,7 +397,7 @@ _CARRIES = '"state":'
 
 
 def _with_state(found: BindingObject, raw: bytes | msgspec.Raw) -> BindingObject:
-    """The binding with what its next copies are to be told."""
+    """The binding with the state for its next copies."""
     try:
         wish = gang.decode(found.metadata.annotations[keys.GANG])
     except msgspec.MsgspecError:
@@ -434,7 +434,7 @@ def decode_report(raw: bytes | msgspec.Raw) -> CapacityReport:
 
 
 def read_report(report: CapacityReport) -> CapacityObject:
-    """What it says.
+    """The report in the form for the core.
 
     Raises:
         msgspec.MsgspecError: that can't be read, or is larger than what members may publish.
@@ -483,7 +483,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
     sharing = _sharing(placement, read, obj.spec.resource.uid)
     if read is not None and not read.copies:
-        # What is left of a workload may be fewer pods than the clusters that its policy wants it spread over.
+        # The rest of a workload may be fewer pods than the clusters that its policy wants it spread over.
         least, most = (1, 1) if read.whole else (max(min(least, read.replicas), 1), most)
     return BindingView(
         uid=obj.metadata.uid,
@@ -601,7 +601,7 @@ def _without(group: dict[str, Any], suspended: Sequence[str]) -> dict[str, Any]:
 
 
 def _sharing(placement: BindingPlacement, read: gang.Gang | None, uid: str) -> dict[str, Any] | None:
-    """In which of Karmada's ways a workload is shared out; None where the native division is what is asked for."""
+    """Karmada's way of division for a workload; None for the native division."""
     scheduling = placement.replica_scheduling
     if read is None or scheduling is None:
         return None
@@ -774,7 +774,7 @@ def _placer(obj: ClusterObject) -> Placer:
 
 
 def _features(status: ClusterStatus) -> frozenset[str] | None:
-    """What may be sent to the member; None where nothing says it. Without an agent of ours its version does."""
+    """Kinds and features that the member accepts; None for unknown. Without an agent of ours its version does."""
     if status.agent is not None and status.agent.features:
         return frozenset(status.agent.features)
     version = skew.minor_of(status.kubernetes_version.removeprefix("v"))

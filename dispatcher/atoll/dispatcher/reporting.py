@@ -51,11 +51,11 @@ class Book:
 
     #: UID -> (queue, field of its status)
     filed: dict[str, tuple[str, str]] = field(default_factory=dict)
-    #: queue -> what names it, not what is below it; no zeros
+    #: queue -> bindings that name it, not its descendants; no zeros
     counts: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
     def file(self, uid: str, binding: Binding | None) -> str:
-        """Count a binding as what it is now; None for one that is gone. Gives the queue that changed, or nothing."""
+        """Count a binding in its present state; None for one that is gone. Gives the queue that changed, or nothing."""
         after = (binding.leaf.name, _count_of(binding)) if binding is not None and binding.wish is not None else None
         before = self.filed.get(uid)
         if before == after:
@@ -114,7 +114,7 @@ class Reporter:
         queues.on_change(self._queue_changed)
 
     def told(self, event: Event, commands: Sequence[Command]) -> None:
-        """The core was told this and answered so."""
+        """Take an event of the core and its answer."""
         if isinstance(event, BindingSet):
             self._bindings[event.binding.uid] = None
         elif isinstance(event, BindingGone | Refused):
@@ -179,7 +179,7 @@ class Reporter:
         return present or node
 
     def _divided_anew(self, node: Queue) -> Iterable[Queue]:
-        """The siblings, if what their parent divides was divided anew."""
+        """The siblings, if their parent's shares were divided anew."""
         up = node.parent
         if up is None or not up.divided:
             return ()
@@ -231,7 +231,7 @@ class Reporter:
 
 
 def status_patch(queue: QueueObject, node: Queue, counts: Mapping[str, int], now: float) -> Json | None:
-    """The merge patch that makes a queue's status say what is so; None when it does.
+    """The merge patch that makes a queue's status current; None when it does.
 
     Args:
         queue: as its object is.

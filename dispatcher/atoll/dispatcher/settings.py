@@ -1,4 +1,4 @@
-"""Settings of `atoll-dispatcher`: those of the shell, and those of the core."""
+"""Settings of `atoll-dispatcher`: of the shell, and of the core."""
 
 from __future__ import annotations
 

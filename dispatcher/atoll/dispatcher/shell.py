@@ -1,4 +1,4 @@
-"""Feeds the core from watches and writes what it decides: one patch per dispatch.
+"""Feeds the core from watches and writes its decisions: one patch per dispatch.
 
 Changes are collected for as long as the loop is busy, at most a few milliseconds, then the core decides once on all
 of them.
@@ -93,8 +93,8 @@ class Shell:
             host: to watch and write.
             metrics: to count in.
             core: to use in place of a fresh one.
-            recorder: of all that the core is told and answers; of a fresh core only, a log must begin with one.
-            events: for what is told of members, and of broken invariants; None for none.
+            recorder: of all events to the core and its answers; of a fresh core only, a log must begin with one.
+            events: for messages about members, and of broken invariants; None for none.
             settings: its times and bounds.
         """
         self._settings = settings
@@ -106,7 +106,7 @@ class Shell:
         if recorder is not None:
             assert core is None, "a log of a core that has a past can't be decided again"
             self._log.begin(Begin(settings.core))
-        #: told since the last pass
+        #: events since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()
         #: (number of the pass that decided it, what to write, the binding as it was decided on)
@@ -117,7 +117,7 @@ class Shell:
         self._unanswered: Backoff[str] = Backoff(self._settings.shell.again, self._settings.shell.longest_again)
         #: namespaces in which the last write got none
         self._troubled: set[str] = set()
-        #: what is to be written in these, and what got no answer; as `_commands`
+        #: repeated writes, and writes without an answer; as `_commands`
         self._repeats: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]] = asyncio.Queue()
         #: on the loop's clock, when a write was answered last
         self._answered_at = -math.inf
@@ -160,7 +160,7 @@ class Shell:
             settings=settings.reports,
         )
         self._checker = Checker(self.core, events, self.metrics.broken, settings=settings.check)
-        #: set once the core was told of everything that there is
+        #: set once the core has all present objects
         self.all_read = asyncio.Event()
         #: UID -> time.monotonic() of the first sight, while it waits
         self._first_seen: dict[str, float] = {}
@@ -267,7 +267,7 @@ class Shell:
             self._binding_changed(binding, binding)
 
     def flavored(self, view: BindingView) -> BindingView:
-        """A binding with the flavors that there are, as the core is told it."""
+        """A binding with the flavors that there are, as the core gets it."""
         return flavoring.binding(view, self._flavors)
 
     def _member_said(self, cluster: str, events: Iterable[Event]) -> None:
@@ -381,13 +381,13 @@ class Shell:
         except (errors.Invalid, errors.NotFound, errors.Conflict) as error:
             outcome = "refused"
             log.info("decision refused, will decide again", error=str(error))
-            # Not at once: it would be decided the same way until the watch says what has changed.
+            # Not at once: it would be decided the same way until the watch shows the change.
             refused = Refused(command.uid, command.decision.epoch, command.generation)
             asyncio.get_running_loop().call_later(self._pause_after(command, error), self._tell, refused)
         except errors.ApiError as error:
             outcome = "repeated"
             if not self._is_there(command):
-                # A process that may not write is not told that there is nothing to write.
+                # A process that may not write gets no answer that there is nothing to write.
                 log.info("decision on a binding that is gone not written", error=str(error))
             else:
                 # It may or may not have been carried out: the epoch test makes a second try harmless.
@@ -417,7 +417,7 @@ class Shell:
         return binding is not None and binding.metadata.uid == command.uid
 
     def _pause_after(self, command: Command, error: errors.ApiError) -> float:
-        """Seconds until what was decided is decided or written again."""
+        """Seconds until a decision is made or written again."""
         least = max(self._settings.shell.again, min(error.retry_after or 0.0, self._settings.shell.longest_again))
         if not self._is_there(command):
             return least
@@ -437,7 +437,7 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
     """The JSON patch of a command: nothing of it happens unless the binding is as it was decided on.
 
     Args:
-        command: what was decided.
+        command: the decision.
         seen: the binding that it was decided on. Annotations and status do not raise the generation: with it, nothing
             is dispatched that its user has held since, and nothing evicted that has been bound since.
     """

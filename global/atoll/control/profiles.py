@@ -1,6 +1,7 @@
 """Members as ClusterProfiles of the Cluster Inventory API, for programs that don't know Atoll's own objects.
 
-A ClusterProfile has no credentials. Those of another manager are left alone, also where they have the name of a member.
+A ClusterProfile has no credentials. ClusterProfiles of another manager are left alone, also where they have the name of
+a member.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def _new(name: str, namespace: str) -> Json:
 
 
 def status_of(cluster: ClusterObject, before: Json) -> Json:
-    """What its ClusterProfile says of a member; lists that others may have written are replaced."""
+    """Facts in its ClusterProfile about a member; lists that others may have written are replaced."""
     ready = cluster.ready
     conditions = with_condition(
         list(before.get("conditions") or ()),

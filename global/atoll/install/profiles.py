@@ -1,4 +1,4 @@
-"""Clusters of an inventory as members: what their ClusterProfiles say, and the way to one of them.
+"""Clusters of an inventory as members: facts of their ClusterProfiles, and the way to one of them.
 
 A ClusterProfile names a server and a provider of credentials, and no program: the plug-in that gives the credentials
 is the administrator's word alone. Its extensions, which may add arguments and variables to plug-ins, are not read.
@@ -43,7 +43,7 @@ class Offer:
 
 
 async def offers(host: ApiServer) -> list[Offer]:
-    """The clusters that inventories on the host list, without those that Atoll lists itself.
+    """The clusters that inventories on the host list, without the ones that Atoll lists itself.
 
     Raises:
         Refused: the host has no ClusterProfiles.
@@ -129,7 +129,7 @@ def _offer(profile: Json, clusters: Sequence[Json]) -> Offer:
 
 
 def _ways(profile: Json) -> dict[str, Json]:
-    """Provider -> what it says of the cluster; `credentialProviders` is its older name, and loses."""
+    """Provider -> its fields about the cluster; `credentialProviders` is its older name, and loses."""
     status = profile.get("status") or {}
     listed = [*(status.get("credentialProviders") or ()), *(status.get("accessProviders") or ())]
     return {each["name"]: each.get("cluster") or {} for each in listed}

@@ -2,7 +2,7 @@
 
 `init` writes them, and the running webhook renews the CA: it may change nothing else there (policy `atoll-webhooks`).
 Objects that must not depend on the webhook (system namespaces, objects on their way out, namespaces that have not opted
-in) is excluded in the API server, so that a broken webhook can't hold up the cluster's own work. Queues are
+in) are excluded in the API server, so that a broken webhook can't hold up the cluster's own work. Queues are
 in no namespace: without the webhook they pass unchecked. Frequent writes of our own accounts, and
 writes that change no spec, never get there.
 """

@@ -1,10 +1,10 @@
-"""The webhook's certificate authority: what its Secret holds, and how one authority gives way to the next.
+"""The webhook's certificate authority: contents of its Secret, and how one authority gives way to the next.
 
 The Secret is the only place where replicas meet, so all that a rotation must remember is in it. It never passes
-through a state in which somebody trusts nothing that is served:
+through a state in which a client trusts no served certificate:
 
 1. `prepare`: the next CA is trusted beside the present one, which goes on signing.
-2. `promote`: the next one signs; the old one is trusted as long as what it signed may be served.
+2. `promote`: the next one signs; the old one is trusted as long as a certificate that it signed may be served.
 3. `forget`: the old one is trusted no more.
 """
 
@@ -54,7 +54,7 @@ class Times:
     leaf: timedelta = LEAF_LIFE
     settle: timedelta = SETTLE
     """From the moment that the configurations trust a CA until its certificates are served: API servers learn of a
-    changed configuration by a watch, which nobody can see the end of."""
+    changed configuration by a watch, whose end is not observable."""
 
     def __post_init__(self) -> None:
         if min(self.ca, self.leaf, self.settle) <= timedelta(0) or self.leaf + 2 * self.settle > self.ca / 2:
@@ -100,7 +100,7 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """What signs, what will, and what is trusted."""
+    """The signing CA, the next one, and the trusted ones."""
 
     signer: Signer
     since: datetime
@@ -156,7 +156,7 @@ def next_step(authority: Authority, now: datetime, times: Times, trusted_for: ti
         trusted_for: how long the configurations have trusted all of it without a break; None if they don't.
     """
     if now >= authority.signer.ends:
-        # Nobody was there to rotate it in time. What it signed is refused already: there is nothing to overlap with.
+        # No process rotated it in time. Its certificates are refused already: there is nothing to overlap with.
         return make_authority(now, times.ca)
     settled = trusted_for is not None and trusted_for >= times.settle
     if authority.retired and settled and now >= authority.since + times.leaf + times.settle:
@@ -200,7 +200,7 @@ def to_secret(authority: Authority, metadata: Mapping[str, Any] | None = None) -
     """The Secret as it is written.
 
     Args:
-        authority: what it is to hold.
+        authority: its new contents.
         metadata: of the Secret that is replaced; labels and resourceVersion stay.
     """
     data = {"tls.crt": authority.signer.certificate, "tls.key": authority.signer.key}
@@ -242,7 +242,7 @@ def from_secret(secret: Mapping[str, Any]) -> Authority:
     try:
         since = datetime.fromisoformat(text) if text else signer.begins
     except (TypeError, ValueError):
-        # Somebody changed it by hand: the time of its making errs on no side that matters, `settle` still holds.
+        # A user changed it by hand: the time of its making errs on no side that matters, `settle` still holds.
         since = signer.begins
     return Authority(signer, since if since.tzinfo else since.replace(tzinfo=UTC), following, retired)
 
@@ -271,7 +271,7 @@ def trusted_by(configuration: Mapping[str, Any]) -> tuple[bytes, ...] | None:
         try:
             found.append(split_pem(base64.b64decode(bundle)))
         except ValueError:
-            # Somebody else's writing: nothing in it is worth keeping.
+            # Another writer's text: nothing in it is worth keeping.
             return ()
     return tuple(each for each in found[0] if all(each in others for others in found))
 

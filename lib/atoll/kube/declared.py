@@ -1,6 +1,6 @@
 """The kinds that users declared on the host, as far as a cluster gives Atoll the rights to them; always up to date.
 
-What is built from the kinds at its start (caches, handlers) is built anew when others are declared: that is rare, and
+Parts built from the kinds at its start (caches, handlers) are built anew when others are declared: that is rare, and
 every part of Atoll may be started anew at any time.
 """
 
@@ -43,12 +43,12 @@ class Declared:
         Args:
             host: has the WorkloadKinds; an account that may not read them knows none.
             cluster: where the kinds are used.
-            wanted: what must be allowed there, see `atoll.model.rights`.
-            settle: seconds for further changes, before what is built from them is built anew.
-            patience: seconds for the host to say what is declared, before `keep` begins without.
+            wanted: rights needed there, see `atoll.model.rights`.
+            settle: seconds for further changes, before parts built from them are built anew.
+            patience: seconds for the host to list declared kinds, before `keep` begins without.
         """
         self._wanted, self._settle, self._patience = tuple(wanted), settle, patience
-        #: (name, spec) of those that `keep` works with
+        #: (name, spec) of the kinds that `keep` works with
         self._now: list[tuple[str, bytes]] = []
         self.objects: Reflector[Full] = Reflector(host, WORKLOAD_KINDS, decode_full, optional=True, withheld=True)
         self.roles: Reflector[Full] = Reflector(
@@ -70,16 +70,16 @@ class Declared:
             group.create_task(self.roles.run())
 
     def lacking(self, kind: Templated) -> list[str]:
-        """What is not allowed of what is needed for a kind."""
+        """Missing rights for a kind."""
         role = self.roles.get(keys.KIND_RIGHTS)
         return rights.missing((role.body.get("rules") or ()) if role is not None else (), kind.resource, self._wanted)
 
     def all(self) -> list[Templated]:
-        """Those that can be followed, with rights or without."""
+        """Kinds that can be followed, with rights or without."""
         return followed(each.body for each in self.objects)
 
     def usable(self) -> list[Templated]:
-        """Those of them that there are rights to."""
+        """Kinds among them with rights."""
         return [kind for kind in self.all() if not self.lacking(kind)]
 
     async def keep(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -106,14 +106,14 @@ class Declared:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def settled(self) -> None:
-        """Return once it is known that the kinds that `keep` works with are those that the host declares."""
+        """Return once it is known that the kinds that `keep` works with are the ones that the host declares."""
         await self.objects.synced.wait()
         if self._said() != self._now:
             # Whoever waits is cancelled, and begun anew with the others.
             await asyncio.Event().wait()
 
     async def _others(self) -> None:
-        """Return once other kinds are usable than those that `keep` works with."""
+        """Return once other kinds are usable than the ones that `keep` works with."""
         while self._said() == self._now:
             self._changed.clear()
             await self._changed.wait()

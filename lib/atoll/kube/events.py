@@ -1,10 +1,10 @@
 """Kubernetes Events about what Atoll does, never in anybody's way.
 
-Recording is fire and forget. What is said again about the same object, word for word, within `WINDOW` seconds is one
+Recording is fire and forget. A repetition about the same object, word for word, within `WINDOW` seconds is one
 Event whose `series` counts, as with client-go's broadcaster; other than there the note belongs to the identity,
 because a gang that waits for other numbers than before is news. Each object has a small budget and the process has
 one, so a gang that waits for days does not fill etcd, and a burst of work does not spend its writes on telling of it.
-What is over the budget is dropped and counted.
+Events over the budget are dropped and counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WINDOW = 360.0
 REFRESH = 60.0
 """Least seconds between two writes of one series, after the first repetition was written."""
 SWEEP = 5.0
-"""Seconds between two looks for repetitions that are to be written."""
+"""Seconds between two looks for repetitions to write."""
 BURST, REFILL = 10.0, 1 / 60
 """Events about one object: so many at once, so many a second in the long run."""
 ALL_BURST, ALL_REFILL = 100.0, 20.0
@@ -74,7 +74,7 @@ class _Series:
 
     #: the Event as JSON: thousands are remembered, and few are written a second time
     body: bytes
-    #: observations so far, and those that are written; 0 = the Event does not exist yet
+    #: observations so far, and written ones; 0 = the Event does not exist yet
     count: int
     written: int
     #: seconds of the clock, and since the epoch, of the last observation
@@ -92,7 +92,7 @@ class Recorder:
         """No I/O happens here.
 
         Args:
-            api: where the objects are that are told about.
+            api: where the objects are of the Events.
             component: reports as `atoll.sh/<component>`.
             clock: gives seconds that never go back.
         """
@@ -101,7 +101,7 @@ class Recorder:
         self._clock = clock
         self._instance = f"{component}-{socket.gethostname()}"[:_WORD_MAX]
         self._queue: asyncio.Queue[tuple[_Key, _Series]] = asyncio.Queue(_QUEUED)
-        #: what was told, the longest silent first
+        #: recorded series, the longest silent first
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
         #: object -> its budget, the longest unused first
         self._budgets: OrderedDict[str, _Bucket] = OrderedDict()
@@ -129,7 +129,7 @@ class Recorder:
             reason: CamelCase, why; cut at 128 characters.
             note: the sentence; cut at 1,024 bytes, as the API demands.
             warning: whether something is wrong.
-            action: what was done; the reason where empty.
+            action: the action; the reason where empty.
             related: a second object that it is about.
         """
         now = self._clock()
@@ -153,7 +153,7 @@ class Recorder:
             self._series.popitem(last=False)
 
     async def run(self) -> None:
-        """Write what was recorded, until cancelled."""
+        """Write recorded Events, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._sweep())
             while True:
@@ -161,7 +161,7 @@ class Recorder:
                 series.queued = False
                 await self._write(key, series)
 
-    # -- what may be told --------------------------------------------------------------------------------------------
+    # -- budget ----------------------------------------------------------------------------------------------------
 
     def _may(self, which: str, now: float, warning: bool) -> bool:
         bucket = self._budgets.get(which)
@@ -185,7 +185,7 @@ class Recorder:
             for key, series in list(self._series.items()):
                 over = now - series.last >= WINDOW
                 if 0 < series.written < series.count:
-                    # A second time is told soon, the further ones now and then, the last one in the end.
+                    # A second time is written soon, the further ones now and then, the last one in the end.
                     if series.written == 1 or over or now - series.written_at >= REFRESH:
                         self._enqueue(key, series)
                 elif over and not series.queued:
@@ -250,7 +250,7 @@ class Recorder:
             try:
                 await self._api.merge_patch(EVENTS, metadata["name"], {"series": seen}, metadata["namespace"])
             except errors.NotFound:
-                # Events live for an hour; one that is still true is told anew.
+                # Events live for an hour; one that is still true is written anew.
                 body["metadata"] = {**metadata, "name": _name(str(body["regarding"].get("name", "")))}
                 series.body = orjson.dumps(body)
             else:

@@ -40,14 +40,14 @@ _BACKOFF_FIRST, _BACKOFF_MAX = 0.2, 30.0
 _INITIAL_SILENCE = 30.0
 """Seconds between what a watch-list tells: a server that does not know the wish never says that it is done."""
 _ASKED_AGAIN = 6
-"""Answers that there is no such resource, after which it is not asked for again until somebody says so; 6 s."""
+"""Answers that there is no such resource, after which it is not asked for again until a caller says so; 6 s."""
 _STALE_LISTS = 3
-"""Lists older than what was seen, after which the store must have been put back to an earlier state."""
+"""Lists older than observed versions, after which the store must have been put back to an earlier state."""
 _TOMBSTONES = 1024
 _TURN = 0.01
 """Seconds of work after which the event loop gets a turn."""
 _FREEZE_EVERY = 10_000
-"""Objects of the first list after which the garbage collector is told not to look at what is there again."""
+"""Objects of the first list after which the garbage collector stops looking at present objects."""
 _SHARED_TEXTS, _SHARED_LENGTH = 65_536, 256
 """How many texts, of how many characters at most, are kept once for all objects that hold them."""
 _NONE: list[str] = []
@@ -84,11 +84,11 @@ _bookmark_decoder = msgspec.json.Decoder(_Bookmark)
 
 
 class _Distrusted(Exception):
-    """What the server told can't be right; only a new list can help."""
+    """The server's answer can't be right; only a new list can help."""
 
 
 class StoreWentBack(Exception):
-    """The store was put back to an earlier state. What was decided, made or promised since is not known there: only a
+    """The store was put back to an earlier state. Later decisions, objects and promises are not known there: only a
     process that begins anew agrees with it.
     """
 
@@ -102,12 +102,12 @@ class _Initial:
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
-        #: resourceVersion of what was told, once all of it was; empty before
+        #: resourceVersion of the list, once complete; empty before
         self.end = ""
 
 
 class Reflector(Generic[T]):
-    """The objects of one resource, as the API server last told them.
+    """The objects of one resource, as last reported by the API server.
 
     Handlers hear of every object in the order of its changes: never an older state after a newer one, and of an
     object that was deleted and made anew under the same name first the deletion, then the new object. States in
@@ -169,7 +169,7 @@ class Reflector(Generic[T]):
         self._deleted: dict[str, int] = {}
         #: the highest number that was dropped from `_deleted`
         self._forgotten = -1
-        #: lists in a row that were older than what was seen
+        #: lists in a row older than observed versions
         self._stale_lists = 0
         #: the watch-list that is under way
         self._initial: _Initial | None = None
@@ -179,17 +179,17 @@ class Reflector(Generic[T]):
         self._alive_since: float | None = None
         #: text -> itself
         self._texts: dict[str, str] = {}
-        #: objects that were there when the garbage collector was last told to leave them alone
+        #: objects present when the garbage collector was last frozen
         self._frozen = 0
         self.synced = asyncio.Event()
         self._optional, self._withheld = optional, withheld
         #: answers in a row that there is no such resource
         self._missed = 0
         self._may_be_there = asyncio.Event()
-        #: whether the server has no such resource, as far as it said
+        #: whether the server has no such resource, by its last answer
         self.absent = False
         self.relists = 0
-        #: events that were older than what was known
+        #: events older than known versions
         self.stale = 0
         self.heard_at = time.monotonic()
         #: time.monotonic() of the last attempt to list or watch; None while `run` does not run
@@ -233,8 +233,8 @@ class Reflector(Generic[T]):
         return sorted(self._indexes[index].get(value, ()))
 
     def replace(self, obj: T) -> None:
-        """Keep this instead of an object that is there, of the same version: what is read of it depends on more than
-        itself. It is told as a change.
+        """Keep this instead of an object that is there, of the same version: its derived form depends on more than
+        itself. It counts as a change.
         """
         self.put(obj.metadata.key, obj, anyhow=True)
 
@@ -370,7 +370,7 @@ class Reflector(Generic[T]):
         finally:
             self._initial = None
         if self._alive_since is None:
-            # It said nothing, and ended as it should: a quiet resource.
+            # No events came, and ended as it should: a quiet resource.
             self._alive_since = opened
 
     async def _list(self) -> None:
@@ -424,7 +424,7 @@ class Reflector(Generic[T]):
             await source.aclose()
 
     async def _complete(self, seen: set[str], version: str) -> None:
-        """All that exists was told: what was not among it is gone."""
+        """The list is complete: objects outside of it are gone."""
         turn = _Turn()
         if self._initial is not None:
             self._compare_with_seen(version)
@@ -442,9 +442,9 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     def _compare_with_seen(self, version: str) -> None:
-        """Doubt a list that goes back behind what was seen, and believe it when the server insists.
+        """Doubt a list that goes back behind observed versions, and believe it when the server insists.
 
-        An API server that lags behind the one asked before must not undo what that one told; but after the store was
+        An API server that lags behind the one asked before must not undo the newer answer; but after the store was
         restored from a backup its versions are lower for good.
         """
         if versions.number(version) < 0 or versions.number(version) >= self._newest:
@@ -542,14 +542,14 @@ class Reflector(Generic[T]):
             obj = self._decode(raw)
             self._share(obj.metadata)
             return obj
-        except Exception as error:  # whatever somebody put into an object, it must not keep us from the others
+        except Exception as error:  # any content of an object: it must not keep us from the others
             log.warning("object can't be read and is left out", resource=self.name, error=str(error))
             return None
 
     def _share(self, meta: Meta) -> None:
-        """Keep equal texts once: what is in an object's metadata is mostly in many others too."""
+        """Keep equal texts once: values of an object's metadata are mostly in many others too."""
         texts = self._texts
-        # No more than what is there can share: names and times of objects that are gone would only fill memory.
+        # No more than present objects can share: names and times of objects that are gone would only fill memory.
         if len(texts) > min(_SHARED_TEXTS, 1024 + 4 * len(self._store)):
             texts.clear()
         once = texts.setdefault

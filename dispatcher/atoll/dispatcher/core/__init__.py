@@ -10,8 +10,8 @@ The same object runs in the live dispatcher, the simulator, the property tests a
 - A refused write is event `Refused`; the core goes back to its last observation.
 - The rest of the program reads no more than `commands`, `changes` (of the last pass), `verdict`, `reasons`,
   `next_deadline`, and the public figures of `tree`, `bindings` and `breakers`; it changes and drains nothing. Who
-  needs more, as `atoll.dispatcher.explain` does, asks the components. `check` and `check_sums` verify what must always
-  hold.
+  needs more, as `atoll.dispatcher.explain` does, asks the components. `check` and `check_sums` verify facts that must
+  always hold.
 
 Each folder is one subject: `quota`, `capacity`, `placement`, `backlog`, `backfill`, `elastic`, `preemption`; the
 modules that each may import is a contract in pyproject.toml. `state` is where each binding is filed; `surroundings` and

@@ -114,7 +114,7 @@ class Decisions:
             reason: why.
             text: the same with all that is known, for its story.
             why: the obstacle.
-            room_for: UID of the workload that it makes room for.
+            room_for: UID of the workload that it is evicted for.
             refused: refusals by members so far; None for the refusals in its binding.
             leave: how it leaves members to which it is not to return for a while.
         """

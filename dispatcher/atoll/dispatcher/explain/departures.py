@@ -22,7 +22,7 @@ def departures(
     rules: Rules,
     settings: PreemptionSettings,
 ) -> Plan | None:
-    """As `plan`, of what would have to end by itself: no rights count, and what is named first goes first."""
+    """As `plan`, of workloads that would have to end by themselves: no rights count, and the first named goes first."""
 
     def search(trial: Trial) -> Plan | None:
         pool = [Bundle(each.uid, each.leaf, each.amount, each.parts) for each in running]

@@ -23,7 +23,7 @@ def exceeded(leaf: Queue, name: str, amount: int) -> Iterator[Limit]:
             # What the siblings use beyond their guarantees is not left either.
             slack = sum(each.slack(name) for each in path(leaf) if each.depth > up.depth)
             left = min(left, used + max(above - up.used.get(name, 0) - kept, 0) + slack)
-        # What those above use as well was said there.
+        # The use of ancestors was counted there.
         total = queue.total.get(name) if up is None or queue.total is not up.total else None
         if own is not None and amount > own - used:
             yield limit_of("Queue", queue.name, name, amount, own - used)
@@ -31,13 +31,13 @@ def exceeded(leaf: Queue, name: str, amount: int) -> Iterator[Limit]:
             yield limit_of("Queue", queue.name, name, amount, left - used, declared=False, guaranteed=True)
         if total is not None and amount > total - used:
             yield limit_of("Queue", queue.name, name, amount, total - used, declared=False)
-        # What is kept for siblings is looked at on each level: a limit that lacks it would lack it twice below.
+        # Guarantees of siblings are looked at on each level: a limit that lacks it would lack it twice below.
         bounds = [bound for bound in (own, limit, total) if bound is not None]
         above = max(min(bounds), used + amount) if bounds else None
 
 
 def higher(limits: Sequence[Limit]) -> str:
-    """What must be changed so that none of these is exceeded."""
+    """Changes after which none of these is exceeded."""
     kinds = {
         "higher limits": [each for each in limits if each.declared],
         "lower guarantees of other queues": [each for each in limits if each.guaranteed],

@@ -46,13 +46,15 @@ def _text(amounts: Vector, name: str) -> str:
 
 
 def _borrowed(queue: Queue, name: str) -> int:
-    """What it uses beyond its entitlement."""
+    """Its use beyond its entitlement."""
     deserved = queue.deserved
     return max(0, queue.used.get(name, 0) - deserved[name]) if name in deserved and queue.parent is not None else 0
 
 
 def _lenders(queue: Queue, name: str) -> list[str]:
-    """Which leave unused what this queue borrows: its siblings, else those of the nearest queue above that has such."""
+    """Queues with unused amounts that this queue borrows: its siblings, else siblings of the nearest ancestor that
+    has such.
+    """
     up: Queue | None = queue
     while up is not None and up.parent is not None:
         spare = {

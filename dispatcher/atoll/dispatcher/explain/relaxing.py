@@ -1,4 +1,4 @@
-"""What a workload that finds no room could give up of its own wishes to start now: each is tried on the nodes as they
+"""Own wishes that a blocked workload could give up to start now: each is tried on the nodes as they
 are, so that each is enough.
 """
 
@@ -19,13 +19,13 @@ Fits = Callable[[Member, Gang], bool]
 def relaxations(
     gang: Gang, members: Sequence[Member], excluded: Sequence[tuple[Member, str]], fits: Fits
 ) -> Iterator[Change]:
-    """Changes of which each one lets it start, those of the least consequence first.
+    """Changes of which each one lets it start, the least consequence first.
 
     Args:
-        gang: that has no room.
+        gang: that does not fit.
         members: that it may use, the nearest first.
         excluded: that it may not use, and what would have to be otherwise for that.
-        fits: whether a gang has room in a member, and would delay no reservation there.
+        fits: whether a gang fits in a member, and would delay no reservation there.
     """
     yield from _tiers(gang, members, fits)
     if gang.apart is not None and gang.apart.mode == "hard":

@@ -1,7 +1,7 @@
 """The whole verdict on one workload: its place, what blocks it with numbers, what would let it start.
 
-Questions only: nothing that is asked here changes what will be decided, which tests prove by histories with and without
-questions. The cost follows the shapes in its queue and the members, not the number of those that wait.
+Questions only: no question here changes a decision, which tests prove by histories with and without
+questions. The cost follows the shapes in its queue and the members, not the number of waiting workloads.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _account(core: Dispatcher, binding: Binding) -> Account:
         if verdict is None:
             verdict = outcome if isinstance(outcome, Verdict) else Verdict(Reason.SUBMITTED)
         elif isinstance(outcome, Verdict) and (_has_numbers(verdict) or not differs(verdict, outcome)):
-            # Numbers are those of now, and so is what they are about: another member may come nearest by now.
+            # Numbers are of now, and so is their subject: another member may come nearest by now.
             verdict = outcome
         return Account(
             phase=binding.phase.value,
@@ -275,7 +275,7 @@ class _Look:
 
     @cached_property
     def rooms(self) -> list[Room]:
-        """What each member could take, those that hold most of it first."""
+        """Pods that each member could take, the largest number first."""
         members, shape, core = self.members, self.shape, self.core
         allowed = np.any(members.table.allowed(shape), axis=0) if members.table.order else np.zeros(0, np.bool_)
         serving, kept_out = core.state.exclusions.serves(self._leaf), core.state.exclusions.kept_out(self.binding)
@@ -326,7 +326,7 @@ class _Look:
             else:
                 reason = Reason.NO_DOMAIN_FITS if shape.limited else Reason.INSUFFICIENT_RESOURCES
                 rooms.append(_room(member, wanted, fits, reason, Miss(reason, wanted, fits).sentence()))
-        # Those that could take it at once come first, then by how near they come.
+        # Members that could take it at once come first, then by how near they come.
         return sorted(rooms, key=lambda room: (bool(room.reason), -room.fits))
 
     def _exact(self, member: Member, wanted: int) -> Room:
@@ -428,7 +428,7 @@ class _Look:
     # -- what would help ---------------------------------------------------------------------------------------------
 
     def _relaxations(self) -> list[Change]:
-        """What it could give up to start now; nothing where its quota has no room either."""
+        """Wishes that it could give up to start now; none where its quota blocks it too."""
         if self.limits or self.shape.divided or self.shape.others:
             return []
         self.rooms  # noqa: B018  finds the members
@@ -445,7 +445,7 @@ class _Look:
         return isinstance(placement, Placement) and self._rules.permits(alone(self.shape, gang, member, placement))
 
     def changes(self, verdict: Verdict) -> list[Change]:
-        """What is known to help without a search: what is enough by itself first."""
+        """Changes known to help without a search: sufficient ones first."""
         found = self._changes(verdict)
         if verdict.reason in _RELAXED:
             found = [*self._relaxations(), *found]
@@ -501,7 +501,7 @@ class _Look:
         return _by_itself(verdict)
 
     def _within_limits(self) -> list[Change]:
-        """What its user may do where quota stops it: begin with fewer pods, or go to another queue."""
+        """Options of its user where quota stops it: begin with fewer pods, or go to another queue."""
         tree, found = self.core.tree, []
         if len(self._gang.tasks) == 1 and (most := self._pods_within_limits()):
             text = f"to start with {counted(most, 'pod')}, or to ask for as many: minAvailable of a Volcano Job,"
@@ -553,7 +553,7 @@ class _Look:
         return [Change(ChangeKind.QUEUE, text) for text in found]
 
     def _more_room(self) -> list[Change]:
-        """Room in the member that comes nearest."""
+        """Capacity in the member that comes nearest."""
         full = [room for room in self.rooms if room.fits < room.pods and room.reason in _FULL]
         if not full:
             return []
@@ -579,7 +579,7 @@ class _Look:
         core, found = self.core, []
         claimant = Claimant(self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape)
         running = list(core.triggers.running())
-        # As the dispatcher plans: other claimants are counted as having what their victims leave.
+        # As the dispatcher plans: other claimants are counted as having the capacity of their victims.
         evicting = None
         if self._gang.preempts:
             with core.reservations.settled(but=self.binding.view.uid):

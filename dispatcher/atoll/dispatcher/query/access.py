@@ -30,7 +30,7 @@ class Unknown(Exception):
 
 
 class NotAggregating(ValueError):
-    """The API server is not set up for API aggregation; the message says what is missing."""
+    """The API server is not set up for API aggregation; the message names the missing part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Access:
     def __init__(self, host: ApiServer, *, settings: QuerySettings = QuerySettings()) -> None:
         self._settings = settings
         self._host = host
-        #: what was asked -> (answer, until when it counts on the loop's clock), oldest first
+        #: question -> (answer, until when it counts on the loop's clock), oldest first
         self._known: dict[tuple[User, str, str, str, str], tuple[bool, float]] = {}
 
     async def allowed(

@@ -1,4 +1,4 @@
-"""How much of the leader's time questions may take, shared equally by those who ask."""
+"""How much of the leader's time questions may take, shared equally by their users."""
 
 from __future__ import annotations
 

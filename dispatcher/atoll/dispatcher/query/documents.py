@@ -54,7 +54,7 @@ RESOURCES: Json = {
 
 @dataclass
 class Refusal(Exception):
-    """An answer that is not what was asked for."""
+    """An answer other than the requested one."""
 
     code: int
     reason: str

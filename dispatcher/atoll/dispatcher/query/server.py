@@ -76,7 +76,7 @@ class Server:
         )
 
     def application(self) -> web.Application:
-        """The routes; whatever is asked for gets an answer that Kubernetes clients understand."""
+        """The routes; each request gets an answer that Kubernetes clients understand."""
         app = web.Application(middlewares=[self._bounds.middleware, self._guard])
         app.router.add_get(_ROOT, self._group)
         app.router.add_get(_VERSION, self._resources)
@@ -170,7 +170,7 @@ class Server:
         namespace = request.match_info["namespace"]
         everything = await self._may(request, "create", WHAT_IFS, namespace)
         user = request[_USER].name
-        # Before anything is read: what is refused costs nothing.
+        # Before anything is read: a refusal costs nothing.
         await self._what_ifs.wait(user)
         body = await self._bounds.body(request, _MAX_BODY)
         try:
@@ -228,7 +228,7 @@ class Server:
         return await self._session(request, clusters, uid, port=port)
 
     async def _session(self, request: web.Request, clusters: list[str], uid: str, **what: Any) -> web.StreamResponse:
-        """One with the pod that is asked for; who does not begin one is told whether it could."""
+        """One with the pod that is asked for; a request without an upgrade gets the answer whether one could begin."""
         asked = request.query
         cluster = asked.get("cluster", "") or (clusters[0] if len(clusters) == 1 else "")
         if cluster not in clusters:
@@ -299,10 +299,10 @@ class Server:
     async def _may(
         self, request: web.Request, verb: str, resource: ApiResource, namespace: str, name: str = "", *, sub: str = ""
     ) -> bool:
-        """Whether the user may also see what is in other namespaces.
+        """Whether the user may also see objects in other namespaces.
 
         Raises:
-            Refusal: not even what was asked for.
+            Refusal: not even the requested ones.
         """
         user = request[_USER]
         if not await self._access.allowed(user, verb, resource, namespace, name, sub=sub):

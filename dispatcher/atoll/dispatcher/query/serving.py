@@ -60,13 +60,13 @@ class Query:
         self._leaf: Leaf | None = None
         self._runner: web.AppRunner | None = None
         self._tls: ssl.SSLContext | None = None
-        #: the API server is told of this process no more
+        #: this process is no longer registered at the API server
         self._left = False
-        #: set once the API server was told of this process
+        #: set once this process is registered at the API server
         self.registered = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve, once all is read, until cancelled; what is missing on the host is waited for, as decisions come
+        """Serve, once all is read, until cancelled; missing objects on the host are waited for, as decisions come
         first.
         """
         await self._shell.all_read.wait()
@@ -154,7 +154,7 @@ class Query:
         """Tell the API server where this process answers, and whose certificate (PEM) it shows.
 
         Raises:
-            ApiError: it is not told.
+            ApiError: the registration fails.
         """
         if self._left:
             return

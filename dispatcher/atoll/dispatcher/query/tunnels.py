@@ -1,6 +1,6 @@
 """The ends of the agents' connections, and who reads over them.
 
-A reader never holds others up: what it does not take in time is given up, and so is what is not waited for.
+A reader never holds others up: answers that it does not take in time are dropped, and so are unexpected ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Tunnels:
         self._settings = settings
         #: cluster -> the connection that its agent made last
         self._sockets: dict[str, web.WebSocketResponse] = {}
-        #: number of a question -> (cluster, what has come for it)
+        #: number of a question -> (cluster, its answers so far)
         self._waiting: dict[int, tuple[str, asyncio.Queue[Answer]]] = {}
         self._numbers = itertools.count(1)
         #: user -> answers that it reads now
@@ -77,14 +77,14 @@ class Tunnels:
             return
         queue = waiting[1]
         if queue.full():
-            # Its reader is too slow; the last message makes room for the one that says so.
+            # Its reader is too slow; the last message gives way to the one with that error.
             del self._waiting[answer.number]
             queue.get_nowait()
             answer = Answer(answer.number, end=True, error="the output comes faster than it is read; use --tail")
         queue.put_nowait(answer)
 
     async def read(self, user: str, clusters: Sequence[str], wanted: Wanted) -> AsyncIterator[str]:
-        """The output in these members as it comes; ends when all is said, or what is followed has run long enough.
+        """The output in these members as it comes; ends with the output, or when a followed one has run long enough.
 
         Raises:
             Refusal: nothing can be read; only before the first text.
@@ -120,7 +120,7 @@ class Tunnels:
     async def session(self, request: web.Request, user: str, cluster: str, session: Session) -> web.WebSocketResponse:
         """Let a user and a pod speak, until one of them ends it or both are silent for long.
 
-        The first byte of a message says what it is: 0 input, 1 output, 2 errors, 3 the end as JSON (`code`, `error`),
+        The first byte of a message is its type: 0 input, 1 output, 2 errors, 3 the end as JSON (`code`, `error`),
         255 that no more input comes.
 
         Raises:

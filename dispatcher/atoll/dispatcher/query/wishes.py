@@ -107,7 +107,7 @@ class Wishes:
         return wish, policy.spec.placement if policy is not None else None
 
     async def _check_classes(self, names: Iterable[str]) -> None:
-        """Refuse what members would refuse, so that no user is told that it starts."""
+        """Refuse classes that members would refuse, so that no answer claims that it starts."""
         missing = {*names} - {each["metadata"]["name"] for each in await self._host.list(PRIORITY_CLASSES)}
         if missing:
             raise Refusal(
@@ -148,7 +148,7 @@ def _kind(manifest: Any) -> Kind:
 
 
 def _check(wish: gang.Gang) -> None:
-    """Refuse what is beyond all measure: answering it would keep the dispatcher from its work."""
+    """Refuse wishes beyond all measure: an answer would keep the dispatcher from its work."""
     if not wish.tasks or len(wish.tasks) > _MOST_TASKS:
         raise Refusal(422, "Invalid", f"between 1 and {_MOST_TASKS} tasks are wanted")
     try:

@@ -1,4 +1,4 @@
-"""How near members are to each other, by what their Cluster objects say: site, zone, region, provider.
+"""How near members are to each other, by their Cluster objects: site, zone, region, provider.
 
 Members are as near as the first of these that all of them share. A value counts within those above it: zone `a` of one
 region is not zone `a` of another. A member that says nothing shares nothing.
@@ -20,7 +20,7 @@ def place_of(site: str, fields: Mapping[str, Sequence[str]]) -> Place:
 
     Args:
         site: its label for members that are nearer than any zone says, such as one fabric; may be empty.
-        fields: what its Cluster says of `provider`, `region` and `zone`, each with all of its values.
+        fields: its Cluster's values of `provider`, `region` and `zone`, each with all of its values.
     """
     provider, region = (next((each for each in fields.get(name, ()) if each), "") for name in ("provider", "region"))
     zones = [zone for zone in fields.get("zone", ()) if zone]

@@ -18,15 +18,15 @@ Json = Mapping[str, Any]
 
 
 class Unschedulable(Exception):
-    """The clusters don't have room for all replicas now."""
+    """The clusters can't take all replicas now."""
 
 
 class Unsupported(Exception):
-    """The placement, or the set of clusters, can't be served whatever room there is."""
+    """The placement, or the set of clusters, can't be served with any capacity."""
 
 
 class TooSmall(Unsupported):
-    """No set of clusters that the placement allows has room; Karmada does not tell it from the others."""
+    """No set of clusters that the placement allows is large enough; Karmada does not tell it from the others."""
 
 
 class Strategy(Enum):
@@ -46,7 +46,7 @@ class Candidate:
     allocatable: int
     """Further replicas that fit."""
     available: int
-    """Replicas that fit in all: `allocatable` and those that the workload has there."""
+    """Replicas that fit in all: `allocatable` and replicas that the workload has there."""
     tier: int = 0
     """Of overflow: 0 is filled first."""
     score: int = 0
@@ -57,7 +57,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be shared out."""
+    """The workload to divide."""
 
     replicas: int
     placement: Json
@@ -68,7 +68,7 @@ class Wanted:
     fresh: bool = False
     """Whether the previous assignment is not to be kept."""
     pods: bool = True
-    """Whether it has pods; what has none goes to every cluster."""
+    """Whether it has pods; a workload without pods goes to every cluster."""
 
 
 def strategy_of(placement: Json) -> Strategy:
@@ -112,7 +112,7 @@ def assign(candidates: Sequence[Candidate], wanted: Wanted) -> dict[str, int]:
     """Share replicas out; clusters that get none are left out, unless the workload has no pods.
 
     Raises:
-        Unschedulable: there is not enough room.
+        Unschedulable: there is not enough capacity.
         Unsupported: no candidates, or a strategy that does not exist.
     """
     if not candidates:
@@ -173,7 +173,7 @@ def _static_weight(candidate: Candidate, rules: Sequence[Json]) -> int:
 
 
 def _by_room(candidates: Sequence[Candidate], wanted: Wanted) -> dict[str, int]:
-    """Dynamic weights and aggregated: what runs is kept, what is missing goes where there is room."""
+    """Dynamic weights and aggregated: running replicas stay, missing ones go where they fit."""
     names = {each.name for each in candidates}
     previous = {name: count for name, count in wanted.previous.items() if name in names}
     assigned = sum(previous.values())
@@ -198,7 +198,7 @@ def _shared(replicas: int, weights: Mapping[str, int], wanted: Wanted, previous:
 
 
 def _shortest(replicas: int, weights: Mapping[str, int], previous: Mapping[str, int]) -> dict[str, int]:
-    """The fewest clusters that hold the replicas: those that have some already first, then the largest."""
+    """The fewest clusters that hold the replicas: first the ones that have some already, then the largest."""
     order = sorted(weights, key=lambda name: (previous.get(name, 0) <= 0, -weights[name]))
     chosen: dict[str, int] = {}
     for name in order:

@@ -4,7 +4,7 @@ A *set* is the smallest bundle of tasks that keeps their proportions: 2 servers 
 A gang whose replicas have no common divisor is one set and is never torn.
 
 Taking the largest clusters first gives the fewest. Then, one at a time, a chosen cluster is exchanged for the smallest
-other one that still does, so that what is left over is little and large empty clusters stay whole. What a cluster holds
+other one that still does, so that the rest is small and large empty clusters stay whole. What a cluster holds
 is first known from above (each task by itself); the exact number costs placements and is asked only where it decides.
 """
 
@@ -195,7 +195,7 @@ def _nearest(
                 continue
             near = _largest(held_by, sets, at_least, few, group)
             held = sum(held_by.exact(name) for name in near)
-            # Of places that are equally near the one with the least room, so that large ones stay whole.
+            # Of places that are equally near the one with the least capacity, so that large ones stay whole.
             if len(near) == few and held >= sets and (best is None or held < best[0]):
                 best = held, near, group
         if best is not None:

@@ -1,4 +1,4 @@
-"""A gang shared out over clusters in one of Karmada's ways, in sets of pods; what it is told where that can't be."""
+"""A gang shared out over clusters in one of Karmada's ways, in sets of pods; messages where that is impossible."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shares(
     Args:
         gang: all of it.
         sharing: as `BindingView.sharing`.
-        able: clusters, with the further sets that they have room for.
+        able: clusters, with the further sets that they can take.
         affinity: by which these may take it, with its overflow tiers.
         previous: member -> sets that it has; kept as far as possible.
     """

@@ -1,6 +1,6 @@
 """Which clusters are chosen under Karmada's spread constraints, exactly as its scheduler chooses.
 
-By cluster: the best by rank, exchanged for larger ones where they lack room. By region: the set of regions with the
+By cluster: the best by rank, exchanged for larger ones where they lack capacity. By region: the set of regions with the
 highest score that has clusters enough, then the best cluster of each, then the largest of the rest. Pinned by the
 conformance suite `karmada-select`.
 """
@@ -18,7 +18,7 @@ _UNIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A region and what it is worth."""
+    """A region and its score."""
 
     name: str
     clusters: Sequence[Candidate]
@@ -27,7 +27,7 @@ class Region:
 
 
 def ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """By overflow tier, then score, then room, then name."""
+    """By overflow tier, then score, then capacity, then name."""
     return sorted(candidates, key=lambda each: (each.tier, -each.score, -each.available, each.name))
 
 
@@ -53,7 +53,7 @@ def grouped(candidates: Sequence[Candidate], placement: Mapping[str, Any]) -> tu
     knows: zone, provider or a label. A cluster with several zones is in the first.
 
     Raises:
-        Unsupported: it is to be spread by two of these at once.
+        Unsupported: it must be spread by two of these at once.
     """
     constraints = placement.get("spreadConstraints") or ()
     groups = [each for each in constraints if each.get("spreadByLabel") or each.get("spreadByField") != "cluster"]
@@ -188,7 +188,9 @@ def choose(found: Sequence[Region], least: int, most: int, clusters: int) -> lis
 
 
 def bounded(sharing: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """The placement with what its spread constraints leave open: by cluster, one group at least, any number at most."""
+    """The placement with the omitted parts of its spread constraints: by cluster, one group at least, any number at
+    most.
+    """
     constraints = [
         {
             **each,

@@ -57,7 +57,7 @@ def seats(
 
 
 def _certain(new: int, votes: Sequence[float], seats: Sequence[int]) -> list[int]:
-    """Seats that each party gets in any case: those whose quotients are above a bound that at most `new` are above."""
+    """Seats that each party gets in any case: seats whose quotients are above a bound that at most `new` are above."""
     bound = _bound(new, votes, seats)
     while bound > 0:
         counts = [_above(bound, vote, count) for vote, count in zip(votes, seats, strict=True)]
@@ -97,7 +97,7 @@ def _above(bound: float, votes: float, seats: int) -> int:
 
 
 def steady(found: Mapping[str, int], has: Mapping[str, int], sets: int) -> dict[str, int]:
-    """Member -> sets, `sets` in all, as near to those that were found as can be without moving what runs: with more in
+    """Member -> sets, `sets` in all, as near to the found ones as possible without moving running sets: with more in
     all no member gets fewer, with fewer none gets more.
     """
     change = sets - sum(has.values())

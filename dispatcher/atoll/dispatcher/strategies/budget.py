@@ -1,7 +1,7 @@
 """Users' strategies as the core has them: asked within a budget, checked, and off from their first failure on.
 
 The budget is lines of Python that the call runs, not time, so that equal events lead to equal decisions. One that
-raises, runs over its budget or answers nonsense is not asked again by this leader; what it was to decide is decided as
+raises, runs over its budget or answers nonsense is not asked again by this leader; its decisions are made as
 without it.
 """
 
@@ -28,14 +28,14 @@ class _Overrun(BaseException):
 
 
 class Strategies:
-    """Those that are installed."""
+    """Installed strategies."""
 
     def __init__(
         self, score: Mapping[str, Score] = {}, split: Mapping[str, Split] = {}, *, lines: int = 100_000
     ) -> None:
         """`lines`: of Python that one call may run."""
         self._score, self._split, self._lines = dict(score), dict(split), lines
-        #: (group, name) of those that are not asked any more
+        #: (group, name) of strategies that are off
         self._off: set[tuple[str, str]] = set()
         #: since `take_failures`
         self._failures: list[Failure] = []

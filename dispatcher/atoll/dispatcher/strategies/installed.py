@@ -1,7 +1,7 @@
-"""Users' strategies around the core: loaded from entry points, timed, and told of once they are off.
+"""Users' strategies around the core: loaded from entry points, timed, and reported once they are off.
 
-Time is measured here, outside the core: an answer that came too late is used all the same, and the core is told that
-the strategy is off (`StrategyOff`), which its log has, so a replay decides the same.
+Time is measured here, outside the core: an answer that came too late is used all the same, and the core gets the event
+that the strategy is off (`StrategyOff`), which its log has, so a replay decides the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 def installed(
     settings: CoreSettings, timed: Callable[[str, str, Any], Any] = lambda _group, _name, each: each
 ) -> Strategies:
-    """Those that are installed beside this process.
+    """Strategies installed beside this process.
 
     Args:
         settings: of the core.
@@ -54,7 +54,7 @@ def installed(
 
 
 class Watch:
-    """Times strategies, and tells of those that are off."""
+    """Times strategies, and reports the ones that are off."""
 
     def __init__(self, limit: float, failures: Counter, events: Recorder | None) -> None:
         """`limit`: seconds that an answer may take."""
@@ -77,7 +77,7 @@ class Watch:
         return call
 
     def take_late(self) -> list[StrategyOff]:
-        """What the core is to be told."""
+        """Events for the core."""
         late, self._late = self._late, []
         return late
 

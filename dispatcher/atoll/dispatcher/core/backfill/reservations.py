@@ -4,7 +4,7 @@ Backfill (Lifka 1995; Mu'alem and Feitelson 2001) on nodes instead of processors
 follows the earliest time at which a workload fits a member and the limits of its queues, beside workloads with
 reservations already. From then on it is a reservation like theirs: its time stays, and what starts in the member must
 leave all of them their places, its limits their share. The places of a member are computed anew, by `arrange`, where
-what they follow from has changed.
+their inputs have changed.
 
 A time is computed again where it has passed, where it was not known, or where a better rank took the place. A wrong
 estimate moves the time and costs use, never the rank.

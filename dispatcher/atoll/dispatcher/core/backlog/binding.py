@@ -304,7 +304,7 @@ def unreleased(view: BindingView, parts: dict[str, Gang], whole: Gang | None) ->
 
 
 def as_it_runs(view: BindingView, member: str, gang: Gang) -> Gang:
-    """The gang with what its pods request in the member where that exceeds the request: overhead of a
+    """The gang with requests of its pods in the member where that exceeds the request: overhead of a
     RuntimeClass, defaults of a LimitRange, injected containers, a resize in place.
     """
     more = view.requests.get(member)

@@ -213,7 +213,7 @@ class DryRuns:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def settle_questions(self) -> Iterator[Command]:
-        """Evict where all members said yes, not where one did not; drop outdated questions."""
+        """Evict where all members agreed, not where one refused; drop outdated questions."""
         for question in self._claims.dry_runs():
             uid = question.binding.view.uid
             if not self._is_open(question):
