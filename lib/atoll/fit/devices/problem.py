@@ -123,13 +123,16 @@ class _Preparation:
             for request in claim.requests:
                 requests.append(tuple(self._ask(number, wish, first) for wish in request.wishes))
                 claim_of.append(number)
-        values = [[_members(device, each.attribute) for device in self._devices] for each in self._constraints]
+        rows = {
+            name: [_members(device, name) for device in self._devices]
+            for name in dict.fromkeys(each.attribute for each in self._constraints)
+        }
         asks = [ask for request in requests for ask in request]
-        keys = self._keys(asks, values)
+        keys = self._keys(asks, list(rows.values()))
         known: dict[object, int] = {}
         return Problem(
             self._claims, self._classes, self._pools, self._devices, self._pool_of, requests, claim_of,
-            self._constraints, values,
+            self._constraints, [rows[each.attribute] for each in self._constraints],
             kinds=[known.setdefault(key, len(known)) for key in keys],
             shape=(tuple(keys), tuple(self._pool_of), tuple(frozenset(pool.counters.items()) for pool in self._pools)),
             certain=not any(
@@ -179,20 +182,20 @@ class _Preparation:
             not device.own_nodes or device.nodes.include(self._node, self._labels)
         )
 
-    def _keys(self, asks: Sequence[Ask], values: Sequence[Sequence[Members | None]]) -> list[object]:
-        """Per device, all that allocation looks at."""
+    def _keys(self, asks: Sequence[Ask], rows: Sequence[Sequence[Members | None]]) -> list[object]:
+        """Per device, all that allocation looks at; `rows` has its values of each attribute of a constraint."""
         serves: list[list[object]] = [[] for _ in self._devices]
         for number, ask in enumerate(asks):
             for option in ask.options:
                 serves[option.number].append((number, option.tainted, option.fault))
         # Values by order of appearance: nodes whose PCIe roots have other names get equal keys.
-        named: list[dict[object, int]] = [{} for _ in values]
+        named: list[dict[object, int]] = [{} for _ in rows]
         return [
             (
                 tuple(serves[number]),
                 tuple(
                     tuple(names.setdefault(each, len(names)) for each in sorted(row[number] or ()))
-                    for names, row in zip(named, values, strict=True)
+                    for names, row in zip(named, rows, strict=True)
                 ),
                 (self._pool_of[number], frozenset(device.counters.items())) if device.counters else None,
                 frozenset(device.capacity.items()) if device.shared else None,
