@@ -1,5 +1,5 @@
 """What admission is made of: problems in words for their sender, patches, and what is checked of every pod template.
 
 Pure functions on dicts that no schema has seen. It may import `atoll.api` and `atoll.model`; the rules of a workload
-kind are with the kind, those of queues with the webhook.
+kind are with the kind, rules of queues with the webhook.
 """

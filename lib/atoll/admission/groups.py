@@ -32,7 +32,7 @@ def named(templates: Iterable[tuple[str, object]]) -> str:
 def wishes(
     workload: Json, group: Json, templates: Iterable[tuple[str, object]], *, created: bool
 ) -> list[jsonpatch.Operation]:
-    """The patch by which a workload says what its PodGroup does, where it says nothing of that itself.
+    """The patch by which a workload copies the wishes of its PodGroup that it lacks itself.
 
     Args:
         workload: as sent.

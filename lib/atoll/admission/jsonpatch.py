@@ -16,7 +16,7 @@ def add(value: object, *path: str | int) -> Operation:
 
 
 def applied(document: dict[str, Any], operations: Sequence[Operation]) -> dict[str, Any]:
-    """The document with these additions of members carried out; what they don't touch is shared with the original.
+    """The document with these additions of members carried out; untouched parts are shared with the original.
 
     Raises:
         KeyError, IndexError, TypeError: the place of an addition does not exist.

@@ -1,4 +1,4 @@
-"""The controls of the Pod Security Standards, one function each: what is wrong with a pod, as PodSecurity says it."""
+"""The controls of the Pod Security Standards, one function each: violations of a pod, in PodSecurity's words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Violation(NamedTuple):
 
 
 class Pod:
-    """A template as the controls look at it; what has the wrong type is left to the schema."""
+    """A template as the controls look at it; wrong types are left to the schema."""
 
     def __init__(self, template: Json) -> None:
         self.annotations = mapping(mapping(template.get("metadata")).get("annotations"))
@@ -80,7 +80,7 @@ _CAPABILITIES: Final = frozenset(
 
 
 def _added(pod: Pod, allowed: frozenset[str]) -> tuple[list[str], list[str]]:
-    """(containers, capabilities) that add what is not allowed."""
+    """(containers, capabilities) that add forbidden ones."""
     names, forbidden = [], set()
     for name, security in pod.securities():
         added = {str(each) for each in sequence(mapping(security.get("capabilities")).get("add"))} - allowed
@@ -368,5 +368,5 @@ def _containers(names: list[str]) -> str:
 
 
 def _setters(pod: bool, containers: list[str]) -> str:
-    """Who sets something: the pod, containers, or both; empty where nobody does."""
+    """Who sets something: the pod, containers, or both; empty where none does."""
     return " and ".join([*(["pod"] if pod else []), *([_containers(containers)] if containers else [])])

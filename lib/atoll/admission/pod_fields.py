@@ -1,7 +1,7 @@
 """Fields of a pod template that Kubernetes does not have: named, with the nearest that it has.
 
 A Volcano Job's schema keeps whatever its templates say, and a member's API server drops what it does not know without a
-word. Most such fields are told of; what was meant to be a resource is refused, for the pod would run without it.
+word. Most such fields get a warning; a misplaced resource is refused, for the pod would run without it.
 """
 
 from __future__ import annotations

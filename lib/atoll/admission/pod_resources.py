@@ -13,7 +13,7 @@ _HUGE = "hugepages-"
 
 
 def pod_resource_problems(spec: Json, path: str) -> list[Problem]:
-    """What is wrong with what a pod asks for as a whole.
+    """Problems of the requests of a pod as a whole.
 
     Args:
         spec: of the pod template.
@@ -74,7 +74,7 @@ def _of_containers(spec: Json) -> Vector:
     try:
         found = vector.container_requests(spec)
     except (quantity.QuantityError, AttributeError, TypeError):
-        # Told where the containers are checked.
+        # Reported where the containers are checked.
         return {}
     return found
 

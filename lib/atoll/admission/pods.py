@@ -73,7 +73,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Template(msgspec.Struct):
-    """What is read of a template on the host, in the types that the member's API server will insist on."""
+    """Fields read of a template on the host, in the types that the member's API server will insist on."""
 
     metadata: _Metadata | None = None
     spec: _Spec | None = None
@@ -83,7 +83,7 @@ _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
 
 
 def validate_template(template: object, path: str) -> list[Problem]:
-    """What is wrong with a pod template.
+    """Problems of a pod template.
 
     Args:
         template: a PodTemplateSpec.

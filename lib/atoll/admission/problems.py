@@ -1,4 +1,4 @@
-"""What is wrong with an object, in words for its sender, and the name rules shared by all kinds.
+"""Problems of an object, in words for its sender, and the name rules shared by all kinds.
 
 A check gives a list of problems instead of raising at the first one: whoever fixes a manifest wants to see all of
 them.
@@ -22,11 +22,11 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _NUMBER = re.compile(r"(?<![\w'.-])\d+(?![\w'.-])")
 _SHOWN = 20
 _LONGEST = 400
-"""Characters of one problem that are shown: it may quote what was sent."""
+"""Characters of one problem that are shown: it may quote the object."""
 _QUANTITY_MAX = 64
 
 MAX_ITEMS: Final = 10_000
-"""Tasks, containers, resources and the like of one object together: what is checked takes 50 ms at worst."""
+"""Tasks, containers, resources and the like of one object together: the checks take 50 ms at worst."""
 
 LABEL_RULE = "use at most 63 lower-case letters, digits and '-', with a letter or digit at both ends"
 SUBDOMAIN_RULE = (
@@ -40,7 +40,7 @@ class Problem(NamedTuple):
     field: str
     """Path of the field, such as `spec.tasks[0].name`."""
     message: str
-    """What is wrong there and what to do."""
+    """The problem there and its remedy."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"
@@ -67,7 +67,7 @@ def _cut(problem: Problem) -> str:
 
 
 def added(before: Iterable[Problem], now: Iterable[Problem]) -> list[Problem]:
-    """The problems of now that were not there before. What was too much may become less."""
+    """The problems of now that were not there before. An excess may become smaller."""
     there = {_kind(problem): _numbers(problem) for problem in before}
     return [
         problem
@@ -178,7 +178,7 @@ def unread_durations(obj: Json, acting: Collection[str] = ()) -> list[Problem]:
 
     Args:
         obj: the workload.
-        acting: those of Kueue that act on its kind.
+        acting: Kueue's ones that act on its kind.
     """
     annotations = mapping(mapping(obj.get("metadata")).get("annotations"))
     problems = [

@@ -24,17 +24,17 @@ NOT_ANOTHERS: Final = {
         f'request.operation == "CREATE" || !has(object.spec.managedBy) || object.spec.managedBy == "{keys.CONTROLLER}"'
     ),
 }
-"""A new one is refused; what was there before its namespace opted in goes on as it is."""
+"""A new one is refused; one from before its namespace opted in goes on as it is."""
 NOT_CONTROL: Final = {
     "name": "not-a-change-by-control",
     "expression": f'request.operation != "UPDATE" || request.userInfo.username != "{keys.CONTROL_ACCOUNT}"',
 }
-"""What control creates goes through the queue like anything else; what it changes is the suspend switch, all day."""
+"""Objects that control creates go through the queue like others; its changes are of the suspend switch, all day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is asked to be stored: a new object, or a change of one."""
+    """A write under review: a new object, or a change of one."""
 
     new: Json
     old: Json | None = None
@@ -56,12 +56,12 @@ def nothing(_: Change) -> list[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Admission of a kind. All functions are pure; what has the wrong type is left to the schema."""
+    """Admission of a kind. All functions are pure; wrong types are left to the schema."""
 
     route: str
-    """What its webhooks are called: `jobs` in `/validate/jobs` and `validate.jobs.atoll.sh`."""
+    """Name of its webhooks: `jobs` in `/validate/jobs` and `validate.jobs.atoll.sh`."""
     conditions: Sequence[Mapping[str, str]] = ()
-    """Match conditions: what the API server does not ask about, besides what it never asks about."""
+    """Match conditions: objects without a review, besides the ones that never get one."""
     queue_field: str
     """The field that messages name where something is wrong with the queue."""
     templates: Callable[[Json], list[tuple[str, object]]]
@@ -69,7 +69,7 @@ class Rules:
     classes: Callable[[Json], list[tuple[str, object]]]
     """(field, priority class) of the workload and of its templates; None where a field names none."""
     defaults: Callable[[Change], list[Operation]]
-    """The patch that fills in what is left out, and takes a new workload over."""
+    """The patch that fills in omitted fields, and takes a new workload over."""
     problems: Callable[[Change], list[Problem]]
     """All that is wrong with it by itself: not its queue, its classes' queue, its pods' security or its size."""
     kept: Callable[[Json, str], list[Problem]] = lambda _, __: []
@@ -77,7 +77,7 @@ class Rules:
     warnings: Callable[[Change], list[Problem]]
     """What of it has no effect."""
     of_defaults: Callable[[Change], list[Problem]] = nothing
-    """What is told of a change that `defaults` undoes."""
+    """Warnings about a change that `defaults` undoes."""
     networked: Callable[[Json], list[str]] = lambda _: []
     """Fields that need pods which reach each other, of a workload that may be divided over members."""
     insecure_told: bool = True

@@ -1,4 +1,4 @@
-"""What a tenant may not write into a workload: fields that would leave the queues, or take what is the system's.
+"""Fields that a tenant may not write into a workload: fields that would leave the queues, or take the system's.
 
 Pure; each rule has its attack in `tests/attacks`.
 """
@@ -13,7 +13,7 @@ from atoll.model.placer import SCHEDULERS
 
 
 def template_problems(template: object, path: str) -> Iterator[Problem]:
-    """What is wrong with a pod template of a workload of Atoll's.
+    """Problems of a pod template of a workload of Atoll's.
 
     Args:
         template: a PodTemplateSpec.
@@ -50,14 +50,14 @@ def slow_to_end(templates: Iterable[tuple[str, object]], most: int, queue: str) 
 
 
 def scheduler_problems(name: object, field: str) -> Iterator[Problem]:
-    """What is wrong with the scheduler that a workload or its template names; None where it names none."""
+    """Problems of the scheduler that a workload or its template names; None where it names none."""
     if name is not None and name not in SCHEDULERS:
         text = f"{name!r} does not place gangs of Atoll's; leave it out, and the member's placer does"
         yield Problem(field, text)
 
 
 def class_problems(name: object, field: str) -> Iterator[Problem]:
-    """What is wrong with a priority class, whatever the queue."""
+    """Problems of a priority class, for any queue."""
     if isinstance(name, str) and name.startswith("system-"):
         yield Problem(field, f"{name!r} is for the components of a cluster; use a class of your own")
 

@@ -1,6 +1,6 @@
 """What our own servers serve: leaf certificates, made in memory from an authority (`atoll.kube.authority`).
 
-Nothing but the authority has to be kept, and a new leaf needs nobody's consent.
+Nothing but the authority has to be kept, and a new leaf needs no consent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metrics of all dealings with API servers, read from the live objects when somebody scrapes."""
+"""Metrics of all dealings with API servers, read from the live objects at each scrape."""
 
 from __future__ import annotations
 

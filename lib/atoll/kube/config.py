@@ -1,7 +1,7 @@
 """Where an API server is and how to prove who we are: kubeconfig files, exec plugins and in-cluster tokens.
 
-What is kept of them is a URL, a TLS context and a function that gives the current Authorization header. Credentials
-age: what a plugin gave is asked for anew before it expires, files that were replaced on disk are read again, and a
+They are kept as a URL, a TLS context and a function that gives the current Authorization header. Credentials
+age: a plugin's answer is renewed before it expires, files that were replaced on disk are read again, and a
 request that was refused as unknown has everything read again once.
 """
 
@@ -89,7 +89,7 @@ class _Credentials:
         #: what to read again when its state changes
         self._files: frozenset[str] = frozenset()
         self._state: object = None
-        #: time.time() at which the credentials are to be asked for anew; None for ones that do not expire
+        #: time.time() at which the credentials must be renewed; None for ones that do not expire
         self._renew_at: float | None = None
         #: time.monotonic() of the next look at files, and before which a refused header is not renewed
         self._look_at = self._renew_after = 0.0

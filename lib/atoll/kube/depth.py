@@ -1,7 +1,7 @@
 """Answers in which some object is nested more deeply than a decoder goes: API servers take 10,000 levels, a decoder
 here some hundred, and it reads all of an answer or nothing.
 
-So one object of anybody would hide all others of its kind. What is too deep is cut out, so that the rest can be read.
+So one object of anybody would hide all others of its kind. Too deep parts are cut out, so that the rest can be read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def flattened(text: bytes) -> bytes:
-    """The JSON without what is nested too deeply."""
+    """The JSON without too deeply nested parts."""
     kept, depth, begun, end = [], 0, 0, 0
     for token in _TOKEN.finditer(text):
         kind = text[token.start()]

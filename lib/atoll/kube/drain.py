@@ -1,8 +1,8 @@
 """A process that ends cuts none of its writes.
 
-A write that is cut may have been carried out or not, and leaves a line in the audit log that nobody can explain. So
+A write that is cut may have been carried out or not, and leaves a line in the audit log without an explanation. So
 every client counts its writes under way, and a process that was asked to stop first closes the gate: writes that have
-not begun wait there until their task is cancelled, and those that have begun are waited for. Between two writes every
+not begun wait there until their task is cancelled, and begun ones are waited for. Between two writes every
 controller may stop, as it may be killed there.
 """
 

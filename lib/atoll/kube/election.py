@@ -88,7 +88,7 @@ class Elector:
             settings: its times.
             namespace: of the Lease.
             overdue: called when the lease can have expired and the work still runs; ends the process.
-            annotations: given those of the Lease before each claim, those that it is to have besides.
+            annotations: called with the Lease's annotations before each claim; returns further ones.
         """
         self._api, self._name, self._identity, self._namespace = api, name, identity, namespace
         self._lease_seconds, self._retry_period = settings.lease, settings.retry_period
@@ -201,7 +201,7 @@ class Elector:
             self._answered_at = loop.time()
             self._renewed = -math.inf
         except Exception as error:
-            # Of whatever kind: what is not known to be renewed is not renewed.
+            # Of whatever kind: a renewal without an answer counts as none.
             log.warning("lease attempt failed", lease=self._name, error=str(error) or type(error).__name__)
 
     async def _acquire(self) -> None:
@@ -210,7 +210,7 @@ class Elector:
         # Forgotten meanwhile: a write whose answer is lost may have been carried out.
         written, self._written = self._written, None
         if written is not None and self._left() > 0:
-            # What is known is not read again: had another written since, this would be refused.
+            # A known Lease is not read again: had another written since, this would be refused.
             with suppress(errors.Conflict, errors.NotFound):
                 return await self._write(written, began)
         lease: dict[str, Any] | None = None
@@ -219,7 +219,7 @@ class Elector:
         spec = None if lease is None else lease.get("spec") or {}
         if spec != self._seen:
             self._see(spec)
-        # A lease that was deleted binds as if another held it: somebody may lead who does not know yet.
+        # A lease that was deleted binds as if another held it: another process may still lead without knowing.
         free = self._left() > 0 if spec is None else spec.get("holderIdentity") in (None, "", self._identity)
         if not free and loop.time() - self._seen_at < self._lasts:
             raise _Taken

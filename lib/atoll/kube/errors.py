@@ -27,7 +27,7 @@ _LONGEST_MESSAGE = 4000
 
 
 class ApiError(Exception):
-    """The server, or the way to it, said no."""
+    """The server, or the way to it, refused."""
 
     def __init__(
         self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None, said: str = ""
@@ -35,7 +35,7 @@ class ApiError(Exception):
         """The error.
 
         Args:
-            message: what was asked and what came back.
+            message: the request and the answer.
             code: HTTP status.
             reason: the server's word for it.
             retry_after: seconds that it asks to wait.

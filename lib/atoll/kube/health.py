@@ -58,7 +58,7 @@ def application(ready: Callable[[], bool], registry: CollectorRegistry, guard: G
         return web.Response(text="ok\n") if ready() else web.Response(text="not ready\n", status=503)
 
     async def shown(_: web.Request) -> web.Response:
-        # In a thread: a scrape of many series must not delay an answer to anybody else.
+        # In a thread: a scrape of many series must not delay an answer to other requests.
         body = await asyncio.to_thread(generate_latest, registry)
         return web.Response(body=body, content_type="text/plain")
 

@@ -1,4 +1,4 @@
-"""Logs: one JSON object per line on stderr, with what is being worked on in it, and never a credential.
+"""Logs: one JSON object per line on stderr, with the object under work in it, and never a credential.
 
 Whoever takes up a piece of work says so with `working_on`; every line written on the way, however deep, names it. The
 fields are `workload` (namespace/name), `binding`, `work`, `pod_group`, `cluster`, `queue`, `cycle` (a pass of the
@@ -17,7 +17,7 @@ import orjson
 import structlog
 
 working_on = structlog.contextvars.bound_contextvars
-"""`with working_on(workload=..., cluster=...)`: bind fields for the lines of this task and those that it starts."""
+"""`with working_on(workload=..., cluster=...)`: bind fields for the lines of this task and tasks that it starts."""
 
 _HIDDEN = "(hidden)"
 _SECRET_FIELDS = frozenset({"authorization", "token", "password", "client_key", "client-key-data", "secret"})

@@ -1,4 +1,4 @@
-"""What is counted of the dealings with API servers; `atoll.kube.collector` shows it.
+"""Counters of the dealings with API servers; `atoll.kube.collector` shows it.
 
 Clients, caches and queues announce themselves here at birth and are forgotten with their last reference, so that no
 process has to wire its metrics by hand.
@@ -115,4 +115,4 @@ recorders: WeakSet[Events] = WeakSet()
 
 
 refused: Counter[tuple[str, str]] = Counter()
-"""(kind, namespace) of objects written by members -> times that what one said was not believed."""
+"""(kind, namespace) of objects written by members -> number of disbelieved reports."""

@@ -42,7 +42,7 @@ ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class _NotPlain(Exception):
-    """The other reader is to say what it is."""
+    """The other reader must judge it."""
 
 
 def parse(path: str) -> Json | None:
@@ -60,7 +60,7 @@ def parse(path: str) -> Json | None:
 
 
 def fault(path: str, context: str | None) -> str:
-    """What is wrong with the form of a kubeconfig, in words; empty where nothing is, or where a parser has to say it.
+    """Problem of the form of a kubeconfig, in words; empty for none, or where a parser has to say it.
 
     Args:
         path: of the file.
@@ -154,7 +154,7 @@ def in_cluster(environ: Mapping[str, str]) -> Access | None:
 
 
 def existing(paths: str) -> list[str]:
-    """Those of several files that exist.
+    """The existing ones of several files.
 
     Args:
         paths: separated as in $KUBECONFIG.
@@ -210,7 +210,7 @@ def _access(path: str, cluster: Json, user: Json) -> Access:
         if data is not None:
             pem = base64.b64decode("".join(data.split()), validate=True)
             if not pem:
-                # No authority would mean those of the machine.
+                # No authority would mean the machine's.
                 raise _NotPlain
             return pem
         if file is None:

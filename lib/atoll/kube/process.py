@@ -160,7 +160,7 @@ class Process:
             log.warning("writes are cut: no answer while the process could wait", writes=left)
         for task in tasks:
             task.cancel()
-        # Some give a lease back now; those that can't because nobody answers are cancelled in that too.
+        # Some give a lease back now; those that can't without an answer are cancelled in that too.
         rest = end - asyncio.get_running_loop().time() - _LEAVE / 2
         _, late = await asyncio.wait(tasks, timeout=max(rest, 0.1))
         for task in late:

@@ -1,4 +1,4 @@
-"""Keeps a file of all that a core was told and answered, for `atoll.sim.replay` and for whoever reports a defect."""
+"""Keeps a file of all events to a core and its answers, for `atoll.sim.replay` and for reports of defects."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ log = structlog.get_logger(__name__)
 class LogWriter(Generic[B, E, C]):
     """Appends to a log; a context manager that closes it.
 
-    Lines reach the file after every pass: what was not decided on yet is no loss.
+    Lines reach the file after every pass: events without a decision are no loss.
     """
 
     def __init__(self, path: Path, written: EventLog[B, E, C], *, settings: Recording = Recording()) -> None:
-        """Open the file, keeping what is in it; only its owner may read it, for it names everybody's work.
+        """Open the file, keeping its contents; only its owner may read it, for it names everybody's work.
 
         Raises:
             OSError: it can't be written.
@@ -96,7 +96,7 @@ class LogWriter(Generic[B, E, C]):
         self._file.truncate(whole)
 
     def close(self) -> None:
-        """Write what is left and close the file; a second time does nothing."""
+        """Write the rest and close the file; a second time does nothing."""
         self._file.close()
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
 """Which systems that run or place workloads a cluster has besides Atoll (Volcano, Kueue, kube-scheduler), and which of
 them is to place what Atoll sends.
 
-They are known by what they are, not by what an installation is called: by the images and labels of their Deployments,
+They are known by their nature, not by the name of an installation: by the images and labels of their Deployments,
 and by webhooks for their kinds where they run outside of the cluster.
 """
 
@@ -59,7 +59,7 @@ class _DeploymentSpec(msgspec.Struct, frozen=True):
 
 
 class Deployment(Slim, frozen=True):
-    """What of a Deployment tells what it runs."""
+    """Fields of a Deployment that show its program."""
 
     spec: _DeploymentSpec = _DeploymentSpec()
 
@@ -108,7 +108,7 @@ class Found:
     kube_scheduler: str = ""
 
     def placer(self, queue: str) -> Placer:
-        """Who is to place what Atoll sends, unless somebody decides otherwise.
+        """The placer of Atoll's workloads, unless an administrator decides otherwise.
 
         Args:
             queue: of Kueue or Volcano in the member; Kueue admits nothing that names none.
@@ -220,7 +220,7 @@ class Placing:
 
     placer: Placer = Placer.ATOLL
     detected: bool = True
-    """Whether nobody has decided it."""
+    """Whether it was detected, not decided."""
     wish: Wish = field(default_factory=Wish)
     found: Found = field(default_factory=Found)
     problem: str = ""
@@ -239,7 +239,7 @@ class Placing:
 
     @property
     def made_for(self) -> MadeFor:
-        """How workloads are to be made that are delivered now."""
+        """How to make workloads delivered now."""
         queue = self.wish.queue
         if not queue and self.found.volcano_controllers:
             # Its webhook refuses queues that it does not have, and this one it always has.

@@ -1,7 +1,7 @@
 """Connections from Secrets: whoever wrote the Secret may choose a server and a credential, and nothing else.
 
 A kubeconfig can run programs, read files of the process that loads it, and switch TLS off. One that comes out of a
-Secret may do none of that, in any of its entries: what is allowed is listed, all else is refused by name.
+Secret may do none of that, in any of its entries: permitted fields are listed, all else is refused by name.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from atoll.model.apiresource import ApiResource
 
 
 async def served(api: ApiServer, resources: Iterable[ApiResource]) -> list[ApiResource]:
-    """Those of some resources that an API server has."""
+    """The resources among these that an API server has."""
     wanted = list(resources)
     try:
         groups = orjson.loads(await api.request("GET", "/apis")).get("groups") or ()

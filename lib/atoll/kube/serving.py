@@ -1,7 +1,7 @@
-"""What keeps a server that anybody can connect to in bounds: time for each step, connections, and bytes held at once.
+"""Bounds of a server open to any client: time for each step, connections, and bytes held at once.
 
 A connection that is silent, or whose request comes in drops, ends after a deadline; bodies share one budget of memory;
-where there are too many connections, the one that has been idle longest makes room for a new one.
+where there are too many connections, the one that has been idle longest gives way to a new one.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Guard:
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Callable[..., Any]) -> web.StreamResponse:
-        """Counts a request as under way, and what it holds as released once it is answered."""
+        """Counts a request as under way, and its memory as released once it is answered."""
         connection = self._connections.get(request.transport)
         if connection is not None:
             connection.busy += 1
@@ -141,7 +141,7 @@ class Guard:
     # -- connections -------------------------------------------------------------------------------------------------
 
     def made(self, transport: asyncio.Transport) -> bool:
-        """Take a connection in; whether there is room for it."""
+        """Take a connection in; whether the server can take it."""
         peer = str((transport.get_extra_info("peername") or ("",))[0])
         if self._peers[peer] >= self.limits.per_peer and not self._drop_idle(peer):
             return False

@@ -17,7 +17,7 @@ def supervises() -> bool:
 
 
 def notify(state: str) -> None:
-    """Send one message; without effect where nobody asked, or nobody reads."""
+    """Send one message; without effect where no reader asked for it, or none reads."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -1,7 +1,7 @@
 """A process renews the ServiceAccount token that it was started with, and stores it where that came from.
 
 Tokens carry who they are for and how long they are valid; another one, as long valid, is asked for with the old one
-once four fifths of its life are over. What is no such token (a client certificate, a plugin, the pod's own
+once four fifths of its life are over. A credential of another kind (a client certificate, a plugin, the pod's own
 account, which its kubelet renews) is left alone.
 """
 
@@ -50,7 +50,7 @@ class Claims:
 
     @property
     def due(self) -> float:
-        """When it is to be renewed."""
+        """Time of its renewal."""
         return self.issued + RENEWED_AFTER * (self.expires - self.issued)
 
 

@@ -1,8 +1,8 @@
 """One class per API server: every request that Atoll makes goes through here.
 
 Bodies are bytes in and out (typed clients are a hundred times slower and drop fields that they do not know). Each
-call has a deadline; what is safe to repeat is repeated while the deadline lasts, honouring Retry-After. Credentials
-that the server does not know any more are renewed once.
+call has a deadline; a call that is safe to repeat is repeated while the deadline lasts, honouring Retry-After.
+Credentials that the server does not know any more are renewed once.
 """
 
 from __future__ import annotations
@@ -586,7 +586,7 @@ class ApiServer:
         return error
 
     async def _renewed(self, refused: Json) -> bool:
-        """Whether there are other credentials than those of a request that was answered with 401."""
+        """Whether there are other credentials than the ones of a request that was answered with 401."""
         if self._connection.tls is not refused.get("ssl"):
             return True
         return await self._connection.renew(refused["headers"].get("Authorization"))
@@ -595,7 +595,8 @@ class ApiServer:
         return URL(self._connection.url + path, encoded=True)
 
     async def _options(self, accept: str) -> Json:
-        # An API server redirects nobody; whoever does would get the token, and a POST would come back as a GET.
+        # An API server redirects no client; another server that does would get the token, and a POST would come back as
+        # a GET.
         options: Json = {"headers": {"Accept": accept}, "allow_redirects": False}
         authorization = await self._connection.authorize()
         if authorization:
@@ -620,8 +621,8 @@ class ApiServer:
             headers={"User-Agent": _product(self._user_agent)},
             cookie_jar=aiohttp.DummyCookieJar(),
         )
-        # What may be repeated is decided here alone. The session would send a PUT again whose answer was lost, and its
-        # sender would be told of a conflict with itself; there is no public switch.
+        # Only this code decides about repetitions. The session would send a PUT again whose answer was lost, and its
+        # sender would get a conflict with itself; there is no public switch.
         session._retry_connection = False
         return session
 

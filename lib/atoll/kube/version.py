@@ -31,7 +31,7 @@ async def version_of(api: ApiServer) -> Version:
     """The version of a cluster.
 
     Raises:
-        ValueError: what it answers is no version.
+        ValueError: its answer is no version.
         ApiError: it gives no answer.
     """
     try:

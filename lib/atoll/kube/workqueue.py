@@ -97,7 +97,7 @@ class WorkQueue(Generic[K]):
         a worker is for one more look afterwards.
         """
         now = asyncio.get_running_loop().time()
-        # First what was due before this wish, so that it keeps its place.
+        # First keys due before this wish, so that it keeps its place.
         self._promote()
         if after <= 0 or key in self._due or key in self._again:
             self._make_due(key, priority, now)

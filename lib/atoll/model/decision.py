@@ -64,7 +64,7 @@ Spots = Sequence[tuple[str, str, int]]
 
 
 class Question(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """What members are asked before anybody goes for a workload: whether its parts would fit if these pods were gone.
+    """Question to members before any eviction for a workload: whether its parts would fit if these pods were gone.
 
     It is open for as long as the decision carries it; every question has an epoch of its own.
     """
@@ -96,16 +96,16 @@ class Refused(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Room that is kept for a workload, as the next leader must know it."""
+    """Capacity reserved for a workload, as the next leader must know it."""
 
     since: str
-    """RFC 3339: when that began; those who waited longer come first."""
+    """RFC 3339: when that began; longer waits come first."""
     first: str = ""
     """RFC 3339: when it was to start, as was said at first; empty where nobody knew."""
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """What was decided last."""
+    """The last decision."""
 
     epoch: int = 0
     phase: Phase = Phase.SUSPENDED
@@ -115,7 +115,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defau
     """RFC 3339: by when this phase must be left; empty when it may last."""
     story: list[Line] = []
     nominated: list[str] = []
-    """Members in which others make room for it, while it waits for that."""
+    """Members in which others are evicted for it, while it waits for that."""
     room_for: str = ""
     """UID of the workload that it was evicted for."""
     question: Question | None = None

@@ -1,4 +1,4 @@
-"""What a core was told and what it answered, as lines of JSON, so that any history can be decided again elsewhere.
+"""Events to a core and its answers, as lines of JSON, so that any history can be decided again elsewhere.
 
 A log is a sequence of lines `[type, content]`: where a fresh core started its settings, then every event, and after an
 event that was answered one line `Commands`. Only the text is made here; who records or reads a file is elsewhere.
@@ -34,7 +34,7 @@ class LogError(ValueError):
 
 
 class EventLog(Generic[B, E, C]):
-    """How what one kind of core is told and answers is written."""
+    """Text form of events and answers of one kind of core."""
 
     def __init__(
         self, begin: type[B], events: Iterable[type[E]], commands: Iterable[type[C]], decides: type[E]
@@ -42,8 +42,8 @@ class EventLog(Generic[B, E, C]):
         """All of these are values that msgspec can write and read.
 
         Args:
-            begin: what a core was made with; its name tells the kinds of core apart.
-            events: it is told.
+            begin: arguments of a core; its name tells the kinds of core apart.
+            events: its inputs.
             commands: it answers.
             decides: the event that makes it decide.
         """
@@ -62,7 +62,7 @@ class EventLog(Generic[B, E, C]):
         return _encoder.encode((_ANSWER, [(type(command).__name__, command) for command in commands])) + b"\n"
 
     def decode(self, line: bytes) -> B | E | Answer[C]:
-        """What a line says; equal to what was encoded.
+        """Value of a line; equal to the encoded one.
 
         Raises:
             LogError: not a line of a log, or of one that another version wrote.

@@ -93,7 +93,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     ports: list[HostPort] = []
     """Of its node that a pod takes for itself, sorted (`atoll.model.ports`)."""
     rules: PodRules | None = None
-    """What a pod says of those beside it; None where that is nothing, and nobody's rules read its labels."""
+    """Rules of a pod about pods beside it; None for none, where no rules read its labels."""
     preferences: list[dict[str, Any]] = []
     """preferredSchedulingTerms of the node affinity."""
     attach: dict[str, int] = {}
@@ -119,13 +119,13 @@ class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     domain: str = ""
     """Name of the domain that its pods must be in, for those that join pods that run; empty for any."""
     shared: dict[str, list[str]] = {}
-    """Driver -> handles of those of `attach` that other pods use as well, sorted: a node attaches each once."""
+    """Driver -> handles in `attach` that other pods use as well, sorted: a node attaches each once."""
     role: str = ""
     """Tasks of one role are one group where groups are to be apart; empty for a task by itself."""
     away: list[str] = []
     """Names of domains that its pods must not be in, as pods of other groups are there."""
     own_terms: list[dict[str, Any]] | None = None
-    """`node_terms` without what the pod's volumes add to them, where they add something: pods that are to be spread are
+    """`node_terms` without terms of the pod's volumes to them, where they add any: pods that are to be spread are
     counted over the nodes of these.
     """
 
@@ -143,25 +143,25 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     running_estimate: float | None = None
     """Seconds that the user expects it to run."""
     patience: float | None = None
-    """Seconds after which room is kept for it while it waits; None for what its queue says."""
+    """Seconds after which it gets a reservation while it waits; None for its queue's value."""
     ready_timeout: float | None = None
-    """Seconds after it was bound within which its minimum must run; None for what its queue says."""
+    """Seconds after it was bound within which its minimum must run; None for its queue's value."""
     hold: bool = False
     """The user's wish that it does not run."""
     preemptable: bool = True
-    """Whether it may be evicted to make room for others; its user may forbid that."""
+    """Whether it may be evicted for others; its user may forbid that."""
     preempts: bool = True
     """Whether others may be evicted for it, as its PriorityClass says (`preemptionPolicy`)."""
     whole: bool = False
-    """It can't be divided over clusters, whatever its policy says."""
+    """It can't be divided over clusters, under any policy."""
     arrival: int = 0
-    """The resourceVersion at which its workload was first seen: the order of those of one second; 0 where unknown."""
+    """The resourceVersion at which its workload was first seen: the order within one second; 0 where unknown."""
     attempt: str = ""
     """Changes when its user wants it to be tried again though it was deactivated."""
     needs: list[str] = []
-    """What its pods insist on that only some placers look at (`atoll.model.needs`), sorted."""
+    """Requirements of its pods that only some placers look at (`atoll.model.needs`), sorted."""
     features: list[str] = []
-    """What it needs that only some members have (`atoll.model.features`), sorted."""
+    """Features that it needs and only some members have (`atoll.model.features`), sorted."""
     on_lost: str = ""
     """What becomes of it when its member is lost (`atoll.model.lost.OnLost`); empty for the default."""
     lost_toleration: float | None = None
@@ -178,7 +178,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     network: str = ""
     """How its pods name those in other members, as its policy says (`atoll.model.network`); empty where they can't."""
     scoring: str = ""
-    """Which nodes are preferred (`atoll.model.scoring`); empty for what its member says."""
+    """Which nodes are preferred (`atoll.model.scoring`); empty for its member's."""
     balanced: TopologyWish | None = None
     """The tier over whose domains its pods, or groups of them, are shared out evenly; it may not be possible."""
     apart: TopologyWish | None = None
@@ -231,7 +231,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     def floor(self) -> list[int]:
         """Pods per task in the smallest gang that may start.
 
-        Task minimums bind when the gang's minimum covers their sum; what is then missing to the gang's minimum, or
+        Task minimums bind when the gang's minimum covers their sum; the rest of the gang's minimum, or
         all of it where the gang asks for less than that sum, is filled in task order. Of units and groups whole ones
         count.
         """
@@ -272,7 +272,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
 
 
 def filled(minimums: Sequence[int], replicas: Sequence[int], total: int) -> list[int]:
-    """Pods per task in a gang of `total`: task minimums where `total` covers their sum, and what is then missing, or
+    """Pods per task in a gang of `total`: task minimums where `total` covers their sum, and the rest, or
     all of it, in task order.
     """
     floor = list(minimums) if sum(minimums) <= total else [0] * len(minimums)
@@ -350,7 +350,7 @@ def counts_in(gang: Gang, pods: int, components: Mapping[str, int]) -> list[int]
 
     Args:
         gang: of the whole workload.
-        pods: of the part; 0 where that is not said.
+        pods: of the part; 0 for unknown.
         components: component name -> pods; empty where they are not named, as for a gang of one task.
     """
     if components:
@@ -363,7 +363,7 @@ def counts_in(gang: Gang, pods: int, components: Mapping[str, int]) -> list[int]
 def divide(gang: Gang, parts: Sequence[Sequence[int]]) -> list[Gang]:
     """The gang of each part, their minimums adding up to the whole's.
 
-    Minimums follow the parts' sizes, rounded down; what is left over goes to the earliest parts that can take it.
+    Minimums follow the parts' sizes, rounded down; the rest goes to the earliest parts that can take it.
 
     Args:
         gang: the whole.
