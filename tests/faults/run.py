@@ -66,6 +66,7 @@ async def _one(name: str, scenario: Scenario, ground: Ground, logs: Path) -> Ver
     facts.spans, facts.checkpoints = ground.spans, ground.checkpoints
     outcome = judge_of(facts, wishes, logs, began)
     found = [each for each in outcome.violations if each.check not in scenario.EXEMPT]
+    found += getattr(scenario, "own_checks", lambda _: [])(outcome.record)
     print(report.explanations(Outcome(outcome.facts, outcome.record, found)), end="")
     for problem in ground.problems:
         print(f"PROBLEM {name}: {problem}")

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.checks import CHECKS, Violation
+from tests.chaos.record import Pod, Record
 from tests.faults import verdict
 from tests.faults.__main__ import NAMES, main
+from tests.faults.ground import jobs
+from tests.faults.scenarios import host_restored
 from tests.faults.verdict import DOUBLED, LOST
 
 _TELL = """
@@ -60,3 +63,23 @@ def test_a_clock_that_is_off_is_off_in_all_that_python_tells(skew: int, tmp_path
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_lost_doubled_or_stuck(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--quick"]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("pods", "found"),
+    [
+        pytest.param([("east", "w-0", 0, 50), ("west", "w-0", 50, 90)], 0, id="one after the other"),
+        pytest.param([("east", "w-0", 0, 50), ("west", "w-0", 10, 90)], 1, id="one of a name in two members"),
+        pytest.param([("east", "a", 0, 50), ("east", "b", 0, 50), ("west", "c", 9, 99)], 1, id="more than it asks for"),
+        pytest.param([("east", "w-0", 0, 50), ("west", "w-1", 10, 90)], 0, id="two indexes"),
+        pytest.param([("east", "w-0", 0, None), ("west", "w-0", 10, None)], 1, id="to the end"),
+    ],
+)
+def test_a_restored_host_may_have_no_index_run_twice(pods: list[tuple[str, str, int, int | None]], found: int) -> None:
+    [wish] = jobs("w", 1)
+    made = {
+        str(number): Pod(str(number), cluster, name, wish.name, "b", 1, began, bound=began, gone=gone)
+        for number, (cluster, name, began, gone) in enumerate(pods)
+    }
+    record = Record({wish.name: wish}, {}, {}, pods=made, end=100.0)
+    assert len(host_restored.own_checks(record)) == found

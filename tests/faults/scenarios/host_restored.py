@@ -4,20 +4,67 @@ from __future__ import annotations
 
 import base64
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
+from tests.chaos.checks import Violation
 from tests.chaos.plan import Submission
+from tests.chaos.record import Pod, Record
 from tests.faults.ground import Ground, jobs, text64
 from tests.faults.scenarios import restored
 
 EXEMPT = restored.EXEMPT
+OVERLAP_S: Final = 10.0
+"""How long the pods of an undone decision may run beside those of the new one: the start of an agent, which ends them."""
 _PREFIX, _END = "/host/", "/host0"
 #: What the host's API servers keep for a time of their own.
 _SKIPPED = (b"/host/events/", b"/host/masterleases/")
 
 
 def wishes(quick: bool) -> list[Submission]:
-    """All are known to the host before it is copied."""
-    return jobs("behind", 16 if quick else 60, every=0.05)
+    """All are known to the host before it is copied. Long ones wait behind short ones: they run when it is put back, many
+    by decisions that it does not know any more.
+    """
+    short = jobs("behind", 16 if quick else 60, every=0.05)
+    long = jobs("astride", 12 if quick else 30, every=0.05)
+    return [*short, *(replace(each, seconds=20.0, offset=each.offset + 0.8) for each in long)]
+
+
+def own_checks(record: Record) -> list[Violation]:
+    return list(one_of_each_index(record))
+
+
+def one_of_each_index(record: Record) -> Iterator[Violation]:
+    """A workload never has more running pods than it asks for, and no pod of one name runs in two members, for longer
+    than the members need to hear of the restored host.
+    """
+    bound = OVERLAP_S * record.pace
+    for wish in record.plan.values():
+        pods = [pod for pod in record.of(wish.name) if pod.bound is not None]
+        groups = {"all of it": (pods, wish.pods)}
+        for name in {pod.name for pod in pods}:
+            groups[name] = ([pod for pod in pods if pod.name == name], 1)
+        for name, (group, most) in groups.items():
+            for began, ended in _more_than(most, group, record.end):
+                if ended - began > bound:
+                    text = f"{name}: more than {most} of its pods ran for {ended - began:.1f} s"
+                    yield Violation("ran once", wish.name, began, text)
+
+
+def _more_than(most: int, pods: Sequence[Pod], end: float) -> Iterator[tuple[float, float]]:
+    """Stretches in which more than so many of these pods ran."""
+    steps = [(pod.bound, 1) for pod in pods if pod.bound is not None]
+    steps += [(min(pod.over, end), -1) for pod in pods]
+    running, since = 0, None
+    # At one time, an end comes before a begin.
+    for at, change in sorted(steps, key=lambda step: (step[0], step[1])):
+        running += change
+        if running > most and since is None:
+            since = at
+        elif running <= most and since is not None:
+            yield since, at
+            since = None
 
 
 async def play(ground: Ground) -> None:
