@@ -631,6 +631,10 @@ async def test_beside_the_host_the_member_is_found_by_a_secret_which_leaves_with
     command = await run_join(bare, "east", "east", prepared, beside_host=True)
     assert command[-1] == "--member-secret"
     assert not member_file.exists()
+    for flag, mode in ((None, "Push"), (False, "Pull"), (True, "Push")):
+        await run_join(bare, "east", "east", prepared, beside_host=flag)
+        spec = (await host.get(CLUSTERS, "east"))["spec"]
+        assert (spec["syncMode"], "secretRef" in spec) == (mode, mode == "Push")
     host_file, _ = install.agent_kubeconfigs(prepared, "east")
     async with await ApiServer.from_kubeconfig(host_file) as agent:
         async with ApiServer(await member_connection(agent, "east")) as member:

@@ -294,6 +294,16 @@ def test_a_killed_supervisor_takes_everything_with_it(state_home: Path) -> None:
     assert not any(process.alive for process in after.processes)
 
 
+def test_a_federation_that_can_not_start_leaves_no_folder(state_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise binaries.BinariesError("the download failed")
+
+    monkeypatch.setattr(binaries, "ensure", fail)
+    with pytest.raises(binaries.BinariesError):
+        supervisor.up("test", SMALL)
+    assert not supervisor.run_directory("test").exists()
+
+
 @pytest.mark.integration
 def test_a_federation_told_to_stop_while_it_starts_leaves_nothing(state_home: Path) -> None:
     def interrupt(message: str) -> None:

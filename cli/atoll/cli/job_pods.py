@@ -1,6 +1,7 @@
 """`atollctl job pods`: where the pods of a workload are, in all its members, as the host was told.
 
-The host has counts and nodes, not the pods themselves: names and logs are the member's own.
+The host has counts and nodes, not the pods themselves: a name for each pod would be a write of the binding for each one
+that comes or goes. Members tell names when they are asked for output or Events.
 """
 
 from __future__ import annotations

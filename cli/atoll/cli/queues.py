@@ -179,6 +179,7 @@ def _show(
     sort_by: str | None = None,
 ) -> None:
     from atoll.cli.connection import call
+    from atoll.kube.errors import NotFound
     from atoll.model.apiresource import QUEUES
 
     wanted = shape(output)
@@ -198,11 +199,17 @@ def _show(
         return
 
     async def read(host: ApiServer) -> tuple[list[Json], list[Json]]:
-        chosen = await _chosen(host, [name] if name else None, selector)
-        if not (chosen or selector or await _is_host(host)):
-            raise CommandError(
-                "this is no host of Atoll: it has no Clusters; choose another with --kubeconfig or --context"
-            )
+        elsewhere = await not_the_host(host)
+        try:
+            chosen = await _chosen(host, [name] if name else None, selector)
+        except NotFound:
+            if not elsewhere:
+                raise
+            chosen = []
+        if elsewhere and not chosen:
+            raise CommandError(elsewhere)
+        if elsewhere:
+            print(f"note: {elsewhere}; these are the cluster's own", file=sys.stderr)
         everything = selector is None and name is None
         return chosen, chosen if everything or not wanted.table else await host.list(QUEUES)
 
@@ -221,17 +228,27 @@ def _show(
     show_table(headers, found, no_headers=no_headers)
 
 
-async def _is_host(host: ApiServer) -> bool:
+async def not_the_host(api: ApiServer) -> str:
+    """Why the federation's queues are not to be found in a cluster, and where they are; empty of a host."""
     from atoll.kube.errors import Forbidden, NotFound
-    from atoll.model.apiresource import CLUSTERS
+    from atoll.model.apiresource import CLUSTERS, NAMESPACES
 
     try:
-        await host.list(CLUSTERS)
-    except NotFound:
-        return False
+        await api.list(CLUSTERS)
     except Forbidden:
+        return ""
+    except NotFound:
         pass
-    return True
+    else:
+        return ""
+    try:
+        await api.get(NAMESPACES, keys.SYSTEM_NAMESPACE)
+    except (Forbidden, NotFound):
+        return "this is no host of Atoll: it has no Clusters; choose another with --kubeconfig or --context"
+    return (
+        "this is a member, and the federation's queues are on its host: name the host's kubeconfig with --kubeconfig,"
+        " --context or $KUBECONFIG (`atollctl local status` prints it for a federation on this machine)"
+    )
 
 
 def _each(

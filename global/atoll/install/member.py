@@ -130,8 +130,7 @@ async def join(
     token, expires = await issue_token(member, AGENT, keys.SYSTEM_NAMESPACE)
     said = f"credentials of {keys.SYSTEM_NAMESPACE}/{AGENT}, valid until {expires}"
     command = ["atoll-agent", f"--cluster={name}", f"--kubeconfig={host_file}"]
-    reference = {"namespace": execution, "name": MEMBER_SECRET}
-    if beside_host or (beside_host is None and (present.get("spec") or {}).get("secretRef") == reference):
+    if beside_host or (beside_host is None and _is_beside_host(name, present.get("spec") or {})):
         await _keep_on_host(host, name, kubeconfig(member_at, AGENT, token, namespace=keys.SYSTEM_NAMESPACE))
         progress(f"host: Secret {execution}/{MEMBER_SECRET}: {said}")
         return [*command, "--member-secret"]
@@ -297,15 +296,31 @@ async def _keep_on_host(host: ApiServer, name: str, text: str) -> None:
         "stringData": {"kubeconfig": text},
     }
     await host.apply(SECRETS, secret, field_manager=FIELD_MANAGER)
-    reference = {"namespace": execution, "name": MEMBER_SECRET}
-    await host.merge_patch(CLUSTERS, name, {"spec": {"secretRef": reference}}, field_manager=FIELD_MANAGER)
+    spec = {"syncMode": "Push", "secretRef": _reference(name)}
+    await host.merge_patch(CLUSTERS, name, {"spec": spec}, field_manager=FIELD_MANAGER)
     roles, grants = secret_rights(name)
     await ensure_rights(host, roles, (execution, AGENT), grants)
 
 
+def _reference(name: str) -> Json:
+    """To the Secret with the member's kubeconfig."""
+    return {"namespace": keys.execution_namespace(name), "name": MEMBER_SECRET}
+
+
+def _is_beside_host(name: str, spec: Json) -> bool:
+    return bool(spec.get("secretRef") == _reference(name))
+
+
+def joined(cluster: Json) -> bool:
+    """Whether `join` made a Cluster; a Karmada's own members are none of ours."""
+    spec = cluster.get("spec") or {}
+    return spec.get("syncMode") in (None, "Pull") or _is_beside_host(cluster["metadata"]["name"], spec)
+
+
 async def _leave_host(host: ApiServer, name: str) -> None:
     """The inverse of `_keep_on_host`."""
-    await host.merge_patch(CLUSTERS, name, {"spec": {"secretRef": None}}, field_manager=FIELD_MANAGER)
+    spec = {"syncMode": "Pull", "secretRef": None}
+    await host.merge_patch(CLUSTERS, name, {"spec": spec}, field_manager=FIELD_MANAGER)
     await remove_rights(host, *secret_rights(name))
     await host.delete(SECRETS, MEMBER_SECRET, keys.execution_namespace(name))
 
@@ -367,7 +382,7 @@ async def _check_not_taken(host: ApiServer, name: str, url: str, identity: str) 
                     f" {url or identity} is another cluster:"
                     f" choose another name, or remove the old one first (atollctl unjoin {name})"
                 )
-            if spec.get("syncMode") not in (None, "Pull"):
+            if not joined(cluster):
                 raise Refused(
                     f"Cluster {name} was joined in mode {spec['syncMode']} by another system: remove it there first"
                 )
@@ -397,7 +412,8 @@ async def _ensure_cluster(
 ) -> None:
     """Create the Cluster, or change given fields and leave the rest: labels and taints are set by hand as well."""
     known = {"apiEndpoint": url, "id": identity}
-    spec: Json = {"syncMode": "Pull", **{field: value for field, value in known.items() if value}}
+    mode = (present.get("spec") or {}).get("syncMode") or "Pull"
+    spec: Json = {"syncMode": mode, **{field: value for field, value in known.items() if value}}
     zones = None if facts.zones is None else list(facts.zones)
     optional = {"region": facts.region, "provider": facts.provider, "zones": zones}
     spec.update({key: value or None for key, value in optional.items() if value is not None})

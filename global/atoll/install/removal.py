@@ -17,6 +17,7 @@ from typing import Any, Final
 from atoll.install.credentials import FIELD_MANAGER, MANAGED_BY
 from atoll.install.host import PROCESSES, is_karmada, kubeconfig_of
 from atoll.install.leaving import unjoin
+from atoll.install.member import joined
 from atoll.install.refusal import Refused, some
 from atoll.install.rights import ROLE_BINDINGS, ROLES
 from atoll.kube import errors
@@ -162,7 +163,7 @@ async def look(host: ApiServer) -> Remains:
     clusters = [] if await is_karmada(host) else await _all(host, CLUSTERS)
     return Remains(
         await leading(host),
-        [each["metadata"]["name"] for each in clusters if _joined(each)],
+        [each["metadata"]["name"] for each in clusters if joined(each)],
         [each for each in await _all(host, BINDINGS) if keys.BINDING_FINALIZER in _finalizers(each)],
         [each for each in await _all(host, WORKS) if keys.WORK_FINALIZER in _finalizers(each)],
     )
@@ -205,11 +206,6 @@ def _held(lease: Json) -> bool:
         return False
     renewed = to_seconds(spec["renewTime"]) if spec.get("renewTime") else 0.0
     return time.time() - renewed < float(spec.get("leaseDurationSeconds") or 15)
-
-
-def _joined(cluster: Json) -> bool:
-    """Whether `join` made it; a Karmada's own members are none of ours."""
-    return (cluster.get("spec") or {}).get("syncMode") in (None, "Pull")
 
 
 def _finalizers(item: Json) -> list[str]:

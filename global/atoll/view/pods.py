@@ -100,7 +100,10 @@ def text(data: Json, *, no_headers: bool = False) -> str:
         lines += [_member(each) for each in data["clusters"]]
     lines += [f"not shown: {each}" for each in data.get("unseen", ())]
     if rows:
-        lines.append(f"names and logs are the member's: kubectl get pods -n {data['namespace']} -l {_label(data)}")
+        lines.append(
+            "by name: atollctl job logs and job events; with rights in the member:"
+            f" kubectl get pods -n {data['namespace']} -l {_label(data)}"
+        )
     return "\n".join(lines)
 
 
