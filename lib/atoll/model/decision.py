@@ -211,7 +211,7 @@ def encode_spots(spots: Spots) -> str:
 
 
 def decode_spots(text: str | bytes) -> Spots:
-    """Read it back.
+    """The inverse of `encode_spots`.
 
     Raises:
         msgspec.MsgspecError: not JSON, or not of that form.
@@ -225,7 +225,7 @@ def encode_gone(gone: Gone) -> str:
 
 
 def decode_gone(text: str | bytes) -> Gone:
-    """Read it back.
+    """The inverse of `encode_gone`.
 
     Raises:
         msgspec.MsgspecError: not JSON, or not of that form.
