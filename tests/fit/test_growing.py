@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from atoll.fit import Miss, Nodes, Placement, Profile, grow, place
 from atoll.fit.constraints import HostPorts
 from atoll.fit.pods import first_pods
-from atoll.fit.slices import Slices, place_slices
 from atoll.model.gang import Gang, Partition, Task, TopologyWish
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from tests.calls import calls
@@ -134,15 +133,3 @@ def test_no_pod_is_left_for_which_there_is_room(
         assert inside[used].all()
     for task, has in zip(tasks, found.counts, strict=True):
         assert has == task.replicas or not left.room_for(task)[inside].any()
-
-
-@pytest.mark.parametrize("leader", [False, True], ids=["alone", "with a leader"])
-@pytest.mark.parametrize("count", [0, 4])
-@pytest.mark.parametrize("nodes", [make_nodes([]), make_nodes([[0, 0]])], ids=["no nodes", "full nodes"])
-def test_slices_fit_nowhere_where_no_node_is_usable(nodes: Nodes, count: int, leader: bool) -> None:
-    room = np.zeros(len(nodes), np.int64)
-    beside = np.full(len(nodes), -1, np.int64) if leader else None
-    for highest in (None, 1, 2, 3):
-        for level in range(3 if highest is None else highest + 1):
-            found = place_slices(nodes, Slices(count, 2, level), room, beside_leader=beside, highest=highest)
-            assert found is None
