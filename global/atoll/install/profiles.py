@@ -76,7 +76,7 @@ async def profile_kubeconfig(host: ApiServer, profile: str, provider: str | None
         raise Refused(f"the host has no ClusterProfile {profile}: see `atollctl member offers`") from error
     ways = _ways(found)
     if not ways:
-        raise Refused(f"ClusterProfile {profile} has no access providers: its manager tells nobody how to reach it")
+        raise Refused(f"ClusterProfile {profile} has no access providers, which say how to reach the cluster")
     if provider is None and len(ways) > 1:
         raise Refused(f"ClusterProfile {profile} has several access providers, choose one: {_listed(ways)}")
     if provider is not None and provider not in ways:
