@@ -296,7 +296,7 @@ async def test_helm_brings_a_federation_and_takes_it_off_again(
 
         names = [f"long-{number}" for number in range(RUNNING)]
         for name in names:
-            await hub.api.create(JOBS, _job(name, "while ! test -e /tmp/end; do sleep 1; done"))
+            await hub.api.create(JOBS, _job(name, "until test -e /tmp/end; do sleep 3; done"))
         for name in names:
             await _reaches(hub.api, name, "Running")
         before = await _pods(places)
