@@ -79,6 +79,7 @@ COMMANDS = {
         "Example: atollctl drain east --one-by-one --deadline 30m   # as atollctl cluster drain",
     ),
     "topology": _Entry("topology"),
+    "devices": _Entry("devices"),
     "import": _Entry("importing"),
 }
 """What follows the program's name -> where it is."""

@@ -1,0 +1,169 @@
+"""`atollctl devices`: the devices that drivers publish in one cluster, and where the claims of pods would get theirs.
+
+These commands speak to a member, or to any cluster with ResourceSlices: --kubeconfig and --context name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from atoll.cli.errors import CommandError
+from atoll.cli.options import NoHeaders, settings
+from atoll.cli.printing import show_table
+
+if TYPE_CHECKING:
+    from atoll.fit.devices import OnNode, Problem
+    from atoll.kube.transport import ApiServer
+    from atoll.model.devices import Pool, Taken
+
+Json = dict[str, Any]
+
+app = typer.Typer(no_args_is_help=True, help="Devices of a member: pools, and where claims fit.")
+
+_NONE = "no ResourceSlices: no driver of dynamic resource allocation publishes devices in this cluster"
+_CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
+
+
+class _Cluster(NamedTuple):
+    """All of a cluster that allocation reads."""
+
+    nodes: list[Json]
+    slices: list[Json]
+    classes: list[Json]
+    claims: list[Json]
+
+
+@app.command("list", epilog="Example: atollctl devices list --kubeconfig east.yaml")
+def list_pools(ctx: typer.Context, no_headers: NoHeaders = False) -> None:
+    """Show the pools of devices that each node reaches: all devices, free ones, and those that a taint keeps back."""
+    from atoll.cli.connection import call
+
+    cluster = call(settings(ctx), _read_cluster)
+    pools, taken = _pools(cluster)
+    rows = [
+        (node, pool.driver, pool.name, len(pool.devices), *_free(pool, taken), pool.problem or _incomplete(pool))
+        for node, found in pools.items()
+        for pool in found
+    ]
+    show_table(("NODE", "DRIVER", "POOL", "DEVICES", "FREE", "TAINTED", "PROBLEM"), rows, no_headers=no_headers)
+
+
+@app.command(
+    epilog="Example: atollctl devices fit -f claims.yaml --pods 8 --kubeconfig east.yaml; claims.yaml has the "
+    "ResourceClaims and ResourceClaimTemplates of one pod, and DeviceClasses that the cluster lacks"
+)
+def fit(
+    ctx: typer.Context,
+    filename: Annotated[Path, typer.Option("--filename", "-f", help="Claims of one pod, as manifests.")],
+    pods: Annotated[int, typer.Option(min=1, max=10_000, help="Pods with such claims, all or none.")] = 1,
+) -> None:
+    """Say on which nodes pods with these claims would get devices, and which. 1 if there is no room for all pods.
+
+    Devices alone are looked at: neither CPUs and memory of the nodes nor their taints.
+    """
+    from atoll.cli.connection import call
+    from atoll.fit.devices import Fleet, Refused, Undecided
+    from atoll.fit.devices.problem import DevicesError
+
+    objects = _manifests(filename)
+    cluster = call(settings(ctx), _read_cluster)
+    try:
+        problems = _problems(objects, cluster)
+        found = Fleet(problems).place(pods, _pools(cluster)[1])
+    except DevicesError as error:
+        raise CommandError(str(error)) from error
+    if isinstance(found, Refused):
+        raise CommandError(f"no room for all pods: {found.reason}")
+    if isinstance(found, Undecided):
+        raise CommandError(f"undecided: the search ended after {found.steps} devices; there may be room")
+    show_table(("NODE", "REQUEST", "DEVICE", "CONSUMES"), _rows(found))
+
+
+async def _read_cluster(api: ApiServer) -> _Cluster:
+    from atoll.kube.errors import NotFound
+    from atoll.model.apiresource import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+
+    try:
+        slices, classes = await api.list(RESOURCE_SLICES), await api.list(DEVICE_CLASSES)
+        claims = await api.list(RESOURCE_CLAIMS)
+    except NotFound as error:
+        raise CommandError("the cluster has no resource.k8s.io/v1: Kubernetes 1.34 or newer serves it") from error
+    if not slices:
+        raise CommandError(_NONE)
+    return _Cluster(await api.list(NODES), slices, classes, claims)
+
+
+def _manifests(filename: Path) -> list[Json]:
+    from atoll.model import documents
+
+    try:
+        objects = [each for each in documents.read_yaml_file(filename.read_text()) if each]
+    except (OSError, documents.BadDocument) as error:
+        raise CommandError(f"{filename}: {error}") from error
+    if not any(each.get("kind") in _CLAIMS for each in objects):
+        raise CommandError(f"{filename}: there is no {' or '.join(_CLAIMS)} in it")
+    return objects
+
+
+def _pools(cluster: _Cluster) -> tuple[dict[str, list[Pool]], Taken]:
+    """By node; and the devices that claims hold."""
+    from atoll.model.devices import Taken
+    from atoll.model.labels import SelectorError
+    from atoll.model.quantity import QuantityError
+    from atoll.model.resource_slices import ResourceSlices
+
+    try:
+        slices = ResourceSlices(cluster.slices)
+        pools = {name: slices.pools(name, labels) for name, labels in _labels(cluster.nodes)}
+    except (QuantityError, SelectorError) as error:
+        raise CommandError(f"ResourceSlices: {error}") from error
+    return pools, Taken.of(cluster.claims)
+
+
+def _labels(nodes: Iterable[Json]) -> list[tuple[str, Mapping[str, str]]]:
+    return sorted((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
+
+
+def _problems(objects: Sequence[Json], cluster: _Cluster) -> dict[str, Problem]:
+    """The claims beside the pools of each node that reaches any."""
+    from atoll.fit.devices import prepare
+    from atoll.fit.devices.selection import Selection
+    from atoll.model.device_claims import Claim, DeviceClass, UnsupportedClaim
+
+    own = [each for each in objects if each.get("kind") == "DeviceClass"]
+    try:
+        classes = {each.name: each for each in map(DeviceClass.of, [*cluster.classes, *own])}
+        claims = [Claim.of(each) for each in objects if each.get("kind") in _CLAIMS]
+    except (KeyError, TypeError, UnsupportedClaim) as error:
+        raise CommandError(f"a claim or class can't be read: {error}") from error
+    pools, labels, selects = _pools(cluster)[0], dict(_labels(cluster.nodes)), Selection()
+    return {
+        name: prepare(claims, found, classes, selects, name, labels[name]) for name, found in pools.items() if found
+    }
+
+
+def _free(pool: Pool, taken: Taken) -> tuple[int, int]:
+    """Devices that no claim holds and no taint keeps back; and those that one does."""
+    tainted = sum(not device.healthy for device in pool.devices)
+    return sum(device.healthy and not taken.holds(device.id) for device in pool.devices), tainted
+
+
+def _incomplete(pool: Pool) -> str:
+    return "slices of it are missing" if pool.incomplete else ""
+
+
+def _rows(placed: Sequence[OnNode]) -> list[tuple[str, ...]]:
+    return [
+        (
+            pod.node,
+            pick.ask.wish.name,
+            str(pick.option.device.id),
+            ", ".join(f"{name} {amount}" for name, amount in (pick.option.amounts or {}).items()),
+        )
+        for pod in placed
+        for pick in pod.picks
+    ]
