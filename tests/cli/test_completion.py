@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ from aiohttp import web
 
 from atoll.cli import reference
 from atoll.cli.completion import candidates
+from tests.cli.kubeconfigs import kubeconfig
 from tests.kube.servers import serving
 
 
@@ -46,17 +46,6 @@ async def names(request: web.Request) -> web.Response:
         return web.json_response({"reason": "Forbidden", "message": "no"}, status=403)
     items = [{"metadata": {"name": name}} for name in ITEMS[request.path]]
     return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
-
-
-def kubeconfig(url: str, file: Path) -> str:
-    content = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-    }
-    file.write_text(json.dumps(content))
-    return str(file)
 
 
 @pytest.mark.parametrize(

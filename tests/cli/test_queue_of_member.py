@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from tests.atollctl import atollctl
-from tests.cli.test_completion import kubeconfig
+from tests.cli.kubeconfigs import kubeconfig
 from tests.kube.servers import serving
 
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"

@@ -39,7 +39,7 @@ class _Cluster(NamedTuple):
 
 @app.command("list", epilog="Example: atollctl devices list --kubeconfig east.yaml")
 def list_pools(ctx: typer.Context, no_headers: NoHeaders = False) -> None:
-    """Show the pools of devices that each node reaches: all devices, free ones, and those that a taint keeps back."""
+    """Show the pools of devices that each node reaches: all devices, free ones, and tainted ones."""
     from atoll.cli.connection import call
 
     cluster = call(settings(ctx), _read_cluster)
@@ -61,7 +61,7 @@ def fit(
     filename: Annotated[Path, typer.Option("--filename", "-f", help="Claims of one pod, as manifests.")],
     pods: Annotated[int, typer.Option(min=1, max=10_000, help="Pods with such claims, all or none.")] = 1,
 ) -> None:
-    """Say on which nodes pods with these claims would get devices, and which. 1 if there is no room for all pods.
+    """Say on which nodes pods with these claims would get devices, and which. 1 if not all pods fit.
 
     Devices alone are looked at: neither CPUs and memory of the nodes nor their taints.
     """
@@ -147,7 +147,7 @@ def _problems(objects: Sequence[Json], cluster: _Cluster) -> dict[str, Problem]:
 
 
 def _free(pool: Pool, taken: Taken) -> tuple[int, int]:
-    """Devices that no claim holds and no taint keeps back; and those that one does."""
+    """Free devices without a taint, and tainted ones."""
     tainted = sum(not device.healthy for device in pool.devices)
     return sum(device.healthy and not taken.holds(device.id) for device in pool.devices), tainted
 
