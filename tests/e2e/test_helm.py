@@ -45,7 +45,7 @@ from tests.atollctl import atollctl
 from tests.e2e.jobs import job, shell, task
 from tests.integration.federation import until
 
-pytestmark = [pytest.mark.timeout(2400), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2400), pytest.mark.asyncio(loop_scope="module")]
 
 SYSTEM = keys.SYSTEM_NAMESPACE
 API_NAME, API_ADDRESS = "kubernetes.default.svc", "10.96.0.1"
