@@ -7,6 +7,7 @@ import base64
 import io
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -170,17 +171,23 @@ def test_huge_objects_are_answered_briefly_and_soon(case: str, operation: str) -
     path, obj, said = HUGE[case]
     old = {**obj, "spec": {**obj["spec"], "tasks": [{}]}} if operation == "UPDATE" else None
     body = json.dumps(review(obj, old, operation)).encode()
-    began = time.process_time()
+
+    def seconds(run: Callable[[], object]) -> float:
+        """CPU time of the quickest of three: a collection of garbage may fall into one."""
+        times = []
+        for _ in range(3):
+            began = time.process_time()
+            run()
+            times.append(time.process_time() - began)
+        return min(times)
+
     outcome, _, text = ask(path, body)
-    took = time.process_time() - began
     message = json.loads(text)["response"].get("status", {}).get("message", "")
     assert outcome in ("allowed", "refused")
     assert said in message
     assert len(message) < 10_000
     # A multiple of the time that reading it takes, so that it holds on any machine.
-    began = time.process_time()
-    json.loads(body)
-    assert took < 0.2 + 10 * (time.process_time() - began)
+    assert seconds(lambda: ask(path, body)) < 0.2 + 10 * seconds(lambda: json.loads(body))
 
 
 @pytest.mark.asyncio
