@@ -263,13 +263,15 @@ async def _ends(places: dict[str, Place], pod: Pod) -> None:
     assert run.returncode == 0, run.stderr
 
 
-def _refused(places: dict[str, Place]) -> set[str]:
-    """Requests of Atoll's processes that lacked a right."""
+def _lacking(places: dict[str, Place]) -> set[str]:
+    """Requests for which Atoll's processes lacked a right; admission answers 403 as well, in other words."""
     return {
         f"{name}: {event.user.username} {event.verb} {event.object_ref.path}"
         for name, place in places.items()
         for event in audit.read(place.handle.audit_log)
-        if event.user.username.startswith(f"system:serviceaccount:{SYSTEM}:") and event.response_status.code == 403
+        if event.user.username.startswith(f"system:serviceaccount:{SYSTEM}:")
+        and event.response_status.code == 403
+        and " cannot " in event.response_status.message
     }
 
 
@@ -320,6 +322,8 @@ async def test_helm_brings_a_federation_and_takes_it_off_again(
         after = await _pods(places)
         assert {uid: after[uid].phase for uid in before} == dict.fromkeys(before, "Succeeded")
 
+        # Later an agent that is still there has no rights any more.
+        assert _lacking(places) == set()
         with pytest.raises(AssertionError):
             await helm(hub, "uninstall", "atoll", "--timeout=3m")
         await helm(hub, "test", "atoll")
@@ -342,7 +346,6 @@ async def test_helm_brings_a_federation_and_takes_it_off_again(
             found = [each["metadata"]["name"] for each in await place.api.list(resource)]
             # The Secret that a user made.
             assert [each for each in found if each.startswith("atoll") and each != "atoll-host"] == []
-    assert _refused(places) == set()
 
 
 def _job(name: str, script: str) -> dict[str, object]:
