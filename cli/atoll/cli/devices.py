@@ -5,7 +5,7 @@ These commands speak to a member, or to any cluster with ResourceSlices: --kubec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -14,6 +14,7 @@ import typer
 from atoll.cli.errors import CommandError
 from atoll.cli.options import NoHeaders, settings
 from atoll.cli.printing import show_table
+from atoll.cli.topology import node_labels
 
 if TYPE_CHECKING:
     from atoll.fit.devices import OnNode, Problem
@@ -71,9 +72,9 @@ def fit(
 
     objects = _manifests(filename)
     cluster = call(settings(ctx), _read_cluster)
+    pools, taken = _pools(cluster)
     try:
-        problems = _problems(objects, cluster)
-        found = Fleet(problems).place(pods, _pools(cluster)[1])
+        found = Fleet(_problems(objects, cluster, pools)).place(pods, taken)
     except DevicesError as error:
         raise CommandError(str(error)) from error
     if isinstance(found, Refused):
@@ -98,12 +99,9 @@ async def _read_cluster(api: ApiServer) -> _Cluster:
 
 
 def _manifests(filename: Path) -> list[Json]:
-    from atoll.model import documents
+    from atoll.cli.what_if import read_documents
 
-    try:
-        objects = [each for each in documents.read_yaml_file(filename.read_text()) if each]
-    except (OSError, documents.BadDocument) as error:
-        raise CommandError(f"{filename}: {error}") from error
+    objects: list[Json] = read_documents(str(filename))
     if not any(each.get("kind") in _CLAIMS for each in objects):
         raise CommandError(f"{filename}: there is no {' or '.join(_CLAIMS)} in it")
     return objects
@@ -118,17 +116,15 @@ def _pools(cluster: _Cluster) -> tuple[dict[str, list[Pool]], Taken]:
 
     try:
         slices = ResourceSlices(cluster.slices)
-        pools = {name: slices.pools(name, labels) for name, labels in _labels(cluster.nodes)}
+        pools = {name: slices.pools(name, labels) for name, labels in sorted(node_labels(cluster.nodes).items())}
     except (QuantityError, SelectorError) as error:
         raise CommandError(f"ResourceSlices: {error}") from error
     return pools, Taken.of(cluster.claims)
 
 
-def _labels(nodes: Iterable[Json]) -> list[tuple[str, Mapping[str, str]]]:
-    return sorted((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
-
-
-def _problems(objects: Sequence[Json], cluster: _Cluster) -> dict[str, Problem]:
+def _problems(
+    objects: Sequence[Json], cluster: _Cluster, pools: Mapping[str, Sequence[Pool]]
+) -> dict[str, Problem]:  # fmt: skip
     """The claims beside the pools of each node that reaches any."""
     from atoll.fit.devices import prepare
     from atoll.fit.devices.selection import Selection
@@ -140,7 +136,7 @@ def _problems(objects: Sequence[Json], cluster: _Cluster) -> dict[str, Problem]:
         claims = [Claim.of(each) for each in objects if each.get("kind") in _CLAIMS]
     except (KeyError, TypeError, UnsupportedClaim) as error:
         raise CommandError(f"a claim or class can't be read: {error}") from error
-    pools, labels, selects = _pools(cluster)[0], dict(_labels(cluster.nodes)), Selection()
+    labels, selects = node_labels(cluster.nodes), Selection()
     return {
         name: prepare(claims, found, classes, selects, name, labels[name]) for name, found in pools.items() if found
     }

@@ -69,9 +69,9 @@ def check(ctx: typer.Context, filename: File = None) -> None:
     hyper_nodes, nodes = call(settings(ctx), _with_nodes)
     if filename is not None:
         hyper_nodes = _read(filename)
-    built = build(hyper_nodes, _labels(nodes))
+    built = build(hyper_nodes, node_labels(nodes))
     inside = set[str]().union(*(grown.lowest for grown in built.trees.values()))
-    outside = sorted(_labels(nodes).keys() - inside)
+    outside = sorted(node_labels(nodes).keys() - inside)
     for name, problem in sorted(built.problems.items()):
         print(f"{name}: {problem}")
     if outside:
@@ -154,7 +154,7 @@ def discover(
     async def work(cluster: ApiServer) -> tuple[list[Json], list[Changes], list[Json]]:
         present, nodes = await _with_nodes(cluster)
         try:
-            found = await reading.wanted(wished, cluster, _labels(nodes), SOURCE)
+            found = await reading.wanted(wished, cluster, node_labels(nodes), SOURCE)
         except reading.SourceError as error:
             raise CommandError(str(error)) from error
         todo = [changes(present, wanted, SOURCE, name) for name, wanted in found.items()]
@@ -225,7 +225,8 @@ async def _with_pods(cluster: ApiServer) -> tuple[list[Json], list[Json], list[J
     return *await _with_nodes(cluster), pods
 
 
-def _labels(nodes: Iterable[Json]) -> dict[str, dict[str, str]]:
+def node_labels(nodes: Iterable[Json]) -> dict[str, dict[str, str]]:
+    """Node -> its labels."""
     return {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
 
 
@@ -248,7 +249,7 @@ def _drawn(hyper_nodes: Sequence[Json], nodes: Sequence[Json], pods: Sequence[Js
     from atoll.cli.topology_drawing import branches, lines
     from atoll.model.topology import build
 
-    built = build(hyper_nodes, _labels(nodes))
+    built = build(hyper_nodes, node_labels(nodes))
     if not any(grown.tree.domains for grown in built.trees.values()):
         yield NO_HYPER_NODES
         return
@@ -268,7 +269,7 @@ def _picture(
     from atoll.cli.topology_drawing import branches, svg
     from atoll.model.topology import build
 
-    built = build(hyper_nodes, _labels(nodes))
+    built = build(hyper_nodes, node_labels(nodes))
     room = _room(nodes, pods, resource) if resource else {}
     trees = {name: branches(grown, room) for name, grown in built.trees.items() if grown.tree.domains}
     if not trees:
