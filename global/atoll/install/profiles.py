@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
-
 from atoll.install.refusal import Refused
 from atoll.kube import errors
+from atoll.kube.endpoint import one_context
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import CLUSTER_PROFILES, CLUSTERS
 from atoll.model.conditions import find
@@ -89,7 +88,7 @@ async def profile_kubeconfig(host: ApiServer, profile: str, provider: str | None
         raise Refused(f"{where}.insecure-skip-tls-verify: credentials are sent to verified servers alone")
     if way.get("certificate-authority"):
         raise Refused(f"{where}.certificate-authority: names a file of another machine, not the certificate itself")
-    user = {
+    credentials = {
         "exec": {
             "apiVersion": "client.authentication.k8s.io/v1",
             "command": command[0],
@@ -97,15 +96,7 @@ async def profile_kubeconfig(host: ApiServer, profile: str, provider: str | None
             "interactiveMode": "IfAvailable",
         }
     }
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "member", "cluster": {key: way[key] for key in _TAKEN if way.get(key)}}],
-        "users": [{"name": "administrator", "user": user}],
-        "contexts": [{"name": "member", "context": {"cluster": "member", "user": "administrator"}}],
-        "current-context": "member",
-    }
-    return yaml.safe_dump(content)
+    return one_context({key: way[key] for key in _TAKEN if way.get(key)}, "administrator", credentials)
 
 
 def _offer(profile: Json, clusters: Sequence[Json]) -> Offer:

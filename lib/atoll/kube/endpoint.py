@@ -37,6 +37,11 @@ def kubeconfig(at: Endpoint, user: str, token: str, *, namespace: str | None = N
         cluster["tls-server-name"] = at.server_name
     if at.proxy:
         cluster["proxy-url"] = at.proxy
+    return one_context(cluster, user, {"token": token}, namespace=namespace)
+
+
+def one_context(cluster: Json, user: str, credentials: Json, *, namespace: str | None = None) -> str:
+    """A kubeconfig of one cluster and one user, with the fields of each, as YAML."""
     context: Json = {"cluster": "cluster", "user": user}
     if namespace:
         context["namespace"] = namespace
@@ -45,7 +50,7 @@ def kubeconfig(at: Endpoint, user: str, token: str, *, namespace: str | None = N
         "kind": "Config",
         "current-context": user,
         "clusters": [{"name": "cluster", "cluster": cluster}],
-        "users": [{"name": user, "user": {"token": token}}],
+        "users": [{"name": user, "user": credentials}],
         "contexts": [{"name": user, "context": context}],
     }
     return yaml.safe_dump(content, sort_keys=False)
