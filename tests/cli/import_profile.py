@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import resource
 import statistics
@@ -20,6 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.cli.kubeconfigs import kubeconfig
 from tests.view.made import binding, job, queue, told
 
 Json = dict[str, Any]
@@ -127,7 +127,7 @@ async def profile(rounds: int) -> tuple[int, dict[str, tuple[set[str], float]]]:
     try:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "kubeconfig"
-            file.write_text(json.dumps(_kubeconfig(port)))
+            kubeconfig(f"http://127.0.0.1:{port}", file)
             environment = {**os.environ, "KUBECONFIG": str(file), "COLUMNS": "120"}
             ground, _ = await ran(_GROUND, environment=environment)
             found = {}
@@ -138,17 +138,6 @@ async def profile(rounds: int) -> tuple[int, dict[str, tuple[set[str], float]]]:
     finally:
         await runner.cleanup()
     return len(ground), found
-
-
-def _kubeconfig(port: int) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-    }
 
 
 def main(argv: list[str] | None = None) -> int:

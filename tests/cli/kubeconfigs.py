@@ -9,6 +9,8 @@ from pathlib import Path
 def kubeconfig(url: str, file: Path) -> str:
     """Write one with namespace `team` for this server; gives the file's path."""
     content = {
+        "apiVersion": "v1",
+        "kind": "Config",
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
         "clusters": [{"name": "c", "cluster": {"server": url}}],

@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 import pytest
-import yaml
 
 from tests.atollctl import atollctl
+from tests.cli.kubeconfigs import kubeconfig
 
 RACKS = "apiVersion: topology.volcano.sh/v1alpha1\nkind: HyperNode\nmetadata: {name: r}\nspec: {tier: 1, members: []}\n"
 
@@ -40,14 +40,8 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Path, list[str]]]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    about = {"server": f"http://127.0.0.1:{server.server_port}"}
-    content = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": about}],
-    }  # fmt: skip
     file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(content))
+    kubeconfig(f"http://127.0.0.1:{server.server_port}", file)
     try:
         yield file, asked
     finally:
