@@ -212,12 +212,15 @@ def _updated(name: str, published: Mapping[str, _Published], told: Mapping[str, 
     if found is None or known is None or found.content.speaks_of != known.content.speaks_of:
         return None
     chosen = {**told, name: found}
-    if _whole(current := _current(published)) and {each: told.view for each, told in chosen.items()} != {
-        each: found.view for each, found in current.items()
-    }:
+    current = _current(published)
+    if _whole(current) and _views(chosen) != _views(current):
         # The last of a generation lets the earlier ones of another layout count.
         return None
     return chosen
+
+
+def _views(objects: Mapping[str, _Told] | Mapping[str, _Published]) -> dict[str, CapacityView | None]:
+    return {name: each.view for name, each in objects.items()}
 
 
 def _as_told(published: _Published | None) -> _Told | None:

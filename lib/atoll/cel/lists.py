@@ -107,6 +107,10 @@ def _self_compare(args: Sequence[Any]) -> int:
     return 11 + int(len(values) ** 2 * (2.1 if values and isinstance(values[0], str | bytes) else 2))
 
 
+def _each_with_each(args: Sequence[Any]) -> int:
+    return 1 + len(args[0]) * len(args[1])
+
+
 def _value(optional: Optional) -> Any:
     if not optional.present:
         raise ValueError("the optional value is absent")
@@ -140,14 +144,7 @@ declare(
 )
 declare("lists.range", "int", "list(int)", lambda count: tuple(range(count)), lambda args: 11 + max(0, args[0]))
 declare(".includes", "dyn, dyn", "bool", _includes, metered=True)
-declare(
-    "sets.contains",
-    "list(T), list(T)",
-    "bool",
-    _contains_all,
-    lambda args: 1 + len(args[0]) * len(args[1]),
-    metered=True,
-)
+declare("sets.contains", "list(T), list(T)", "bool", _contains_all, _each_with_each, metered=True)
 declare(
     "sets.equivalent",
     "list(T), list(T)",
@@ -156,14 +153,7 @@ declare(
     lambda args: 1 + 2 * len(args[0]) * len(args[1]),
     metered=True,
 )
-declare(
-    "sets.intersects",
-    "list(T), list(T)",
-    "bool",
-    _intersects,
-    lambda args: 1 + len(args[0]) * len(args[1]),
-    metered=True,
-)
+declare("sets.intersects", "list(T), list(T)", "bool", _intersects, _each_with_each, metered=True)
 declare("optional.of", "V", "optional(V)", lambda value: Optional(True, value))
 declare("optional.ofNonZeroValue", "V", "optional(V)", _non_zero)
 declare("optional.none", "", "optional(V)", lambda: NONE)

@@ -33,7 +33,7 @@ def allocate(
     """
     problem = prepare(claims, pools, classes, selects, node, labels)
     found = solve(problem, taken, steps)
-    if isinstance(found, tuple) and not isinstance(found, (Refused, Undecided)):
+    if not isinstance(found, (Refused, Undecided)):
         return allocation_results(problem, found, node)
     if invalid := next((pool for pool in pools if pool.problem), None):
         raise NodeError(f"pool {invalid.driver}/{invalid.name}: {invalid.problem}")
