@@ -19,7 +19,6 @@ import yaml
 
 from atoll.cli import chart_files
 from atoll.kube.transport import ApiServer
-from atoll.local import audit
 from atoll.local.binaries import ensure
 from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation
@@ -44,6 +43,7 @@ from atoll.model.apiresource import (
 from tests.atollctl import atollctl
 from tests.e2e.jobs import job, shell, task
 from tests.integration.federation import until
+from tests.lacking import lacking
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400), pytest.mark.asyncio(loop_scope="module")]
 
@@ -263,18 +263,6 @@ async def _ends(places: dict[str, Place], pod: Pod) -> None:
     assert run.returncode == 0, run.stderr
 
 
-def _lacking(places: dict[str, Place]) -> set[str]:
-    """Requests for which Atoll's processes lacked a right; admission answers 403 as well, in other words."""
-    return {
-        f"{name}: {event.user.username} {event.verb} {event.object_ref.path}"
-        for name, place in places.items()
-        for event in audit.read(place.handle.audit_log)
-        if event.user.username.startswith(f"system:serviceaccount:{SYSTEM}:")
-        and event.response_status.code == 403
-        and " cannot " in event.response_status.message
-    }
-
-
 async def test_helm_brings_a_federation_and_takes_it_off_again(
     places: dict[str, Place], webhook_port: int, tmp_path: Path
 ) -> None:
@@ -322,7 +310,9 @@ async def test_helm_brings_a_federation_and_takes_it_off_again(
         assert {uid: after[uid].phase for uid in before} == dict.fromkeys(before, "Succeeded")
 
         # Later an agent that is still there has no rights any more.
-        assert _lacking(places) == set()
+        assert {name: lacking(place.handle.audit_log) for name, place in places.items()} == {
+            name: set() for name in places
+        }
         with pytest.raises(AssertionError):
             await helm(hub, "uninstall", "atoll", "--timeout=3m")
         await helm(hub, "test", "atoll")

@@ -40,6 +40,7 @@ from atoll.model.apiresource import (
 from tests.atollctl import Ran, atollctl
 from tests.install.served import apply
 from tests.integration.federation import until
+from tests.lacking import lacking
 
 Json = dict[str, Any]
 
@@ -131,6 +132,7 @@ async def test_hooks_make_a_host_around_its_processes_and_take_it_off_again(plac
     for _ in range(2):
         ran = await place.hook("prepare", url)
         assert ran.code == 0, ran.said
+    assert lacking(place.handle.audit_log) == set()
     assert not (await api.get(MUTATING_WEBHOOKS, keys.WEBHOOKS)).get("webhooks")
     labels = (await api.get(NAMESPACES, SYSTEM))["metadata"]["labels"]
     assert labels[keys.HOST_PROFILE] == "shared"

@@ -547,8 +547,13 @@ EXEC_IN_MEMBER: Final = (
 _NAMED_WEBHOOKS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 INSTALLER: Final = (
-    Grant("default", (_on(BATCH_JOBS, "create", rare="a dry run that shows whether spec.managedBy is kept"),)),
-    Grant("kube-system", (_on(CONFIGMAPS, "create", rare="a dry run by which the API server calls the webhook"),)),
+    Grant(
+        "kube-system",
+        (
+            _on(BATCH_JOBS, "create", rare="a dry run that shows whether spec.managedBy is kept"),
+            _on(CONFIGMAPS, "create", rare="a dry run by which the API server calls the webhook"),
+        ),
+    ),
     Grant(
         keys.SYSTEM_NAMESPACE,
         (
