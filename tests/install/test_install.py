@@ -570,7 +570,7 @@ async def beside(bare: Federation, prepared: Path) -> tuple[Path, Path]:
 async def test_a_token_in_a_file_is_renewed_once_four_fifths_of_its_life_are_over(beside: tuple[Path, Path]) -> None:
     file, _ = beside
     old = tokens.in_kubeconfig(file.read_text())
-    claims = tokens.claims_of(old or "")
+    claims = tokens.claims_in(old or {})
     assert claims is not None
     assert (claims.namespace, claims.name) == ("karmada-es-east", "atoll-agent")
     async with await ApiServer.from_kubeconfig(file) as agent:
@@ -595,7 +595,7 @@ async def test_a_token_in_a_secret_is_renewed_there(beside: tuple[Path, Path]) -
 
         async def stored() -> str:
             data = (await agent.get(SECRETS, "atoll-member", "karmada-es-east"))["data"]
-            return tokens.in_kubeconfig(base64.b64decode(data["kubeconfig"]).decode()) or ""
+            return (tokens.in_kubeconfig(base64.b64decode(data["kubeconfig"]).decode()) or {}).get("token", "")
 
         old = await stored()
         claims = tokens.claims_of(old)
@@ -611,10 +611,10 @@ async def test_a_token_that_can_not_be_stored_is_a_problem_and_no_end(beside: tu
     file, _ = beside
     async with await ApiServer.from_kubeconfig(file) as agent:
 
-        async def read() -> str | None:
+        async def read() -> tokens.Credentials | None:
             return tokens.in_kubeconfig(file.read_text())
 
-        async def store(old: str, new: str) -> None:
+        async def store(old: tokens.Credentials, new: tokens.Credentials) -> None:
             raise PermissionError(13, "Read-only file system")
 
         renewal = tokens.Renewal(agent, read, store)

@@ -15,7 +15,7 @@ import structlog
 from atoll.kube import errors
 from atoll.kube.config import BadKubeconfig, Connection
 from atoll.kube.secretconfig import from_secret
-from atoll.kube.tokens import Renewal, in_kubeconfig
+from atoll.kube.tokens import Credentials, Renewal, in_kubeconfig, replaced
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import CLUSTERS, SECRETS
@@ -103,7 +103,7 @@ def secret_renewal(host: ApiServer, member: ApiServer, cluster: str) -> Renewal:
 
 
 def host_renewal(member: ApiServer, host: ApiServer) -> Renewal:
-    """The renewal of the token for the host in the member's Secret."""
+    """The renewal of the token or certificate for the host in the member's Secret."""
 
     async def find() -> tuple[str, str]:
         return keys.HOST_SECRET, keys.SYSTEM_NAMESPACE
@@ -112,18 +112,18 @@ def host_renewal(member: ApiServer, host: ApiServer) -> Renewal:
 
 
 def _renewal(api: ApiServer, keeper: ApiServer, find: Callable[[], Awaitable[tuple[str, str]]]) -> Renewal:
-    """The renewal of a token for `api` in a kubeconfig of a Secret that `keeper` has."""
+    """The renewal of credentials for `api` in a kubeconfig of a Secret that `keeper` has."""
 
     async def text_of(where: tuple[str, str]) -> str:
         found = await keeper.get(SECRETS, *where)
         return base64.b64decode((found.get("data") or {}).get("kubeconfig") or "").decode()
 
-    async def read() -> str | None:
+    async def read() -> Credentials | None:
         return in_kubeconfig(await text_of(await find()))
 
-    async def store(old: str, new: str) -> None:
+    async def store(old: Credentials, new: Credentials) -> None:
         name, namespace = await find()
-        patch = {"stringData": {"kubeconfig": (await text_of((name, namespace))).replace(old, new)}}
+        patch = {"stringData": {"kubeconfig": replaced(await text_of((name, namespace)), old, new)}}
         await keeper.merge_patch(SECRETS, name, patch, namespace, field_manager="atoll-agent")
 
     return Renewal(api, read, store)

@@ -19,14 +19,14 @@ import structlog
 
 from atoll.agent.credentials import host_secret, member_name
 from atoll.agent.settings import JoinSettings
-from atoll.kube import errors
+from atoll.kube import client_certificates, errors
 from atoll.kube.access import tls_context
 from atoll.kube.config import Connection
 from atoll.kube.endpoint import Endpoint, ca_hash, kubeconfig
 from atoll.kube.tokens import claims_of
 from atoll.kube.transport import ApiServer
 from atoll.kube.version import version_of
-from atoll.model import keys
+from atoll.model import certificates, keys
 from atoll.model.apiresource import CLUSTER_REQUESTS, CONFIGMAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from atoll.model.reports import readable
 from atoll.model.timestamps import rfc3339_seconds
@@ -36,6 +36,8 @@ Json = dict[str, Any]
 AGENT: Final = "atoll-agent"
 _SECRET: Final = f"{keys.SYSTEM_NAMESPACE}/{keys.HOST_SECRET}"
 _YEAR: Final = 365 * 24 * 3600
+_SHORT: Final = 600
+"""Seconds; of a token that a certificate takes the place of."""
 _POLL: Final = 2.0
 """Seconds between two looks at the answer of the host's administrator."""
 _TELL: Final = 30.0
@@ -130,14 +132,14 @@ async def join(
     at = await _verified(invitation, cluster)
     async with ApiServer(connection(at, invitation.token), user_agent=f"atoll-agent/{cluster}") as host:
         try:
-            await _ask(host, cluster, request, at, progress)
-            token = await _issued(host, cluster)
-        except errors.ApiError as error:
+            kind = await _ask(host, cluster, request, at, progress)
+            credentials = await _issued(host, cluster, at, kind)
+        except (errors.ApiError, client_certificates.NotSigned) as error:
             if await host_secret(member) != before:
                 # Another replica was faster and has used the invitation up.
                 return
             raise NotJoined(_in_words(error, cluster)) from error
-        await _store(member, cluster, at, token)
+        await _store(member, cluster, at, credentials)
         progress(f"Secret {_SECRET}: credentials for the host")
         try:
             await host.delete(CLUSTER_REQUESTS, cluster)
@@ -146,8 +148,8 @@ async def join(
             log.warning("the used invitation was not deleted", error=str(error))
 
 
-async def _ask(host: ApiServer, cluster: str, request: Json, at: Endpoint, progress: Callable[[str], None]) -> None:
-    """Ask, unless that was done, and return once it is approved."""
+async def _ask(host: ApiServer, cluster: str, request: Json, at: Endpoint, progress: Callable[[str], None]) -> str:
+    """Ask, unless that was done, and return once it is approved; gives the kind of credentials to get."""
     found = await host.get(CLUSTER_REQUESTS, cluster)
     known = found.get("status") or {}
     if known and known.get("id") != request["id"]:
@@ -172,17 +174,23 @@ async def _ask(host: ApiServer, cluster: str, request: Json, at: Endpoint, progr
         why = readable(str(found["spec"].get("message") or ""))
         raise NotJoined(f"the administrator of the host denied the request{f': {why}' if why else ''}")
     progress("the request is approved")
+    return str(found["spec"].get("credentials") or "")
 
 
-async def _issued(host: ApiServer, cluster: str) -> str:
-    spec = {"expirationSeconds": _YEAR}
+async def _issued(host: ApiServer, cluster: str, at: Endpoint, kind: str) -> Mapping[str, str]:
+    by_certificate = kind == certificates.BY_CERTIFICATE
+    spec = {"expirationSeconds": _SHORT if by_certificate else _YEAR}
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     answer = await host.create_in(SERVICE_ACCOUNTS, AGENT, keys.execution_namespace(cluster), "token", request)
-    return str(answer["status"]["token"])
+    token = str(answer["status"]["token"])
+    if not by_certificate:
+        return {"token": token}
+    async with ApiServer(connection(at, token), user_agent=f"atoll-agent/{cluster}") as account:
+        return await client_certificates.ask(account, cluster)
 
 
-async def _store(member: ApiServer, cluster: str, at: Endpoint, token: str) -> None:
-    text = kubeconfig(at, AGENT, token, namespace=keys.execution_namespace(cluster))
+async def _store(member: ApiServer, cluster: str, at: Endpoint, credentials: Mapping[str, str]) -> None:
+    text = kubeconfig(at, AGENT, credentials, namespace=keys.execution_namespace(cluster))
     secret = {
         "apiVersion": SECRETS.api_version,
         "kind": SECRETS.kind,
@@ -258,8 +266,10 @@ def _again(cluster: str) -> str:
     return f"ask the host's administrator for another one (atollctl member invite {cluster})"
 
 
-def _in_words(error: errors.ApiError, cluster: str) -> str:
+def _in_words(error: errors.ApiError | client_certificates.NotSigned, cluster: str) -> str:
     match error:
+        case client_certificates.NotSigned():
+            return str(error)
         # The rights may go before the account does.
         case errors.Forbidden() | errors.NotFound():
             return f"the invitation is over: it was used, withdrawn, or its hour has passed; {_again(cluster)}"

@@ -37,6 +37,21 @@ class HostKind(StrEnum):
     KARMADA = "karmada"
 
 
+class CredentialKind(StrEnum):
+    """Credentials of an agent for the host."""
+
+    TOKEN = "token"
+    CERTIFICATE = "certificate"
+
+
+CredentialsOption = Annotated[
+    CredentialKind | None,
+    typer.Option(
+        help="Of the agent for the host: a token for a year, or a client certificate for 30 days, which the host's"
+        " signer must issue. The agent renews either. Default: as before; at first a token.",
+        show_default=False,
+    ),
+]
 DryRunFlag = Annotated[
     bool,
     typer.Option(
@@ -51,6 +66,11 @@ DryOutput = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Folder for the kubeconfigs.", file_okay=False)]
 _OUT = Path("atoll-credentials")
+
+
+def by_certificate(kind: CredentialKind | None) -> bool | None:
+    """As `install.join` takes it."""
+    return None if kind is None else kind is CredentialKind.CERTIFICATE
 
 
 def init(
@@ -264,6 +284,7 @@ def join(
             show_default=False,
         ),
     ] = None,
+    credentials: CredentialsOption = None,
     host_proxy: Annotated[
         str | None,
         typer.Option(help="URL of a proxy on the agent's way to the host. Default: proxy-url of the kubeconfig."),
@@ -323,6 +344,7 @@ def join(
             beside_host=beside_host,
             accept=tuple(accept_namespace or ()),
             allow_exec=allow_exec,
+            by_certificate=by_certificate(credentials),
             progress=_silent if dry_run else print,
         )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.installing import key_values, member_facts
+from atoll.cli.installing import CredentialsOption, by_certificate, key_values, member_facts
 from atoll.cli.options import NoHeaders, settings
 from atoll.cli.printing import show_table
 from atoll.model import keys
@@ -56,6 +56,7 @@ def invite(
     provider: Provider = None,
     zone: Zones = None,
     again: Annotated[bool, typer.Option(help="Although it is joined: its agent has lost its credentials.")] = False,
+    credentials: CredentialsOption = None,
 ) -> None:
     """Invite a cluster for an hour: print a token that can ask to join under this name, and do nothing else."""
     facts = member_facts(label, region, provider, zone)
@@ -75,7 +76,16 @@ def invite(
         at = await install.endpoint(options.kubeconfig, options.context)
         if host_url is not None:
             at = replace(at, url=host_url.rstrip("/"))
-        return await install.invite(host, name, at, only=approve or "", facts=facts, again=again, progress=_tell)
+        return await install.invite(
+            host,
+            name,
+            at,
+            only=approve or "",
+            facts=facts,
+            again=again,
+            by_certificate=by_certificate(credentials),
+            progress=_tell,
+        )
 
     made = call(options, work)
     values = {"--host-url": made.url, "--host-ca-hash": made.ca_hash, "--token": made.token}

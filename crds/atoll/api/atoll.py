@@ -338,6 +338,8 @@ class ClusterRequestSpec(ApiModel):
     """The answer; absent while the request waits for it."""
     message: Annotated[str, Field(max_length=1024)] | None = None
     """Reason for a denial."""
+    credentials: Literal["Token", "Certificate"] | None = None
+    """Credentials of the agent for the host; a token of its account where it is absent."""
 
 
 class ClusterRequestStatus(ApiModel):

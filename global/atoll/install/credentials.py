@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,11 +78,13 @@ async def issue_token(api: ApiServer, name: str, namespace: str, seconds: int = 
     return status["token"], status["expirationTimestamp"]
 
 
-def write_kubeconfig(path: Path, at: Endpoint, user: str, token: str, *, namespace: str | None = None) -> None:
+def write_kubeconfig(
+    path: Path, at: Endpoint, user: str, credentials: str | Mapping[str, str], *, namespace: str | None = None
+) -> None:
     """Write a kubeconfig to a file that its owner alone can read; an older one is replaced at once."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(kubeconfig(at, user, token, namespace=namespace))
+        file.write(kubeconfig(at, user, credentials, namespace=namespace))
     fresh.replace(path)

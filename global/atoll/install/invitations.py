@@ -28,6 +28,8 @@ from atoll.install.member import (
     MemberFacts,
     accept_work,
     agent_kubeconfigs,
+    certificate_rights,
+    certify,
     check_acceptable,
     check_name,
     inspect,
@@ -36,12 +38,12 @@ from atoll.install.member import (
 )
 from atoll.install.placing import PlacingWish, plan
 from atoll.install.refusal import Refused
-from atoll.install.rights import ensure_rights, remove_rights
+from atoll.install.rights import ensure_rights, has_rights, remove_rights
 from atoll.install.roles import joined, joiner, reader_of_authority
 from atoll.kube import errors
 from atoll.kube.endpoint import ca_hash
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
+from atoll.model import certificates, keys
 from atoll.model.apiresource import CLUSTER_REQUESTS, CLUSTERS, CONFIGMAPS, SERVICE_ACCOUNTS
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
@@ -72,6 +74,7 @@ async def invite(
     only: str = "",
     facts: MemberFacts | None = None,
     again: bool = False,
+    by_certificate: bool | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Invitation:
     """Let one cluster ask to join under this name, for an hour.
@@ -83,6 +86,7 @@ async def invite(
         only: UID of kube-system of the one cluster that may ask; it is approved in advance.
         facts: of its Cluster, with `only`.
         again: a member of that name is joined, and has lost its credentials.
+        by_certificate: see `join`.
         progress: gets a line per step.
 
     Raises:
@@ -110,13 +114,16 @@ async def invite(
         await check_acceptable(host, name, "", only)
     await _withdraw(host, name)
     expires = rfc3339_seconds(time.time() + LIFE)
+    if by_certificate is None:
+        by_certificate = await has_rights(host, *certificate_rights(name))
+    credentials = {"credentials": certificates.BY_CERTIFICATE} if by_certificate else {}
     request = await host.create(
         CLUSTER_REQUESTS,
         {
             "apiVersion": CLUSTER_REQUESTS.api_version,
             "kind": CLUSTER_REQUESTS.kind,
             "metadata": {"name": name, "labels": MANAGED_BY},
-            "spec": {"expires": expires, **({"id": only} if only else {})},
+            "spec": {"expires": expires, **credentials, **({"id": only} if only else {})},
         },
         field_manager=FIELD_MANAGER,
     )
@@ -268,6 +275,7 @@ async def _admit(
     present = await check_acceptable(host, name, url, identity)
     placing = PlacingWish(asked.get("placer"), asked.get("memberQueue"), asked.get("nodes"))
     await register(host, name, url, identity, facts, placing, present, progress)
+    await certify(host, name, request["spec"].get("credentials") == certificates.BY_CERTIFICATE)
     account = keys.JOIN_PREFIX + name
     owners = [_owner(request)]
     await ensure_rights(host, account, (keys.SYSTEM_NAMESPACE, account), joined(name), owners=owners)

@@ -22,6 +22,7 @@ from atoll.install.member import (
     AGENT_EXEC,
     LEAVING,
     agent_kubeconfigs,
+    certificate_rights,
     check_name,
     cluster_identity,
     cluster_rights,
@@ -123,6 +124,7 @@ async def unjoin(
     left = await _drain(host, name, answers, force, give_up, timeout, progress)
     await remove_rights(host, *cluster_rights(name))
     await remove_rights(host, *secret_rights(name))
+    await remove_rights(host, *certificate_rights(name))
     await remove_flows(host, f"{AGENT}-{name}")
     await host.delete(CLUSTER_REQUESTS, name)
     await host.delete(NAMESPACES, execution)

@@ -13,6 +13,7 @@ from atoll.install.crds import install_crds, member_crds
 from atoll.install.credentials import (
     FIELD_MANAGER,
     MANAGED_BY,
+    YEAR,
     Endpoint,
     ensure_account,
     ensure_namespace,
@@ -29,14 +30,17 @@ from atoll.install.roles import (
     EXEC_IN_MEMBER,
     Grant,
     agent_on_host,
+    asker_of_certificate,
     reader_of_cluster,
     reader_of_secret,
 )
 from atoll.kube import errors
+from atoll.kube.tokens import expiry_in
 from atoll.kube.transport import ApiServer
 from atoll.model import deschedulers, keys
 from atoll.model.apiresource import CLUSTERS, CONFIGMAPS, NAMESPACES, SECRETS
 from atoll.model.namespaces import ALL, LABELLED, is_system, lets_work_in
+from atoll.model.timestamps import rfc3339_seconds
 
 AGENT: Final = "atoll-agent"
 """Name of the agent's ServiceAccount, in the member and in its execution namespace on the host."""
@@ -53,6 +57,8 @@ Json = dict[str, Any]
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _NAME_LENGTH = 48
 _READY_S = 5.0
+_SHORT_S: Final = 600
+"""Of a token that a certificate takes the place of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ async def join(
     beside_host: bool | None = None,
     accept: Sequence[str] = (),
     allow_exec: bool | None = None,
+    by_certificate: bool | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Join a member under a name and write the kubeconfigs of its agent into `out`. Safe to repeat; starts nothing.
@@ -98,6 +105,7 @@ async def join(
         accept: namespaces of the member's own that work from host namespaces of the same names may enter, in
             addition to present permissions.
         allow_exec: users of the host may exec into their pods; False revokes an earlier permission, None leaves it.
+        by_certificate: the agent's credentials for the host are a certificate; None: as before, and a token at first.
         progress: gets a line per step.
 
     Returns the command line that starts the agent.
@@ -119,13 +127,16 @@ async def join(
     nodes = agreed.wish.nodes if asked.nodes is not None or agreed.wish.nodes else None
     await prepare(member, name, allow_exec=allow_exec, nodes=nodes, progress=progress)
     await register(host, name, member_at.url, identity, facts or MemberFacts(), asked, present, progress)
+    certified = await certify(host, name, by_certificate)
     if out is None:
         return []
 
     execution = keys.execution_namespace(name)
     host_file, member_file = agent_kubeconfigs(out, name)
-    token, expires = await issue_token(host, AGENT, execution)
+    token, expires = await issue_token(host, AGENT, execution, _SHORT_S if certified else YEAR)
     write_kubeconfig(host_file, host_at, AGENT, token, namespace=execution)
+    if certified:
+        expires = await _certificate(host, host_at, host_file, name)
     progress(f"{host_file}: credentials of {execution}/{AGENT}, valid until {expires}")
     token, expires = await issue_token(member, AGENT, keys.SYSTEM_NAMESPACE)
     said = f"credentials of {keys.SYSTEM_NAMESPACE}/{AGENT}, valid until {expires}"
@@ -246,6 +257,34 @@ async def register(
     progress(f"host: Cluster {name}")
 
 
+async def certify(host: ApiServer, name: str, by_certificate: bool | None) -> bool:
+    """Give the agent the right to ask for certificates, or take it; None leaves it. Tells whether it has it."""
+    roles, grants = certificate_rights(name)
+    if by_certificate is None:
+        by_certificate = await has_rights(host, roles, grants)
+    if by_certificate:
+        await ensure_rights(host, roles, (keys.execution_namespace(name), AGENT), grants)
+    else:
+        await remove_rights(host, roles, grants)
+    return by_certificate
+
+
+async def _certificate(host: ApiServer, at: Endpoint, file: Path, name: str) -> str:
+    """Replace the token in a kubeconfig by a certificate; gives its end."""
+    from atoll.kube import client_certificates
+
+    async def approve(request: Json) -> None:
+        await client_certificates.approve(host, request, FIELD_MANAGER)
+
+    async with await ApiServer.from_kubeconfig(file) as account:
+        try:
+            fresh = await client_certificates.ask(account, name, approve=approve)
+        except client_certificates.NotSigned as error:
+            raise Refused(str(error)) from error
+    write_kubeconfig(file, at, AGENT, fresh, namespace=keys.execution_namespace(name))
+    return rfc3339_seconds(expiry_in(str(file)))
+
+
 async def unread_policies(member: ApiServer) -> list[str]:
     """Messages about policies of deschedulers in the member."""
     try:
@@ -328,6 +367,11 @@ async def _leave_host(host: ApiServer, name: str) -> None:
 def cluster_rights(name: str) -> tuple[str, tuple[Grant, ...]]:
     """The rights of an agent to read its own Cluster, and the name of their roles."""
     return f"{AGENT}-{name}", reader_of_cluster(name)
+
+
+def certificate_rights(name: str) -> tuple[str, tuple[Grant, ...]]:
+    """The rights of an agent to ask for its certificate, and the name of their roles."""
+    return f"atoll-certificate-{name}", asker_of_certificate(name)
 
 
 def secret_rights(name: str) -> tuple[str, tuple[Grant, ...]]:

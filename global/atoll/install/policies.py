@@ -19,7 +19,7 @@ from atoll.kinds import KINDS, Kind
 from atoll.kinds.metadata import QUEUE_PLACES
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model import keys, namespaces
+from atoll.model import certificates, keys, namespaces
 from atoll.model.apiresource import (
     ADMISSION_POLICIES,
     ADMISSION_POLICY_BINDINGS,
@@ -30,6 +30,7 @@ from atoll.model.apiresource import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     QUEUES,
+    SIGNING_REQUESTS,
     VALIDATING_WEBHOOKS,
     WORKS,
     ApiResource,
@@ -479,9 +480,44 @@ NAMESPACE_POLICY: Final = _policy(
     scope="Cluster",
 )
 
+_AGENTS: Final = f"{certificates.ACCOUNT}{keys.EXECUTION_PREFIX}"
+_MEMBER_OF: Final = "{0}.replace('" + _AGENTS + "', '').replace(':" + certificates.AGENT + "', '')"
+
+
+def _by_agent(user: str) -> str:
+    """CEL: a user name is that of an agent."""
+    return f"{user}.startsWith('{_AGENTS}') && {user}.endsWith(':{certificates.AGENT}')"
+
+
+_ASKER: Final = "object.spec.username"
+_USAGES: Final = " && ".join(f"'{each}' in object.spec.usages" for each in certificates.USAGES)
+
+# RBAC can't bind a create to a name, nor an approval to a subject; control reads the subject.
+CERTIFICATE_POLICY: Final = _policy(
+    "atoll-certificates",
+    SIGNING_REQUESTS,
+    ["CREATE", "UPDATE"],
+    {
+        "an-agent-or-control": f"({_ON_CREATE} && {_by_agent('request.userInfo.username')})"
+        f" || (!({_ON_CREATE}) && {_BY_CONTROL})"
+    },
+    [
+        _rule(
+            f"{_by_agent(_ASKER)} && object.metadata.name == '{certificates.AGENT}-' + {_MEMBER_OF.format(_ASKER)}"
+            f" && object.spec.signerName == '{certificates.SIGNER}'"
+            f" && object.spec.usages.size() == {len(certificates.USAGES)} && {_USAGES}"
+            f" && object.spec.?expirationSeconds.orValue(0) == {certificates.LIFE}",
+            "an agent asks for its own certificate as a client of the host, under the name of its member, and"
+            " atoll-control approves no other",
+        )
+    ],
+    subresources=("approval",),
+    scope="Cluster",
+)
+
 POLICIES: Final = (
     DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, QUEUE_POLICY, COMMAND_POLICY, REGISTRATION, NAMESPACE_POLICY,
-    WEBHOOK_POLICY,
+    WEBHOOK_POLICY, CERTIFICATE_POLICY,
 )  # fmt: skip
 """Each policy with its binding."""
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from atoll.kinds import BROUGHT, BY_RESOURCE, DELIVERED, KINDS, Kind, makers, unserved
 from atoll.kube import authority
-from atoll.model import keys, tunnel
+from atoll.model import certificates, keys, tunnel
 from atoll.model.apiresource import (
     ACCESS_REVIEWS,
     API_SERVICES,
@@ -59,6 +59,8 @@ from atoll.model.apiresource import (
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
     SERVICES,
+    SIGNERS,
+    SIGNING_REQUESTS,
     STORAGE_CLASSES,
     TUNNELS,
     VALIDATING_WEBHOOKS,
@@ -195,6 +197,7 @@ WEBHOOK: Final = (
     ),
 )
 
+_CERTIFIED: Final = "only where a member has joined with certificates"
 _PROFILES: Final = "only where atoll-control runs with --cluster-profiles"
 
 CONTROL: Final = (
@@ -252,6 +255,10 @@ CONTROL: Final = (
             _on(CLUSTERS, "list", "watch"),
             _on(CLUSTERS, "patch", sub="status"),
             _on(LEASES, "list", "watch", names=(_AGENT_LEASE,)),
+            # A policy leaves it the requests of members' agents.
+            _on(SIGNING_REQUESTS, "list", "watch", rare=_QUIET),
+            _on(SIGNING_REQUESTS, "patch", sub="approval", rare=_CERTIFIED),
+            _on(SIGNERS, "approve", names=(certificates.SIGNER,), rare=_CERTIFIED),
             _on(EVENTS, "create", "patch", rare="only what a user must know: a Command that can't be obeyed"),
         ),
     ),
@@ -398,6 +405,21 @@ def reader_of_secret(namespace: str, name: str) -> tuple[Grant, ...]:
     """What an agent needs besides for `--member-secret`: that Secret by name, nothing of its kind."""
     rare = "read and renewed only by an agent that is started with --member-secret"
     return (Grant(namespace, (_on(SECRETS, "get", "patch", names=(name,), rare=rare),)),)
+
+
+def asker_of_certificate(cluster: str) -> tuple[Grant, ...]:
+    """What an agent needs besides for certificates: the one request of its member, whose content a policy binds."""
+    rare = "only at its beginning, and once four fifths of the life of a certificate are over"
+    return (
+        Grant(
+            None,
+            (
+                # A create can't be bound to a name, as the name is in the body.
+                _on(SIGNING_REQUESTS, "create", rare=rare),
+                _on(SIGNING_REQUESTS, "get", "delete", names=(certificates.request_name(cluster),), rare=rare),
+            ),
+        ),
+    )
 
 
 def joiner(cluster: str) -> tuple[Grant, ...]:

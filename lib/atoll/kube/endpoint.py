@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +27,8 @@ class Endpoint:
     proxy: str | None = None
 
 
-def kubeconfig(at: Endpoint, user: str, token: str, *, namespace: str | None = None) -> str:
-    """A kubeconfig with one context, as YAML."""
+def kubeconfig(at: Endpoint, user: str, credentials: str | Mapping[str, str], *, namespace: str | None = None) -> str:
+    """A kubeconfig with one context, as YAML; with a token, or the fields of its user."""
     cluster: Json = {"server": at.url}
     if at.ca is not None:
         cluster["certificate-authority-data"] = base64.b64encode(at.ca).decode()
@@ -37,7 +38,8 @@ def kubeconfig(at: Endpoint, user: str, token: str, *, namespace: str | None = N
         cluster["tls-server-name"] = at.server_name
     if at.proxy:
         cluster["proxy-url"] = at.proxy
-    return one_context(cluster, user, {"token": token}, namespace=namespace)
+    fields = {"token": credentials} if isinstance(credentials, str) else dict(credentials)
+    return one_context(cluster, user, fields, namespace=namespace)
 
 
 def one_context(cluster: Json, user: str, credentials: Json, *, namespace: str | None = None) -> str:

@@ -126,6 +126,11 @@ CLUSTER_OVERRIDES: Final = ApiResource(
 )
 CAPACITIES: Final = ApiResource("atoll.sh", "v1alpha1", "clustercapacities", "ClusterCapacity")
 WORKLOAD_KINDS: Final = ApiResource("atoll.sh", "v1alpha1", "workloadkinds", "WorkloadKind", namespaced=False)
+SIGNING_REQUESTS: Final = ApiResource(
+    "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
+)
+SIGNERS: Final = ApiResource("certificates.k8s.io", "v1", "signers", "Signer", namespaced=False)
+"""No objects: who may approve for which signer."""
 CLUSTER_REQUESTS: Final = ApiResource("atoll.sh", "v1alpha1", "clusterrequests", "ClusterRequest", namespaced=False)
 VERDICTS: Final = ApiResource("query.atoll.sh", "v1alpha1", "verdicts", "Verdict")
 TUNNELS: Final = ApiResource("query.atoll.sh", "v1alpha1", "tunnels", "Tunnel", namespaced=False)
