@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.checks import CHECKS, Violation
-from tests.chaos.record import Pod, Record
+from tests.chaos.record import Pod, Record, Span
 from tests.faults import verdict
 from tests.faults.__main__ import NAMES, main
 from tests.faults.ground import jobs
@@ -82,4 +82,12 @@ def test_a_restored_host_may_have_no_index_run_twice(pods: list[tuple[str, str, 
         for number, (cluster, name, began, gone) in enumerate(pods)
     }
     record = Record({wish.name: wish}, {}, {}, pods=made, end=100.0)
+    assert len(host_restored.own_checks(record)) == found
+
+
+@pytest.mark.parametrize(("gone", "found"), [pytest.param(50, 0, id="across"), pytest.param(30, 1, id="not across")])
+def test_a_host_is_restored_under_pods_that_run(gone: float, found: int) -> None:
+    [wish] = jobs("w", 1)
+    pod = Pod("1", "east", "w-0", wish.name, "b", 1, 1, bound=1, gone=gone)
+    record = Record({wish.name: wish}, {}, {}, faults=[Span("outage", "host", 20.0, 40.0)], pods={"1": pod}, end=100.0)
     assert len(host_restored.own_checks(record)) == found

@@ -28,11 +28,18 @@ def wishes(quick: bool) -> list[Submission]:
     """
     short = jobs("behind", 16 if quick else 60, every=0.05)
     long = jobs("astride", 12 if quick else 30, every=0.05)
-    return [*short, *(replace(each, seconds=20.0, offset=each.offset + 0.8) for each in long)]
+    return [*short, *(replace(each, seconds=90.0, offset=each.offset + 0.8) for each in long)]
 
 
 def own_checks(record: Record) -> list[Violation]:
-    return list(one_of_each_index(record))
+    return [*one_of_each_index(record), *runs_across(record)]
+
+
+def runs_across(record: Record) -> Iterator[Violation]:
+    """Without a pod that runs while the host is put back, the other check sees nothing."""
+    for fault in record.faults:
+        if not any(pod.bound and pod.bound < fault.began and pod.over > fault.ended for pod in record.pods.values()):
+            yield Violation("ran across", fault.target, fault.began, "no pod ran from before the fault until after it")
 
 
 def one_of_each_index(record: Record) -> Iterator[Violation]:
