@@ -1,11 +1,21 @@
-"""A recorder of Events that only keeps them."""
+"""A recorder of Events that only keeps them, and records without a store."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
+from atoll.control.caches import Caches
+from atoll.control.records import RecordMetrics, Records
 from atoll.kube.events import Recorder
+from atoll.kube.transport import ApiServer
 from tests.kube.servers import client
+
+
+def records_of(host: ApiServer, caches: Caches) -> Records:
+    """Counters alone."""
+    return Records(host, caches, RecordMetrics(CollectorRegistry()), None)
 
 
 class Told(Recorder):

@@ -21,7 +21,7 @@ from atoll.model import gang, keys
 from atoll.model.apiresource import BATCH_JOBS
 from atoll.model.gang import Gang
 from atoll.model.objects import Full, Meta, Slim, decode_full
-from tests.control.recorders import Told
+from tests.control.recorders import Told, records_of
 from tests.kube.servers import client
 
 Json = dict[str, Any]
@@ -72,7 +72,12 @@ async def test_a_gang_that_alone_has_changed_reaches_the_member_once() -> None:
     host, told = Host(caches), Told()
     server = cast(ApiServer, host)
     works = Works(
-        server, caches, Rules(caches, told), Dependencies(server, caches, told), Overrides(server, caches, told)
+        server,
+        caches,
+        Rules(caches, told),
+        Dependencies(server, caches, told),
+        Overrides(server, caches, told),
+        records_of(server, caches),
     )
     caches.clusters.put("m", objects.decode_cluster(b'{"metadata": {"name": "m"}}'))
     caches.namespaces.put("team", Slim(Meta(name="team")))

@@ -26,6 +26,7 @@ from atoll.model.decision import Decision, Phase
 from atoll.model.keys import execution_namespace
 from atoll.model.objects import Full, Meta, decode_full
 from atoll.model.verdict import Reason
+from tests.control.recorders import records_of
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.integration
 
 def status_of(host: ApiServer, caches: Caches) -> Status:
     recorder = Recorder(host, "test")
-    return Status(host, caches, recorder, Overrides(host, caches, recorder))
+    return Status(host, caches, recorder, Overrides(host, caches, recorder), records_of(host, caches))
 
 
 EVICTING = BindingObject(
@@ -218,7 +219,8 @@ async def test_a_status_that_the_api_server_refuses_is_told_of_and_offered_again
     reference = {"name": name, "namespace": site.namespace, "uid": made["metadata"]["uid"], **about}
     body = {"metadata": {"name": f"{name}-statefulset", "namespace": site.namespace}, "spec": {"resource": reference}}
     recorder, caches = Recorder(site.host, "test"), Caches(site.host)
-    status = Status(site.host, caches, recorder, Overrides(site.host, caches, recorder))
+    overrides = Overrides(site.host, caches, recorder)
+    status = Status(site.host, caches, recorder, overrides, records_of(site.host, caches))
     writes = asyncio.create_task(recorder.run())
     try:
         with pytest.raises(errors.Retry):

@@ -19,6 +19,7 @@ from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, WORKS
 from atoll.model.objects import Meta
+from tests.control.recorders import records_of
 from tests.integration.federation import Json, Site, job, until
 
 pytestmark = pytest.mark.integration
@@ -81,6 +82,7 @@ async def test_a_work_that_is_newer_than_the_cached_binding_is_left_alone(site: 
             Rules(caches, recorder),
             Dependencies(host, caches, recorder),
             Overrides(host, caches, recorder),
+            records_of(host, caches),
         )
         notes = {keys.EPOCH: "1", keys.BINDING_UID: "uid-1", keys.BINDING_NAMESPACE: "ns", keys.BINDING_NAME: "a-job"}
         binding = Meta(name="a-job", namespace="ns", uid="uid-1", annotations=notes)
@@ -106,7 +108,7 @@ async def test_a_binding_does_not_go_before_a_work_that_the_cache_has_not_seen(s
     caches = Caches(site.host)
     recorder = Recorder(site.host, "control")
     dependencies, overrides = Dependencies(site.host, caches, recorder), Overrides(site.host, caches, recorder)
-    works = Works(site.host, caches, Rules(caches, recorder), dependencies, overrides)
+    works = Works(site.host, caches, Rules(caches, recorder), dependencies, overrides, records_of(site.host, caches))
     going = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     caches.bindings.put(binding.metadata.key, objects.decode_binding(orjson.dumps(going)))
     caches.expected_works[binding.metadata.uid].update(names)

@@ -240,6 +240,10 @@ class ResourceBindingStatus(ApiModel):
     """Scheduled and FullyApplied."""
     aggregated_status: list[AggregatedStatusItem] = Field(default_factory=list)
     """What the members report."""
+    runs: list[FreeForm] = Field(default_factory=list)
+    """The last 16 dispatches, from the decision to the release of their capacity (docs/records.md)."""
+    recorded: int | None = None
+    """Epoch of the last run that is in the records."""
 
 
 @served(

@@ -22,6 +22,7 @@ from atoll.control.makers.controller import Makers
 from atoll.control.overrides import Overrides
 from atoll.control.profiles import Profiles
 from atoll.control.queues import Queues
+from atoll.control.records import RecordMetrics, Records, Store
 from atoll.control.rules import Rules
 from atoll.control.settings import ControlSettings
 from atoll.control.status import Status
@@ -52,7 +53,8 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
     host = await running.connect(settings)
     elector = election.elector(host, "atoll-control", running.identity, settings.election)
     caches: Caches | KarmadaCaches | None = None
-    metrics = MemberMetrics(running.metrics)
+    metrics, record_metrics = MemberMetrics(running.metrics), RecordMetrics(running.metrics)
+    store = _store(settings.records.store)
 
     declared = Declared(host, host, rights.ON_HOST)
 
@@ -87,8 +89,9 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         dependencies = Dependencies(host, caches, recorder, settings=settings.dependencies)
         rules = Rules(caches, recorder, settings=settings.rules)
         overrides = Overrides(host, caches, recorder)
-        works = Works(host, caches, rules, dependencies, overrides, settings=settings.works)
-        status = Status(host, caches, recorder, overrides, settings=settings.status)
+        records = Records(host, caches, record_metrics, store, settings=settings.records)
+        works = Works(host, caches, rules, dependencies, overrides, records, settings=settings.works)
+        status = Status(host, caches, recorder, overrides, records, settings=settings.status)
         clusters = Clusters(host, caches, recorder, settings=settings.clusters)
         queues, holds = Queues(host, caches), Holds(host, caches, settings=settings.holds)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)
@@ -104,7 +107,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
             await caches.wait()
             for controller in (
                 dependencies, overrides, detector, works, status, actions, holds, clusters, queues, ttl, commands,
-                unserved, figures, makers, workload_kinds, profiles, certificates,
+                unserved, figures, makers, workload_kinds, profiles, certificates, records,
             ):  # fmt: skip
                 group.create_task(controller.run())
 
@@ -113,6 +116,25 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
 
     running.ready_when(ready)
     running.add_task("election", elector.run(lead_on_karmada if settings.on == "karmada" else lead))
+
+
+def _store(url: str) -> Store | None:
+    """The store of records; None without one.
+
+    Raises:
+        SystemExit: a package that it needs is not installed.
+    """
+    if not url:
+        return None
+    try:
+        # Only this process needs these packages, and only with a store.
+        from atoll.control.ledger import Ledger
+
+        return Ledger(url)
+    except (ImportError, ValueError) as error:
+        raise SystemExit(
+            f"--records {url}: {error}; install atoll[records] and the package of that file system"
+        ) from error
 
 
 if __name__ == "__main__":

@@ -88,6 +88,7 @@ class Caches:
             *self.workloads.values(), *self.rules.values(), *self.makers.values(),
         )  # fmt: skip
         self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid] if binding.ours else [])
+        self.bindings.add_index("uid", lambda binding: [binding.metadata.uid])
         self.bindings.add_index("queue", lambda binding: [g.queue] if (g := binding.gang) else [])
         self.bindings.add_index("cluster", lambda binding: [target.name for target in binding.spec.clusters])
         self.bindings.add_index("namespace", lambda binding: [binding.metadata.namespace])

@@ -106,6 +106,21 @@ class FigureSettings(Section, frozen=True):
     ] = 5.0
 
 
+class RecordSettings(Section, frozen=True):
+    """Records of runs: usage, history and evictions."""
+
+    store: Annotated[
+        str,
+        words(
+            "A folder or a URL that fsspec opens; empty for counters alone. Needs the extra `records`, and for a URL"
+            " the package of its file system.",
+            flag="--records",
+        ),
+    ] = ""
+    every: Annotated[float, seconds("Between two files.", above=0)] = 60.0
+    keep: Annotated[int, number("Days after which the files of a day are removed.", "d")] = 396
+
+
 class MakerSettings(Section, frozen=True):
     """JobFlows, CronJobs and HyperJobs, which make Volcano Jobs."""
 
@@ -168,6 +183,7 @@ class ControlSettings(ProcessSettings, frozen=True):
     clusters: ClusterSettings = ClusterSettings()
     profiles: ProfileSettings = ProfileSettings()
     figures: FigureSettings = FigureSettings()
+    records: RecordSettings = RecordSettings()
     makers: MakerSettings = MakerSettings()
     unserved: UnservedSettings = UnservedSettings()
     karmada: KarmadaSettings = KarmadaSettings()

@@ -16,6 +16,7 @@ import structlog
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, ClusterObject
 from atoll.control.overrides import Overrides
+from atoll.control.records import Records
 from atoll.control.settings import StatusSettings
 from atoll.control.statuses import STATUS_REFUSED, breaks_rules, put_status
 from atoll.control.story import sizes, tell, tell_workload
@@ -67,10 +68,12 @@ class Status:
         caches: Caches,
         recorder: Recorder,
         overrides: Overrides,
+        records: Records,
         *,
         settings: StatusSettings = StatusSettings(),
     ) -> None:
-        self._settings, self._overrides = settings, overrides
+        self._settings, self._overrides, self._records = settings, overrides, records
+        records.on_written(lambda key: self._queue.add(key))
         overrides.on_failure(lambda key: self._queue.add(key))
         self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("status", caches.about)
@@ -275,7 +278,7 @@ class Status:
         else:
             conditions = [each for each in conditions if each["type"] != "Leaving"]
         status["conditions"] = conditions
-        return status
+        return {**status, **self._records.status_of(binding, status, works, kind)}
 
 
 def _stays(task: EvictionTask) -> str:

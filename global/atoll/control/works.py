@@ -27,6 +27,7 @@ from atoll.control.dependencies import Dependencies, NotRead
 from atoll.control.needs import needs_of, said_of_pods
 from atoll.control.objects import BindingObject, ClusterObject
 from atoll.control.overrides import NotEvaluated, Overrides
+from atoll.control.records import Records
 from atoll.control.rules import Rules
 from atoll.control.settings import WorksSettings
 from atoll.delivery import work_name
@@ -62,12 +63,13 @@ class Works:
         rules: Rules,
         dependencies: Dependencies,
         overrides: Overrides,
+        records: Records,
         *,
         settings: WorksSettings = WorksSettings(),
     ) -> None:
         self._settings = settings
         self._host, self._caches, self._rules, self._dependencies = host, caches, rules, dependencies
-        self._overrides = overrides
+        self._overrides, self._records = overrides, records
         self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
         #: namespaces all of whose dispatched bindings need a look
         self._namespaces: WorkQueue[str] = WorkQueue("namespaces of works", lambda name: {"namespace": name})
@@ -180,6 +182,7 @@ class Works:
                 await self._give_up(key, binding, work)
         if going:
             if cleared and not leaving and await works_gone(self._host, self._caches, binding):
+                await self._records.keep(binding)
                 await self._release(binding)
             return
         await self._end_tasks(binding, leaving)

@@ -398,6 +398,30 @@ QUEUE_POLICY: Final = _policy(
     opted_in=True,
 )
 
+_SUBMITTER: Final = _annotation("object", keys.SUBMITTED_BY)
+
+# The webhook writes it; this holds while no webhook is asked as well.
+SUBMITTER_POLICY: Final = _policy(
+    "atoll-submitters",
+    tuple(kind.resource for kind in KINDS),
+    ["CREATE", "UPDATE"],
+    {
+        "names-one": _any_of((keys.SUBMITTED_BY,)),
+        "not-in-a-system-namespace": f"!{system_rule('request.namespace')}",
+    },
+    [
+        _rule(
+            f"{_ON_CREATE} ? ({_SUBMITTER} in ['', request.userInfo.username]"
+            # The webhook cuts longer names.
+            f" || (size({_SUBMITTER}) == 253 && request.userInfo.username.startsWith({_SUBMITTER})))"
+            f" : {_same_annotations((keys.SUBMITTED_BY,))}",
+            f"annotation {keys.SUBMITTED_BY} names the user who created the workload: Atoll's webhook writes it;"
+            f" {_EMERGENCY}",
+        )
+    ],
+    opted_in=True,
+)
+
 _QUEUE: Final = f'authorizer.group("{QUEUES.group}").resource("{QUEUES.plural}").name(object.target.name)'
 
 # A Command is in a namespace, and a queue in none: who may send the one need not be the one who may change the other.
@@ -516,8 +540,8 @@ CERTIFICATE_POLICY: Final = _policy(
 )
 
 POLICIES: Final = (
-    DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, QUEUE_POLICY, COMMAND_POLICY, REGISTRATION, NAMESPACE_POLICY,
-    WEBHOOK_POLICY, CERTIFICATE_POLICY,
+    DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, QUEUE_POLICY, SUBMITTER_POLICY, COMMAND_POLICY, REGISTRATION,
+    NAMESPACE_POLICY, WEBHOOK_POLICY, CERTIFICATE_POLICY,
 )  # fmt: skip
 """Each policy with its binding."""
 

@@ -207,6 +207,8 @@ CONTROL: Final = (
             *_election("control").rules,
             _on(CLUSTER_PROFILES, "list", "watch", "create", "patch", "delete", rare=_PROFILES),
             _on(CLUSTER_PROFILES, "patch", sub="status", rare=_PROFILES),
+            # Runs of workloads that went before they were recorded.
+            _on(CONFIGMAPS, "list", "watch", "create", "patch", "delete", rare="only with a store of records"),
         ),
     ),
     Grant(

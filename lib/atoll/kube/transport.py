@@ -285,17 +285,21 @@ class ApiServer:
         namespace: str | None = None,
         *,
         uid: str | None = None,
+        version: str | None = None,
         grace_seconds: int | None = None,
         propagation: str | None = "Background",
     ) -> None:
-        """Delete; an object that is gone already is no error. With `uid`, only that very object.
+        """Delete; an object that is gone already is no error. With `uid`, only that very object; with `version`, only
+        while its resourceVersion is this one.
 
         Raises:
-            Conflict: the object of that name has another UID.
+            Conflict: the object of that name has another UID, or version.
         """
         options: Json = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
+        if version is not None:
+            options.setdefault("preconditions", {})["resourceVersion"] = version
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:

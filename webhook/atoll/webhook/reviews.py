@@ -40,6 +40,7 @@ from atoll.webhook import (
     queues,
     resources,
     sizes,
+    stamps,
 )
 from atoll.webhook.settings import ReviewSettings
 
@@ -323,7 +324,7 @@ class Reviews:
         change = self._change(request)
         if kind is None or self._is_left_to_host(kind, change):
             return []
-        return kind.admission().defaults(change)
+        return stamps.stamped(change, kind.admission().defaults(change))
 
     def _undone_of_declared(self, request: Request) -> list[Problem]:
         kind = self._declared(request)
@@ -433,6 +434,9 @@ class Reviews:
         change = self._change(request, kind)
         if self._is_left_to_host(kind, change):
             return []
+        return stamps.stamped(change, self._own_defaults(kind, rules, change, request))
+
+    def _own_defaults(self, kind: Kind, rules: Rules, change: Change, request: Request) -> list[jsonpatch.Operation]:
         group = None if _makes_groups(kind) else self._group(rules, request)[1]
         if group is None:
             return rules.defaults(change)

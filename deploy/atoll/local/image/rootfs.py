@@ -41,7 +41,11 @@ _USELESS: Final = (
     "usr/lib/*/gconv", "usr/lib/*/libdb-*", "usr/lib/*/libsqlite3*",
 )  # fmt: skip
 # Wheels bring their tests, type stubs and C headers.
-_USELESS_IN_WHEELS: Final = ("**/tests", "**/*.pyi", "**/*.pxd", "**/*.a", "numpy/_core/include", "numpy/f2py", "bin")
+_USELESS_IN_WHEELS: Final = (
+    "**/tests", "**/*.pyi", "**/*.pxd", "**/*.a", "numpy/_core/include", "numpy/f2py", "bin",
+    # fsspec opens the store of records.
+    "pyarrow/include", "pyarrow/src", "pyarrow/*flight*", "pyarrow/libarrow_s3*", "pyarrow/_s3fs*",
+)  # fmt: skip
 SITE: Final = f"usr/lib/python{PYTHON}/dist-packages"
 BILL: Final = "usr/share/sbom/atoll.cdx.json"
 """The software bill of materials."""

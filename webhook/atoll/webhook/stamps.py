@@ -1,0 +1,33 @@
+"""Who submitted a workload: an annotation that the webhook writes at creation and keeps in every change."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from atoll.admission import jsonpatch
+from atoll.admission.problems import Json
+from atoll.admission.rules import Change
+from atoll.model import keys
+
+MOST: Final = 253
+"""Characters of a user name that are kept."""
+
+
+def stamped(change: Change, patch: list[jsonpatch.Operation]) -> list[jsonpatch.Operation]:
+    """The patch of a workload, with the user who creates it, or the old value in a change."""
+    if not isinstance(change.new.get("metadata"), dict):
+        return patch
+    notes = jsonpatch.applied(change.new, patch)["metadata"].get("annotations")
+    wanted = change.user[:MOST] if change.old is None else _annotation(change.old)
+    if not isinstance(notes, dict):
+        # The schema refuses another type.
+        whole = notes is None and wanted
+        return [*patch, jsonpatch.add({keys.SUBMITTED_BY: wanted}, "metadata", "annotations")] if whole else patch
+    if notes.get(keys.SUBMITTED_BY, "") == wanted:
+        return patch
+    return [*patch, jsonpatch.add(wanted, "metadata", "annotations", keys.SUBMITTED_BY)]
+
+
+def _annotation(workload: Json) -> str:
+    notes = (workload.get("metadata") or {}).get("annotations")
+    return notes.get(keys.SUBMITTED_BY, "") if isinstance(notes, dict) else ""
