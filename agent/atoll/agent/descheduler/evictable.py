@@ -1,0 +1,142 @@
+"""Which pods may go: DefaultEvictor's rules and Atoll's own, each refusal a sentence. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Final
+
+from atoll.agent.descheduler.policy import Evictor
+from atoll.agent.descheduler.world import Subject, World
+from atoll.agent.objects import Budget
+from atoll.model import keys, selectors
+from atoll.model.needs import HONOURED
+from atoll.model.timestamps import to_seconds
+
+SYSTEM_CRITICAL: Final = 2_000_000_000
+"""Least priority of Kubernetes' own classes."""
+EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
+PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+_SERVICES: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
+"""Controllers whose pods start and end one by one."""
+
+
+class Evictable:
+    """Judges pods of one world by one profile, and counts what a plan takes."""
+
+    def __init__(self, world: World, evictor: Evictor, *, wall: float, youngest: float) -> None:
+        """Args:
+        world: at the moment of the decision.
+        evictor: of the profile.
+        wall: seconds since the epoch.
+        youngest: seconds that any pod must have lived.
+
+        Raises:
+            ValueError: the policy names a PriorityClass that is not there.
+        """
+        self._world, self._evictor, self._wall = world, evictor, wall
+        self._youngest = max(youngest, evictor.least_age)
+        said = evictor.priority_threshold
+        self._below = SYSTEM_CRITICAL if said.value is None else said.value
+        if said.name:
+            if said.name not in world.priorities:
+                raise ValueError(f"priorityThreshold names PriorityClass {said.name}, which is not there")
+            self._below = world.priorities[said.name]
+        if evictor.system_critical and said.value is None and not said.name:
+            self._below = 2**31
+        #: workload -> pods that are not finished, and how many of them are not ready
+        self._replicas: Counter[str] = Counter()
+        self._unready: Counter[str] = Counter()
+        self._budgets: defaultdict[str, list[Budget]] = defaultdict(list)
+        #: pods that a plan takes from each budget
+        self._taken: Counter[str] = Counter()
+        for budget in world.budgets:
+            self._budgets[budget.metadata.namespace].append(budget)
+        for each in world.subjects:
+            if not each.pod.finished:
+                workload = self.workload(each)
+                self._replicas[workload] += 1
+                self._unready[workload] += not each.pod.ready or each.pod.terminating
+
+    def workload(self, subject: Subject) -> str:
+        """UID of the workload above a pod: of its Deployment, not of its ReplicaSet."""
+        uid = subject.owner[1]
+        return self._world.workloads.get(uid, uid)
+
+    def refusal(self, subject: Subject) -> str:
+        """Why the pod stays; empty where it may go."""
+        return self._never(subject) or self._by_policy(subject) or self._now(subject)
+
+    def take(self, subject: Subject) -> None:
+        """The plan evicts this pod."""
+        self._unready[self.workload(subject)] += 1
+        for budget in self._covering(subject):
+            self._taken[budget.metadata.key] += 1
+
+    def _never(self, subject: Subject) -> str:
+        pod, kind = subject.pod, subject.owner[0]
+        if pod.terminating or pod.finished:
+            return "it ends already"
+        if subject.of_node:
+            return "its node made it"
+        if not kind:
+            return "nothing would make it again: it has no controller"
+        if kind == "DaemonSet":
+            return "a DaemonSet makes it again on the same node"
+        if pod.claims:
+            return "its volumes may be bound to its node"
+        if subject.claims or any(need not in HONOURED for need in pod.needs):
+            return "its devices are bound to its node"
+        if (pod.metadata.annotations.get(keys.PREEMPTABLE) or pod.metadata.labels.get(keys.PREEMPTABLE)) == "false":
+            return f"{keys.PREEMPTABLE} is false"
+        return "" if kind in _SERVICES else self._of_gang(subject)
+
+    def _of_gang(self, subject: Subject) -> str:
+        """A gang moves whole or not at all; pods of services are replaced one by one."""
+        pod = subject.pod
+        if pod.named_binding:
+            return "it belongs to a gang of the host, which moves whole: `atollctl job reschedule`"
+        group = self._world.groups.get(pod.group)
+        if pod.group and group is None:
+            return f"its PodGroup {pod.group} is not known"
+        if group is not None and (group.spec.min_member > 1 or group.spec.min_task_member):
+            return f"it belongs to gang {pod.group}, which would fall below its minimum or lose its work"
+        return ""
+
+    def _by_policy(self, subject: Subject) -> str:
+        evictor, pod, meta = self._evictor, subject.pod, subject.metadata
+        labels = self._world.namespaces.get(meta.namespace, {})
+        if evictor.label_selector and not selectors.label_selector_matches(evictor.label_selector, meta.labels):
+            return "labelSelector does not match it"
+        if evictor.namespace_label_selector and not selectors.label_selector_matches(
+            evictor.namespace_label_selector, labels
+        ):
+            return "namespaceLabelSelector does not match its namespace"
+        if EVICT in meta.annotations:
+            return ""
+        if PREFER_NO_EVICTION in meta.annotations and evictor.no_eviction_policy == "Mandatory":
+            return f"annotation {PREFER_NO_EVICTION}"
+        if pod.priority >= self._below:
+            return f"its priority {pod.priority} is not below {self._below}"
+        if subject.local and not evictor.local_storage:
+            return "it keeps data on its node (emptyDir or hostPath), and evictLocalStoragePods is off"
+        if evictor.budget_needed and not self._covering(subject):
+            return "no PodDisruptionBudget covers it"
+        if evictor.min_replicas > 1 and (count := self._replicas[self.workload(subject)]) < evictor.min_replicas:
+            return f"its workload has {count} pods, below minReplicas {evictor.min_replicas}"
+        return ""
+
+    def _now(self, subject: Subject) -> str:
+        """Refusals that pass with time."""
+        created = subject.metadata.creation_timestamp
+        if not created or self._wall - to_seconds(created) < self._youngest:
+            return f"it is younger than {self._youngest:g} s"
+        if self._unready[self.workload(subject)]:
+            return "another pod of its workload is not ready, or moves"
+        for budget in self._covering(subject):
+            left = budget.status.disruptions_allowed - self._taken[budget.metadata.key]
+            if left < 1:
+                return f"PodDisruptionBudget {budget.metadata.key} allows no disruption now"
+        return ""
+
+    def _covering(self, subject: Subject) -> list[Budget]:
+        return [each for each in self._budgets[subject.metadata.namespace] if each.covers(subject.pod)]

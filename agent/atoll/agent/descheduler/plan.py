@@ -1,0 +1,463 @@
+"""Which pods move from which node to which: one pure step; the same input gives the same moves.
+
+A node whose use is unknown is neither source nor target. A pod moves only where a node both fits it, by the arithmetic
+that Atoll places with, and stays below the target with the pod's own use. Use that earlier moves changed is counted
+until the window of the figures has passed, on both sides to the disadvantage of a move. A node acts only after several
+looks above the target; a node that gave pods takes none, and one that took pods gives none, for a pause.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from atoll.agent.descheduler.evictable import Evictable
+from atoll.agent.descheduler.policy import PODS, Balance, Misfits, Policy, Requests
+from atoll.agent.descheduler.rules import Rules
+from atoll.agent.descheduler.world import Figures, Subject, World, sane
+from atoll.agent.objects import Node
+from atoll.agent.scheduler.core.gangs import rules_of, task_of
+from atoll.agent.scheduler.core.room import Room
+from atoll.fit import Placement, place
+from atoll.model import placer, selectors, vector
+from atoll.model.gang import Gang, Task
+
+Shares = dict[str, float]
+"""Resource -> share of a node's allocatable amount."""
+_LEAST_NODES: Final = 2
+
+
+class Move(NamedTuple):
+    """A pod that goes, and the place that it has."""
+
+    key: str
+    uid: str
+    node: str
+    target: str
+    plugin: str
+    reason: str
+    use: Mapping[str, float]
+    """Its use in units: thousandths of cores, bytes, pods."""
+
+
+class Skip(NamedTuple):
+    """What stays, and why."""
+
+    about: str
+    """`node NAME`, `pod NAMESPACE/NAME`, or a plug-in."""
+    reason: str
+
+
+@dataclass(slots=True)
+class _Moved:
+    """A move that was made, while figures don't show it."""
+
+    node: str
+    target: str
+    use: Mapping[str, float]
+    at: float
+
+
+@dataclass
+class Memory:
+    """What of earlier looks the next one needs."""
+
+    #: (profile and plug-in, node) -> looks in a row above the target
+    above: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: node -> until when it takes no pods, because it gave some
+    gave: dict[str, float] = field(default_factory=dict)
+    #: node -> until when it gives no pods, because it took some
+    took: dict[str, float] = field(default_factory=dict)
+    moves: list[_Moved] = field(default_factory=list)
+
+    def moved(self, move: Move, now: float, rules: Rules) -> None:
+        """The pod was evicted."""
+        self.gave[move.node] = self.took[move.target] = now + rules.pause
+        self.moves.append(_Moved(move.node, move.target, move.use, now))
+
+    def expire(self, now: float, rules: Rules) -> None:
+        """Forget moves and pauses that ended."""
+        self.moves = [each for each in self.moves if each.at + rules.settle > now]
+        for pauses in (self.gave, self.took):
+            for name in [name for name, until in pauses.items() if until <= now]:
+                del pauses[name]
+
+
+@dataclass
+class Plan:
+    """One look: moves in their order, and why all else stays."""
+
+    moves: list[Move] = field(default_factory=list)
+    skips: list[Skip] = field(default_factory=list)
+    hot: set[str] = field(default_factory=set)
+    """Nodes above the target of some strategy, acting or not."""
+    shares: dict[str, Shares] = field(default_factory=dict)
+    """Node -> measured use, of the last strategy that measures."""
+
+    def skip(self, about: str, reason: str) -> None:
+        """Note what stays."""
+        self.skips.append(Skip(about, reason))
+
+
+def plan(
+    world: World,
+    policy: Policy,
+    figures: Mapping[str, Figures],
+    memory: Memory,
+    rules: Rules,
+    *,
+    now: float,
+    wall: float,
+) -> Plan:
+    """Decide one look.
+
+    Args:
+        world: the cluster.
+        policy: of its administrator.
+        figures: `source_key` of each strategy that measures -> use.
+        memory: of earlier looks; `above` is counted on here, moves are noted by who makes them.
+        rules: bounds beside the policy.
+        now: seconds of a clock that never goes back, the one of `figures`.
+        wall: seconds since the epoch.
+    """
+    memory.expire(now, rules)
+    found = Plan()
+    nodes = [each for each in world.nodes if _selected(policy.node_selector, each)]
+    if len([each for each in nodes if each.ready]) < _LEAST_NODES:
+        found.skip("policy", "fewer than two ready nodes: a pod has nowhere else to go")
+        return found
+    look = _Look(world, policy, memory, rules, found, {each.metadata.name: each for each in nodes}, now, wall)
+    for kind in (Misfits, Balance):
+        for number, profile in enumerate(policy.profiles):
+            try:
+                evictable = Evictable(world, profile.evictor, wall=wall, youngest=rules.youngest)
+            except ValueError as error:
+                found.skip(f"profile {profile.name}", str(error))
+                continue
+            look.begin(evictable, profile.evictor.node_selector)
+            for strategy in profile.strategies:
+                if isinstance(strategy, Misfits) and kind is Misfits:
+                    look.misfits(strategy)
+                elif isinstance(strategy, Balance) and kind is Balance:
+                    look.balance(f"{number}/{strategy.plugin}", strategy, figures.get(source_key(strategy)))
+    return found
+
+
+def source_key(strategy: Balance) -> str:
+    """Figures of equal sources are taken once."""
+    return repr(strategy.source)
+
+
+class _Look:
+    """What strategies of one look share: capacity, limits, pods that go."""
+
+    def __init__(
+        self,
+        world: World,
+        policy: Policy,
+        memory: Memory,
+        rules: Rules,
+        found: Plan,
+        nodes: Mapping[str, Node],
+        now: float,
+        wall: float,
+    ) -> None:
+        self._policy, self._memory, self._rules, self._found = policy, memory, rules, found
+        self._nodes, self._now, self._wall = nodes, now, wall
+        self._room = Room()
+        for node in world.nodes:
+            self._room.node_changed(None, node)
+        #: node -> its pods that are not finished
+        self._on: dict[str, list[Subject]] = {}
+        for each in world.subjects:
+            self._room.pod_changed(None, each.pod)
+            if each.pod.node and not each.pod.finished:
+                self._on.setdefault(each.pod.node, []).append(each)
+        self._gone: set[str] = set()
+        self._by_node: Counter[str] = Counter()
+        self._by_namespace: Counter[str] = Counter()
+
+    def begin(self, evictable: Evictable, node_selector: str) -> None:
+        """A profile is next."""
+        self._evictable, self._targets = evictable, node_selector
+
+    # -- pods that are wrong by themselves ---------------------------------------------------------------------------
+
+    def misfits(self, strategy: Misfits) -> None:
+        """Pods that their own node would refuse."""
+        for name in sorted(self._nodes):
+            for subject in sorted(self._on.get(name, ()), key=lambda each: (each.pod.priority, each.metadata.key)):
+                if not strategy.namespaces.hold(subject.metadata.namespace) or (
+                    strategy.labels and not selectors.label_selector_matches(strategy.labels, subject.metadata.labels)
+                ):
+                    continue
+                if not (why := self._refused(strategy.plugin, subject, self._nodes[name])):
+                    continue
+                if self._stays(subject, name, None):
+                    continue
+                task = self._task(subject)
+                open_to = (each for each in sorted(self._nodes) if each != name and self._takes(each))
+                target = next((each for each in open_to if self._fits(subject, task, each)), "")
+                if not target:
+                    self._found.skip(f"pod {subject.metadata.key}", "no other node takes it")
+                    continue
+                self._move(subject, name, target, strategy.plugin, why, {})
+
+    def _refused(self, plugin: str, subject: Subject, node: Node) -> str:
+        pod = subject.pod
+        if plugin.endswith("Taints"):
+            taint = selectors.untolerated(node.taints, pod.tolerations)
+            return f"it does not tolerate taint {taint.get('key')} of its node" if taint is not None else ""
+        labels, name = node.metadata.labels, node.metadata.name
+        apart = any(labels.get(key) != value for key, value in pod.node_selector.items()) or (
+            bool(pod.node_terms) and not selectors.node_affinity_matches(pod.node_terms, labels, name)
+        )
+        return "its node does not match its node selector or affinity any more" if apart else ""
+
+    # -- load --------------------------------------------------------------------------------------------------------
+
+    def balance(self, name: str, strategy: Balance, figures: Figures | None) -> None:
+        """One strategy by load, in numbered steps."""
+        found, memory, rules = self._found, self._memory, self._rules
+        # 1. Use of nodes, as far as it is known.
+        uses = self._measured(strategy, figures)
+        if uses is None:
+            return
+        found.shares = {each: self._shares(each, use) for each, use in uses.items()}
+        # 2. Hot and cold ones.
+        low, high = self._bounds(strategy, found.shares)
+        shares = {each: self._shares(each, use) for each, use in self._booked(uses, sources=False).items()}
+        relieved = {each: self._shares(each, use) for each, use in self._booked(uses, sources=True).items()}
+        hot = {each for each, has in found.shares.items() if any(has[key] > high[key] for key in high)}
+        cold = [
+            each
+            for each, has in sorted(shares.items())
+            if each not in hot
+            and self._takes(each)
+            and all(has[key] <= low[key] for key in low)
+            and _selected(strategy.node_selector, self._nodes[each])
+        ]
+        found.hot |= hot
+        for each in [key for key in memory.above if key[0] == name and key[1] not in hot]:
+            del memory.above[each]
+        memory.above.update((name, each) for each in hot)
+        if not hot:
+            found.skip(strategy.plugin, "no node is above targetThresholds")
+            return
+        if not cold or len(cold) <= strategy.number_of_nodes:
+            found.skip(
+                strategy.plugin,
+                f"{len(cold)} nodes below thresholds may take pods; more than {strategy.number_of_nodes} are needed",
+            )
+            return
+        # 3. The hottest first.
+        ranked = sorted(hot, key=lambda each: (-_excess(relieved[each], high)[0], each))
+        for node in ranked:
+            if (looks := memory.above[name, node]) < rules.looks:
+                found.skip(f"node {node}", f"above the target for {looks} of {rules.looks} looks")
+            elif node in memory.took:
+                found.skip(f"node {node}", f"it took pods less than {rules.pause:g} s ago")
+            elif _excess(relieved[node], high)[0] <= 0:
+                found.skip(f"node {node}", "pods that left it are not out of the figures yet")
+            else:
+                self._relieve(strategy, node, relieved[node], high, shares, cold, figures)
+
+    def _relieve(
+        self,
+        strategy: Balance,
+        node: str,
+        has: Shares,
+        high: Shares,
+        shares: dict[str, Shares],
+        cold: list[str],
+        figures: Figures | None,
+    ) -> None:
+        """Move pods from one hot node until it is at the target; `has` and `shares` follow."""
+        found = self._found
+        _, worst = _excess(has, high)
+        weighed: list[tuple[Subject, dict[str, float]]] = []
+        for subject in self._on.get(node, ()):
+            use = self._use(strategy, subject, figures)
+            if not strategy.namespaces.hold(subject.metadata.namespace):
+                found.skip(f"pod {subject.metadata.key}", "evictableNamespaces leaves its namespace out")
+            elif use is None:
+                found.skip(f"pod {subject.metadata.key}", "its use is unknown")
+            else:
+                weighed.append((subject, use))
+        # The lowest priority first; of one priority, the largest use of what the node lacks most.
+        weighed.sort(key=lambda pair: (pair[0].pod.priority, -pair[1].get(worst, 0), pair[0].metadata.key))
+        for subject, use in weighed:
+            excess, worst = _excess(has, high)
+            if excess <= 0:
+                return
+            if use.get(worst, 0) <= 0:
+                found.skip(f"pod {subject.metadata.key}", f"it uses no {worst}, which its node lacks")
+                continue
+            if self._stays(subject, node, strategy.per_node):
+                continue
+            target = self._target(subject, use, high, shares, cold)
+            if not target:
+                found.skip(f"pod {subject.metadata.key}", "no cold node takes it and stays below the target")
+                continue
+            why = f"{worst} of {node} is at {has[worst]:.0%}, above {high[worst]:.0%}"
+            self._move(subject, node, target, strategy.plugin, why, use)
+            for key in high:
+                has[key] -= self._share(node, key, use)
+                shares[target][key] += self._share(target, key, use)
+        excess, worst = _excess(has, high)
+        if excess > 0:
+            found.skip(f"node {node}", f"it stays above the target: {worst} at {has[worst]:.0%}")
+
+    def _target(
+        self, subject: Subject, use: Mapping[str, float], high: Shares, shares: dict[str, Shares], cold: list[str]
+    ) -> str:
+        task = self._task(subject)
+        after = {
+            each: max(shares[each][key] + self._share(each, key, use) - high[key] for key in high) for each in cold
+        }
+        for each in sorted(cold, key=lambda each: (after[each], each)):
+            if after[each] > -self._rules.margin:
+                return ""
+            if self._fits(subject, task, each):
+                return each
+        return ""
+
+    def _measured(self, strategy: Balance, figures: Figures | None) -> dict[str, dict[str, float]] | None:
+        """Node -> use in units; only nodes of which all is known; None where nothing may be decided."""
+        found, wanted = self._found, strategy.low.keys()
+        if isinstance(strategy.source, Requests):
+            asked = {
+                name: vector.total(each.pod.requests for each in self._on.get(name, ()))
+                for name in self._nodes
+                if self._offered(name, wanted)
+            }
+            return {name: {key: float(total.get(key, 0)) for key in wanted} for name, total in asked.items()}
+        if figures is None or figures.problem:
+            found.skip(strategy.plugin, f"no figures: {figures.problem if figures else 'none were taken'}")
+            return None
+        if figures.older_than(self._rules.stale, self._now):
+            age = self._now - figures.taken
+            found.skip(strategy.plugin, f"figures are {age:.0f} s old, more than {self._rules.stale:g}")
+            return None
+        uses = {}
+        for name in sorted(self._nodes):
+            use = dict(figures.nodes.get(name, {}))
+            use[PODS] = float(len(self._on.get(name, ())))
+            missing = sorted(key for key in wanted if key not in use or not sane(use[key]))
+            if missing:
+                found.skip(f"node {name}", f"its use of {', '.join(missing)} is unknown: neither source nor target")
+            elif self._offered(name, wanted):
+                uses[name] = {key: use[key] for key in wanted}
+        return uses
+
+    def _offered(self, name: str, wanted: Iterable[str]) -> bool:
+        """Whether the node has shares: it is ready and offers all of these."""
+        if not self._nodes[name].ready:
+            self._found.skip(f"node {name}", "it is not ready: neither source nor target")
+            return False
+        offers = self._room.allocatable(name)
+        lacking = sorted(key for key in wanted if offers.get(key, 0) <= 0)
+        if lacking:
+            self._found.skip(f"node {name}", f"it offers no {', '.join(lacking)}: neither source nor target")
+        return not lacking
+
+    def _booked(self, uses: Mapping[str, Mapping[str, float]], *, sources: bool) -> dict[str, dict[str, float]]:
+        """Use with moves that figures may not show: less on what gave (`sources`), more on what took."""
+        found = {name: dict(use) for name, use in uses.items()}
+        made: list[_Moved | Move] = [*self._memory.moves, *self._found.moves]
+        for each in made:
+            name, sign = (each.node, -1) if sources else (each.target, 1)
+            for key in found.get(name, ()):
+                found[name][key] += sign * each.use.get(key, 0)
+        return found
+
+    def _bounds(self, strategy: Balance, shares: Mapping[str, Shares]) -> tuple[Shares, Shares]:
+        if not strategy.deviation or not shares:
+            return dict(strategy.low), dict(strategy.high)
+        mean = {key: sum(has[key] for has in shares.values()) / len(shares) for key in strategy.low}
+        low = {key: max(0.0, mean[key] - each) for key, each in strategy.low.items()}
+        return low, {key: min(1.0, mean[key] + each) for key, each in strategy.high.items()}
+
+    def _use(self, strategy: Balance, subject: Subject, figures: Figures | None) -> dict[str, float] | None:
+        """Of one pod in units; None where it is unknown."""
+        if isinstance(strategy.source, Requests) or figures is None:
+            return {key: float(subject.pod.requests.get(key, 0)) for key in strategy.low}
+        use = dict(figures.pods.get(subject.metadata.key, {}))
+        use[PODS] = 1.0
+        known = all(key in use and sane(use[key]) for key in strategy.low)
+        return {key: use[key] for key in strategy.low} if known else None
+
+    def _shares(self, name: str, use: Mapping[str, float]) -> Shares:
+        return {key: self._share(name, key, use) for key in use}
+
+    def _share(self, name: str, key: str, use: Mapping[str, float]) -> float:
+        return use.get(key, 0) / self._room.allocatable(name)[key]
+
+    # -- both --------------------------------------------------------------------------------------------------------
+
+    def _takes(self, name: str) -> bool:
+        """Whether a node may be a target, its use aside."""
+        return name not in self._memory.gave and self._room.usable(name) and _selected(self._targets, self._nodes[name])
+
+    def _stays(self, subject: Subject, node: str, per_node: int | None) -> bool:
+        """Whether a rule or a limit keeps the pod; the reason is noted."""
+        namespace, key = subject.metadata.namespace, subject.metadata.key
+        if key in self._gone:
+            return True
+        bounds = (
+            (len(self._found.moves), self._policy.total, self._rules.total, "in all"),
+            (self._by_node[node], self._policy.per_node, self._rules.per_node, f"from node {node}"),
+            (self._by_node[node], per_node, self._rules.per_node, f"from node {node}"),
+            (self._by_namespace[namespace], self._policy.per_namespace, self._rules.per_namespace, f"of {namespace}"),
+        )
+        why = next(
+            (
+                f"{count} pods {what} go in this look already"
+                for count, said, own, what in bounds
+                if count >= (own if said is None else said)
+            ),
+            "",
+        )
+        why = why or self._evictable.refusal(subject)
+        if why:
+            self._found.skip(f"pod {key}", why)
+        return bool(why)
+
+    def _task(self, subject: Subject) -> Task:
+        read = self._room.peers.read_keys() if self._room.peers.keep_others_away else None
+        return task_of(subject.pod, rules_of([subject.pod], read)[0])
+
+    def _fits(self, subject: Subject, task: Task, node: str) -> bool:
+        """Whether the node takes the pod, as Atoll places, once it has left its own."""
+        nodes = self._room.nodes_but([subject.metadata.key])
+        alone = nodes.at_most({node: self._room.free(node)})
+        outcome = place(alone, Gang("", [task], 1))
+        return isinstance(outcome, Placement) and [nodes.names[at] for _, at, _ in outcome.pods] == [node]
+
+    def _move(
+        self, subject: Subject, node: str, target: str, plugin: str, reason: str, use: Mapping[str, float]
+    ) -> None:
+        meta = subject.metadata
+        self._found.moves.append(Move(meta.key, meta.uid, node, target, plugin, reason, use))
+        self._gone.add(meta.key)
+        self._by_node[node] += 1
+        self._by_namespace[meta.namespace] += 1
+        self._evictable.take(subject)
+        # Later pods see its place taken, and its node without it.
+        self._room.assume(subject.pod, target)
+
+
+def _excess(has: Mapping[str, float], high: Mapping[str, float]) -> tuple[float, str]:
+    """(share above the target, resource), of the resource that is most above it."""
+    return max((has[key] - high[key], key) for key in high)
+
+
+def _selected(selector: str, node: Node) -> bool:
+    return not selector or selectors.label_selector_matches(placer.parse_selector(selector), node.metadata.labels)
+
+
+def reasons(skips: Iterable[Skip]) -> Iterator[tuple[str, int]]:
+    """Reasons by how often they hold, the most frequent first."""
+    yield from sorted(Counter(each.reason for each in skips).items(), key=lambda pair: (-pair[1], pair[0]))
