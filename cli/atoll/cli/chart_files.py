@@ -50,8 +50,19 @@ _MANIFESTS: Final = {
     "crds": ("atoll-crds", {"keep": False}),
     "host": ("atoll", {"image": {"repository": IMAGE}}),
     "member": ("atoll-agent", {"image": {"repository": IMAGE}, "cluster": "member-name"}),
+    "descheduler": (
+        "atoll-agent",
+        {
+            "image": {"repository": IMAGE},
+            "cluster": "unused",
+            "descheduler": {"enabled": True, "policyFrom": "volcano-system/volcano-descheduler"},
+        },
+    ),
     "topology": ("atoll-topology", {"image": {"repository": IMAGE}}),
 }
+
+_PARTS: Final = {"descheduler": ("--show-only=templates/descheduler.yaml",)}
+"""Manifest -> flags that choose a part of its chart."""
 
 _FREE: Final = {"type": "object"}
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -151,6 +162,7 @@ def manifests(helm: str) -> Iterator[tuple[Path, str]]:
             "--values=-",
             "--skip-tests",
             KUBERNETES,
+            *_PARTS.get(name, ()),
         ]
         made = subprocess.run(words, input=yaml.safe_dump(values), capture_output=True, text=True, check=True).stdout
         # Whoever applies all of it must not uninstall it.

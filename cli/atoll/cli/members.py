@@ -14,6 +14,7 @@ from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.installing import CredentialsOption, by_certificate, key_values, member_facts
 from atoll.cli.options import NoHeaders, settings
 from atoll.cli.printing import show_table
+from atoll.cli.rebalancing import rebalance
 from atoll.model import keys
 from atoll.model.reports import readable
 
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-app = typer.Typer(no_args_is_help=True, help="Members that join by invitation, without sharing keys.")
+app = typer.Typer(no_args_is_help=True, help="Members: joining by invitation, without sharing keys; rebalancing their nodes.")
+
+app.command(
+    epilog="Example: atollctl member rebalance --dry-run --member-kubeconfig east.yaml --policy"
+    " volcano-system/volcano-descheduler --prometheus http://localhost:9090"
+)(rebalance)
 
 NewName = Annotated[str, typer.Argument(help="Name of the member: a DNS label of at most 48 characters.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", help="key=value of its Cluster, may be repeated.")]

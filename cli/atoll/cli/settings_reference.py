@@ -12,6 +12,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from atoll.agent.descheduler.settings import DeschedulerSettings
 from atoll.agent.settings import AgentSettings
 from atoll.control.settings import ControlSettings
 from atoll.dispatcher.settings import DispatcherSettings
@@ -27,6 +28,7 @@ PROCESSES: Final[dict[str, type[ProcessSettings]]] = {
     "dispatcher": DispatcherSettings,
     "agent": AgentSettings,
     "topology": TopologySettings,
+    "descheduler": DeschedulerSettings,
 }
 INTRODUCTION: Final = """\
 # Settings

@@ -198,10 +198,10 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
     from atoll.kinds import kind_of, known
     from atoll.kube import errors
     from atoll.model.apiresource import WHAT_IFS
-    from atoll.model.deschedulers import unread
+    from atoll.model.deschedulers import readers
 
     if (kind := kind_of(manifest)) is None:
-        if said := unread(manifest):
+        if said := readers(manifest):
             raise NoWorkload(said)
         await read_declared(host)
         kind = kind_of(manifest)

@@ -292,7 +292,7 @@ async def unread_policies(member: ApiServer) -> list[str]:
     except errors.Forbidden:
         return []
     # Items of a list don't name their kind.
-    said = [deschedulers.unread({"kind": CONFIGMAPS.kind, **each}) for each in found]
+    said = [deschedulers.readers({"kind": CONFIGMAPS.kind, **each}) for each in found]
     return [text for text in said if text]
 
 

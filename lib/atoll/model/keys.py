@@ -63,6 +63,8 @@ DRAINED: Final = "atoll.sh/drained"
 """Key of the NoExecute taint of a member that is emptied: value `all`, or `one-by-one`, with `-SECONDS` after which all
 that is left goes at once.
 """
+HOT: Final = "atoll.sh/hot"
+"""Key of the PreferNoSchedule taint of a node that the descheduler takes pods off."""
 ON_LOST: Final = "atoll.sh/on-lost"
 """Workload and policy annotation: what becomes of it when its member is lost: `requeue`, `exclusive` or `wait`. Label
 of what is delivered: `exclusive` where the agent ends it once it has had no contact to the host for too long.

@@ -282,6 +282,20 @@ def test_who_gave_takes_nothing_and_who_took_gives_nothing_for_a_pause() -> None
     assert len(much_later.moves) == 2
 
 
+def test_the_replacement_of_a_moved_pod_rests() -> None:
+    memory = Memory()
+    [move] = look([make_subject("a", "n1", owner="rs")], HOT, memory=memory).moves
+    memory.moved(move, NOW, AT_ONCE)
+    # The wall clock of these looks stands still: the replacement was made when the pod moved.
+    later = NOW + 1800
+    fresh = make_subject("b", "n3", owner="rs", created="2027-01-15T07:31:00Z")
+    old = make_subject("c", "n3", owner="rs")
+    turned = {"n1": use(6), "n2": use(1), "n3": use(7)}
+    found = look([fresh], turned, memory=memory, now=later, taken=later)
+    assert reasons(found, "default/b") == ["it replaces a moved pod and rests for 3600 s"]
+    assert moved(look([old], turned, memory=memory, now=later, taken=later)) == [("c", "n3", "n2")]
+
+
 def test_a_move_counts_until_figures_show_it() -> None:
     memory, subjects = Memory(), [make_subject("a", "n1"), make_subject("b", "n1")]
     [move] = look(subjects, HOT, memory=memory).moves

@@ -23,10 +23,13 @@ from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Placement, place
 from atoll.model import placer, selectors, vector
 from atoll.model.gang import Gang, Task
+from atoll.model.timestamps import to_seconds
 
 Shares = dict[str, float]
 """Resource -> share of a node's allocatable amount."""
 _LEAST_NODES: Final = 2
+_SKEW: Final = 5.0
+"""Seconds by which creation times may be off."""
 
 
 class Move(NamedTuple):
@@ -40,6 +43,8 @@ class Move(NamedTuple):
     reason: str
     use: Mapping[str, float]
     """Its use in units: thousandths of cores, bytes, pods."""
+    workload: str
+    """UID of its workload."""
 
 
 class Skip(NamedTuple):
@@ -71,11 +76,14 @@ class Memory:
     #: node -> until when it gives no pods, because it took some
     took: dict[str, float] = field(default_factory=dict)
     moves: list[_Moved] = field(default_factory=list)
+    #: UID of a workload -> when a pod of it moved last
+    workloads: dict[str, float] = field(default_factory=dict)
 
     def moved(self, move: Move, now: float, rules: Rules) -> None:
         """The pod was evicted."""
         self.gave[move.node] = self.took[move.target] = now + rules.pause
         self.moves.append(_Moved(move.node, move.target, move.use, now))
+        self.workloads[move.workload] = now
 
     def expire(self, now: float, rules: Rules) -> None:
         """Forget moves and pauses that ended."""
@@ -83,6 +91,8 @@ class Memory:
         for pauses in (self.gave, self.took):
             for name in [name for name, until in pauses.items() if until <= now]:
                 del pauses[name]
+        for uid in [uid for uid, at in self.workloads.items() if at + rules.rest <= now]:
+            del self.workloads[uid]
 
 
 @dataclass
@@ -93,8 +103,14 @@ class Plan:
     skips: list[Skip] = field(default_factory=list)
     hot: set[str] = field(default_factory=set)
     """Nodes above the target of some strategy, acting or not."""
+    lasting: set[str] = field(default_factory=set)
+    """Hot ones that are so for as many looks as the rules ask."""
+    cool: set[str] = field(default_factory=set)
+    """Nodes whose use is known and clearly below every target."""
     shares: dict[str, Shares] = field(default_factory=dict)
-    """Node -> measured use, of the last strategy that measures."""
+    """Node -> use, of the last strategy by load."""
+    measured: bool = False
+    """Whether some strategy by load knew the use of nodes."""
 
     def skip(self, about: str, reason: str) -> None:
         """Note what stays."""
@@ -243,6 +259,11 @@ class _Look:
         for each in [key for key in memory.above if key[0] == name and key[1] not in hot]:
             del memory.above[each]
         memory.above.update((name, each) for each in hot)
+        lasting = {each for each in hot if memory.above[name, each] >= rules.looks}
+        cool = {each for each, has in found.shares.items() if _excess(has, high)[0] <= -rules.margin}
+        found.lasting |= lasting
+        found.cool = (found.cool & cool if found.measured else cool) - found.hot
+        found.measured = True
         if not hot:
             found.skip(strategy.plugin, "no node is above targetThresholds")
             return
@@ -255,7 +276,8 @@ class _Look:
         # 3. The hottest first.
         ranked = sorted(hot, key=lambda each: (-_excess(relieved[each], high)[0], each))
         for node in ranked:
-            if (looks := memory.above[name, node]) < rules.looks:
+            if node not in lasting:
+                looks = memory.above[name, node]
                 found.skip(f"node {node}", f"above the target for {looks} of {rules.looks} looks")
             elif node in memory.took:
                 found.skip(f"node {node}", f"it took pods less than {rules.pause:g} s ago")
@@ -420,10 +442,18 @@ class _Look:
             ),
             "",
         )
-        why = why or self._evictable.refusal(subject)
+        why = why or self._evictable.refusal(subject) or self._rests(subject)
         if why:
             self._found.skip(f"pod {key}", why)
         return bool(why)
+
+    def _rests(self, subject: Subject) -> str:
+        """Why a pod rests that came in the place of a moved one; empty where it may move."""
+        at = self._memory.workloads.get(self._evictable.workload(subject))
+        age = self._wall - to_seconds(subject.metadata.creation_timestamp)
+        if at is None or age > self._now - at + _SKEW or age >= self._rules.rest:
+            return ""
+        return f"it replaces a moved pod and rests for {self._rules.rest:g} s"
 
     def _task(self, subject: Subject) -> Task:
         read = self._room.peers.read_keys() if self._room.peers.keep_others_away else None
@@ -440,7 +470,9 @@ class _Look:
         self, subject: Subject, node: str, target: str, plugin: str, reason: str, use: Mapping[str, float]
     ) -> None:
         meta = subject.metadata
-        self._found.moves.append(Move(meta.key, meta.uid, node, target, plugin, reason, use))
+        self._found.moves.append(
+            Move(meta.key, meta.uid, node, target, plugin, reason, use, self._evictable.workload(subject))
+        )
         self._gone.add(meta.key)
         self._by_node[node] += 1
         self._by_namespace[meta.namespace] += 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
+
 from atoll.model.settings import Section, number, seconds
 
 
@@ -15,7 +17,13 @@ class Rules(Section, frozen=True):
     ] = 3
     margin: Annotated[
         float,
-        seconds("Share of a node, no time, that a target must stay below targetThresholds with the pod.", below=1.0),
+        msgspec.Meta(
+            title="share",
+            description="That a target must stay below targetThresholds with the pod, and a node to count as cool.",
+            ge=0,
+            lt=1,
+            extra={"flag": ""},
+        ),
     ] = 0.05
     settle: Annotated[
         float,
@@ -25,6 +33,10 @@ class Rules(Section, frozen=True):
         float,
         seconds("For which a node that gave pods takes none, and one that took pods gives none: nothing bounces."),
     ] = 900.0
+    rest: Annotated[
+        float,
+        seconds("For which a pod rests that replaces a moved one: its scheduler may know nothing of use."),
+    ] = 3600.0
     youngest: Annotated[float, seconds("That a pod must have lived; minPodAge may ask for more.")] = 300.0
     stale: Annotated[
         float, seconds("After which figures say nothing any more: nothing is evicted on older ones.", above=0)

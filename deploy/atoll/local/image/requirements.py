@@ -18,7 +18,7 @@ from atoll.local.image.rootfs import PYTHON
 
 _FROM: Final = Path("requirements.txt")
 _TO: Final = Path(__file__).parent / "requirements.txt"
-_EXTRAS: Final = ("cli", "records", "topology")
+_EXTRAS: Final = ("cli", "descheduler", "records", "topology")
 # Pods have accounts: the package that reads people's kubeconfigs is larger than everything else together.
 _WITHOUT: Final = frozenset(("kubernetes",))
 _PYTHON: Final = {"python_version": PYTHON, "python_full_version": f"{PYTHON}.0"}

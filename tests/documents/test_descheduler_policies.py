@@ -1,4 +1,4 @@
-"""The policy of a descheduler, as users bring it: it is said that nothing reads it."""
+"""The policy of a descheduler, as users bring it: a sentence names its reader."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ import yaml
 from atoll.cli import what_if
 from atoll.cli.errors import CommandError
 from atoll.kube.transport import ApiServer
-from atoll.model.deschedulers import unread
+from atoll.model.deschedulers import readers
 
 HERE = Path(__file__).parent
-SAID = "ConfigMap volcano-system/volcano-descheduler is the policy of a descheduler: nothing in Atoll reads it"
+SAID = "ConfigMap volcano-system/volcano-descheduler is the policy of a descheduler: atoll-descheduler reads it in a member"
 
 
 def test_a_policy_is_known_in_a_config_map_and_on_its_own_and_nothing_else_is() -> None:
     policy = yaml.safe_load((HERE / "003-descheduler.yaml").read_text("utf-8"))
-    assert SAID in unread(policy)
+    assert SAID in readers(policy)
     bare = yaml.safe_load(policy["data"]["policy.yaml"])
-    assert unread(bare).startswith("DeschedulerPolicy is the policy of a descheduler")
+    assert readers(bare).startswith("DeschedulerPolicy is the policy of a descheduler")
     koordinator = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\n"
     meta = {"name": "koord-descheduler-config", "namespace": "koordinator-system"}
-    assert unread({"kind": "ConfigMap", "metadata": meta, "data": {"koord-descheduler-config": koordinator}})
-    assert unread({"kind": "ConfigMap", "metadata": meta, "data": {"a": "apiVersion: v1"}}) == ""
-    assert unread({"kind": "Secret", "metadata": meta, "data": {"a": koordinator}}) == ""
-    assert unread({"kind": "ConfigMap", "metadata": meta}) == ""
+    found = readers({"kind": "ConfigMap", "metadata": meta, "data": {"koord-descheduler-config": koordinator}})
+    assert found.endswith("nothing in Atoll reads it")
+    assert readers({"kind": "ConfigMap", "metadata": meta, "data": {"a": "apiVersion: v1"}}) == ""
+    assert readers({"kind": "Secret", "metadata": meta, "data": {"a": koordinator}}) == ""
+    assert readers({"kind": "ConfigMap", "metadata": meta}) == ""
 
 
-async def test_what_if_says_that_nothing_reads_it() -> None:
+async def test_what_if_names_the_reader() -> None:
     [policy] = what_if.read(str(HERE / "003-descheduler.yaml"))
     # Nobody has to be asked.
     [answer] = await what_if.ask_each(cast(ApiServer, None), [policy], None, "default")
