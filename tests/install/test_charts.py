@@ -80,7 +80,13 @@ FULL: dict[str, Json] = {
             "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Atoll"}},
         },
     },
-    "atoll-agent": {**_COMMON, "cluster": "east", "allowExec": True, "agent": _ELECTED},
+    "atoll-agent": {
+        **_COMMON,
+        "cluster": "east",
+        "allowExec": True,
+        "agent": _ELECTED,
+        "descheduler": {**_ELECTED, "enabled": True, "policy": {"apiVersion": "descheduler/v1alpha2"}},
+    },
     "atoll-topology": {
         **_COMMON,
         "topology": {**_POD, "replicas": 1, "settings": {"recovery": 30}},
@@ -160,6 +166,7 @@ def test_helm_lint_finds_nothing(chart: str, values: Json) -> None:
         ("atoll", {}, "image.repository is missing"),
         ("atoll-agent", {"cluster": "east"}, "image.repository is missing"),
         ("atoll-agent", IMAGE, "cluster is missing"),
+        ("atoll-agent", {**IMAGE, "cluster": "a", "descheduler": {"enabled": True}}, "descheduler.policy is missing"),
         ("atoll", {**IMAGE, "imge": {}}, "imge"),
         ("atoll", {**IMAGE, "webhook": {"replica": 1}}, "replica"),
         ("atoll", {**IMAGE, "webhook": {"replicas": "two"}}, "replicas"),
@@ -235,7 +242,8 @@ def test_processes_take_their_flags_and_settings(chart: str, values: Json, tmp_p
             if settings:
                 file.write_text(settings[0]["data"]["settings.yaml"])
                 flags = [f"--config={file}" if flag.startswith("--config=") else flag for flag in flags]
-            module = container["command"][0].replace("-", ".", 1)
+            program = container["command"][0]
+            module = {"atoll-descheduler": "atoll.agent.descheduler"}.get(program, program.replace("-", ".", 1))
             words = [sys.executable, "-m", module, *flags, "--print-config"]
             run = subprocess.run(words, capture_output=True, text=True, check=False)
             assert run.returncode == 0, run.stderr
