@@ -20,8 +20,9 @@ PROCESSES = ("webhook", "control", "dispatcher", "agent")
 
 async def flags_of(process: str) -> set[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part), "COLUMNS": "200"}
+    module = "atoll.agent.descheduler" if process == "descheduler" else f"atoll.{process}"
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", f"atoll.{process}", "--help", env=env, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", module, "--help", env=env, stdout=asyncio.subprocess.PIPE
     )
     out, _ = await child.communicate()
     return set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", out.decode(), re.M)) - {"--help"}

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from atoll.local.image import build, rootfs
 
-_PROCESSES = ("atoll-webhook", "atoll-control", "atoll-dispatcher", "atoll-agent", "atoll-topology", "atollctl")
+_PROCESSES = (
+    "atoll-webhook",
+    "atoll-control",
+    "atoll-dispatcher",
+    "atoll-agent",
+    "atoll-descheduler",
+    "atoll-topology",
+    "atollctl",
+)
 
 
 def test_every_process_starts_in_the_image_as_its_user(tmp_path: Path) -> None:

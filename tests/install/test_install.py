@@ -542,7 +542,10 @@ async def test_the_policy_of_a_descheduler_in_the_member_is_named(bare: Federati
         await west.create(NAMESPACES, namespace)
         await west.create(CONFIGMAPS, policy)
         [said] = await unread_policies(west)
-        assert "volcano-system/volcano-descheduler is the policy of a descheduler: atoll-descheduler reads it in a member" in said
+        assert (
+            "volcano-system/volcano-descheduler is the policy of a descheduler: atoll-descheduler reads it in a member"
+            in said
+        )
         await west.delete(NAMESPACES, "volcano-system")
 
 

@@ -160,7 +160,7 @@ async def walk(site: Site, tmp_path: Path) -> AsyncIterator[Walk]:
             for kind in ("clusterrole", "clusterrolebinding"):
                 site.kubectl("delete", kind, "atoll-descheduler", cluster=MEMBER)
             site.kubectl("delete", "configmap", REPORT, "-n", "atoll-system", "--ignore-not-found", cluster=MEMBER)
-            site.kubectl("delete", "namespace", "volcano-system", "--wait=false", cluster=MEMBER)
+            site.kubectl("delete", "namespace", "volcano-system", cluster=MEMBER)
             await api.delete(PRIORITY_CLASSES, priority)
 
 
