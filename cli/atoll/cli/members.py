@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-app = typer.Typer(no_args_is_help=True, help="Members: joining by invitation, without sharing keys; rebalancing their nodes.")
+app = typer.Typer(no_args_is_help=True, help="Members: joining by an invitation, rebalancing of their nodes.")
 
 app.command(
     epilog="Example: atollctl member rebalance --dry-run --member-kubeconfig east.yaml --policy"
