@@ -25,7 +25,7 @@ ALWAYS = (START - timedelta(days=400), START + timedelta(days=400))
 def record(number: int, released: datetime = START) -> Record:
     when = rfc3339(released.timestamp())
     part = Part("alpha", 2, "rack-1", {"cpu": 4.0}, {"cpu": 40.0})
-    run = Run(1, when, when, "q", "ann", {"cpu": 4.0}, when, when, when, when, when, "Succeeded", parts=[part])
+    run = Run(1, when, when, "q", "ann", when, {"cpu": 4.0}, when, when, when, when, when, "Succeeded", parts=[part])
     return Record(f"uid-{number}", "team", f"job-{number}", "Job.batch", run)
 
 

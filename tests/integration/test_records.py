@@ -23,7 +23,8 @@ from atoll.local.keeper import KeptProcess
 from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessSpec
 from atoll.model import keys
-from atoll.model.apiresource import CONFIGMAPS, JOBS, PRIORITY_CLASSES, QUEUES
+from atoll.model.apiresource import BINDINGS, CONFIGMAPS, JOBS, PRIORITY_CLASSES, QUEUES
+from atoll.view.usage import history_rows, of_bindings
 from tests.integration.decisions import YOUNG
 from tests.integration.federation import Site, job, until
 
@@ -122,6 +123,9 @@ async def test_each_run_is_one_record_with_its_user_times_amounts_and_eviction(
         assert dict(each["asked"])["cpu"] == 2
         assert dict(each["seconds"])["cpu"] == pytest.approx(2 * held, abs=0.1)
         assert each["members"] == [each["parts"][0]["member"]]
+    assert deleted["queued"] == evicted["ended"]
+    listed = history_rows(of_bindings(await site.host.list(BINDINGS, site.namespace)))
+    assert [(each[1], each[8]) for each in listed] == [("vip", "Succeeded"), ("last", "Succeeded")]
 
     async def emptied() -> bool:
         found = await site.host.list(CONFIGMAPS, keys.SYSTEM_NAMESPACE)

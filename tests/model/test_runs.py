@@ -94,6 +94,7 @@ def test_a_run_whose_eviction_nobody_saw_is_closed_by_the_next_one() -> None:
     again = msgspec.structs.replace(dispatched(3, 8), story=[*going.story, dispatched(3, 8).story[0]])
     runs = follow(runs, seen(9, again, parts=[part()]))
     assert [(run.epoch, run.ended, run.released) for run in runs] == [(1, at(5), at(9)), (3, "", "")]
+    assert runs[1].queued == at(5)
 
 
 STEPS = st.lists(st.sampled_from(["dispatch", "bind", "run", "evict", "leave", "finish", "delete"]), max_size=40)

@@ -61,6 +61,21 @@ COMMANDS = {
     ),
     "top": _Entry("top", "top"),
     "kinds": _Entry("kinds", "kinds"),
+    "usage": _Entry(
+        "records",
+        "usage",
+        "Example: atollctl usage --by user --month 2026-10 --records s3://accounting/atoll --prices prices.yaml -o csv;"
+        " atollctl usage --by member --since 7d -A",
+    ),
+    "history": _Entry(
+        "records",
+        "history",
+        "Example: atollctl history -n research; atollctl history --user ann --outcome Failed,Evicted --since 30d"
+        " --records /srv/records -o json",
+    ),
+    "preemptions": _Entry(
+        "records", "preemptions", "Example: atollctl preemptions -A; atollctl preemptions --month 2026-10 -o csv"
+    ),
     "explain": _Entry(
         "explain", "explain", "Example: atollctl explain vcjob/train -n research; atollctl explain train -o json"
     ),

@@ -20,7 +20,7 @@ import pyarrow
 from fsspec.implementations.local import LocalFileSystem
 from pyarrow import parquet
 
-from atoll.model.runs import Record, total
+from atoll.model.runs import Record, columns
 
 _DAY: Final = re.compile(r"day=(\d{4}-\d\d-\d\d)")
 _FILE: Final = re.compile(r"(\d{6})\.parquet")
@@ -42,7 +42,7 @@ SCHEMA: Final = pyarrow.schema(
     [
         *((name, pyarrow.string()) for name in ("id", "uid", "namespace", "name", "kind", "queue", "user")),
         ("epoch", pyarrow.int64()),
-        *((name, _TIME) for name in ("submitted", "dispatched", "bound", "running", "ended", "released")),
+        *((name, _TIME) for name in ("submitted", "queued", "dispatched", "bound", "running", "ended", "released")),
         *((name, pyarrow.string()) for name in ("outcome", "reason", "message", "evicted_for", "for_queue")),
         ("members", pyarrow.list_(pyarrow.string())),
         *((name, _AMOUNTS) for name in ("asked", "granted", "seconds")),
@@ -118,7 +118,7 @@ class Ledger:
 
     def _put(self, records: Sequence[Record]) -> None:
         """Create the next file."""
-        table = pyarrow.Table.from_pylist([row(each) for each in records], schema=SCHEMA)
+        table = pyarrow.Table.from_pylist([columns(each) for each in records], schema=SCHEMA)
         buffer = io.BytesIO()
         parquet.write_table(table, buffer, compression="zstd")
         folder, day = f"{self._root}/day={self._day}", self._day
@@ -183,39 +183,3 @@ def _names(fs: Any, folder: str) -> list[str]:
         return [path.rstrip("/").rpartition("/")[2] for path in fs.ls(folder, detail=False)]
     except FileNotFoundError:
         return []
-
-
-def row(record: Record) -> dict[str, Any]:
-    """A record as columns."""
-    run = record.run
-    texts = {name: getattr(run, name) for name in ("queue", "user", "outcome", "reason", "message")}
-    times = {
-        name: datetime.fromisoformat(text) if (text := getattr(run, name)) else None
-        for name in ("submitted", "dispatched", "bound", "running", "ended", "released")
-    }
-    return {
-        "id": record.id,
-        "uid": record.uid,
-        "namespace": record.namespace,
-        "name": record.name,
-        "kind": record.kind,
-        **texts,
-        "epoch": run.epoch,
-        **times,
-        "evicted_for": run.evicted_for,
-        "for_queue": run.for_queue,
-        "members": [part.member for part in run.parts],
-        "asked": list(run.asked.items()),
-        "granted": list(total(run.parts, "granted").items()),
-        "seconds": list(total(run.parts, "seconds").items()),
-        "parts": [
-            {
-                "member": part.member,
-                "pods": part.pods,
-                "domain": part.domain,
-                "granted": list(part.granted.items()),
-                "seconds": list(part.seconds.items()),
-            }
-            for part in run.parts
-        ],
-    }

@@ -7,6 +7,7 @@ once however control ends. A run is closed once it has `released`; then it never
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -46,6 +47,8 @@ class Run(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=T
     queue: str = ""
     user: str = ""
     """Who submitted the workload; empty where unknown."""
+    queued: str = ""
+    """Since when it waited for this run: its submission, or the end of the run before."""
     asked: dict[str, float] = {}
     """Resource -> amounts of the whole workload."""
     bound: str = ""
@@ -105,7 +108,14 @@ def follow(runs: Sequence[Run], seen: Seen) -> list[Run]:
     if charged and not seen.deleted and (not result or result[-1].epoch < decision.epoch):
         begun = decision.dispatched or (decision.story[-1].at if decision.story else rfc3339(seen.now))
         run = Run(
-            decision.epoch, begun, seen.submitted, seen.queue, seen.user, dict(seen.asked), parts=list(seen.parts)
+            decision.epoch,
+            begun,
+            seen.submitted,
+            seen.queue,
+            seen.user,
+            result[-1].ended if result else seen.submitted,
+            dict(seen.asked),
+            parts=list(seen.parts),
         )
         result.append(_updated(run, seen))
     return result[-KEPT:]
@@ -220,3 +230,39 @@ def total(parts: Sequence[Part], field: str) -> dict[str, float]:
         for name, value in getattr(part, field).items():
             result[name] = result.get(name, 0.0) + value
     return result
+
+
+def columns(record: Record) -> dict[str, Any]:
+    """A record as a row of the store, with maps as lists of pairs (docs/records.md)."""
+    run = record.run
+    texts = {name: getattr(run, name) for name in ("queue", "user", "outcome", "reason", "message")}
+    times = {
+        name: datetime.fromisoformat(text) if (text := getattr(run, name)) else None
+        for name in ("submitted", "queued", "dispatched", "bound", "running", "ended", "released")
+    }
+    return {
+        "id": record.id,
+        "uid": record.uid,
+        "namespace": record.namespace,
+        "name": record.name,
+        "kind": record.kind,
+        **texts,
+        "epoch": run.epoch,
+        **times,
+        "evicted_for": run.evicted_for,
+        "for_queue": run.for_queue,
+        "members": [part.member for part in run.parts],
+        "asked": list(run.asked.items()),
+        "granted": list(total(run.parts, "granted").items()),
+        "seconds": list(total(run.parts, "seconds").items()),
+        "parts": [
+            {
+                "member": part.member,
+                "pods": part.pods,
+                "domain": part.domain,
+                "granted": list(part.granted.items()),
+                "seconds": list(part.seconds.items()),
+            }
+            for part in run.parts
+        ],
+    }

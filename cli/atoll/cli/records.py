@@ -1,0 +1,199 @@
+"""`atollctl usage`, `history` and `preemptions`: reports from records."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli.errors import USAGE, CommandError
+from atoll.cli.options import NoHeaders, settings
+from atoll.cli.printing import show_table
+
+if TYPE_CHECKING:
+    from atoll.view.usage import Row
+
+Json = dict[str, Any]
+Span = tuple[datetime, datetime]
+
+
+class By(StrEnum):
+    """Values of `--by`."""
+
+    QUEUE = "queue"
+    NAMESPACE = "namespace"
+    USER = "user"
+    MEMBER = "member"
+
+
+class Output(StrEnum):
+    """Values of `--output`."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+_Store = Annotated[
+    str | None,
+    typer.Option(
+        "--records",
+        envvar="ATOLL_RECORDS",
+        help="Folder or URL of the records (needs atoll[records] and the right to read it); left out: the last runs of"
+        " workloads that exist in the namespace, or all with -A.",
+    ),
+]
+_Since = Annotated[str, typer.Option(help="How long ago the time begins: 90m, 36h, 7d.")]
+_Month = Annotated[str | None, typer.Option(help="A month (UTC) instead, such as 2026-10.")]
+_Format = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
+
+
+def usage(
+    ctx: typer.Context,
+    by: Annotated[By, typer.Option(help="What a line is about.")] = By.QUEUE,
+    store: _Store = None,
+    since: _Since = "30d",
+    month: _Month = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(help="YAML: currency, and prices by resource for an hour of a core, a GiB or a device."),
+    ] = None,
+    output: _Format = Output.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show what runs held: resource-hours, waits, and what evictions lost."""
+    from atoll.view import usage as view
+
+    span = _span(since, month)
+    costs, currency = _prices(prices)
+    lines = view.usage(_rows(ctx, store, span), by.value, *span)
+    if output is Output.TABLE:
+        show_table((by.value.upper(), *view.USAGE), view.usage_rows(lines, costs), no_headers=no_headers)
+    else:
+        _print(view.usage_records(lines, by.value, *span, costs, currency), output)
+
+
+def history(
+    ctx: typer.Context,
+    store: _Store = None,
+    since: _Since = "7d",
+    month: _Month = None,
+    queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only of this user.")] = None,
+    outcome: Annotated[
+        str | None, typer.Option(help="Only these: Succeeded, Failed, Evicted or Deleted; with commas.")
+    ] = None,
+    output: _Format = Output.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show runs: when, where, how long, and how they ended."""
+    from atoll.view import usage as view
+
+    wanted = {"queue": queue, "user": user}
+    found = [
+        row
+        for row in _rows(ctx, store, _span(since, month))
+        if all(value is None or row[name] == value for name, value in wanted.items())
+        and (outcome is None or row["outcome"] in outcome.split(","))
+    ]
+    if output is Output.TABLE:
+        show_table(view.HISTORY, view.history_rows(found), no_headers=no_headers)
+    else:
+        _print([view.plain(row) for row in found], output)
+
+
+def preemptions(
+    ctx: typer.Context,
+    store: _Store = None,
+    since: _Since = "7d",
+    month: _Month = None,
+    output: _Format = Output.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show runs that were evicted for other workloads: the claimants and the rules."""
+    from atoll.view import usage as view
+
+    found = view.preempted(_rows(ctx, store, _span(since, month)))
+    if output is Output.TABLE:
+        show_table(view.PREEMPTIONS, view.preemption_rows(found), no_headers=no_headers)
+    else:
+        _print([view.plain(row) for row in found], output)
+
+
+def _rows(ctx: typer.Context, store: str | None, span: Span) -> Iterator[Row]:
+    """Rows of that time, of the namespace where one is given."""
+    options = settings(ctx)
+    since, until = span
+    if store is None:
+        from atoll.cli.connection import call
+        from atoll.model.apiresource import BINDINGS
+        from atoll.view.usage import of_bindings
+
+        rows = of_bindings(call(options, lambda host: host.list(BINDINGS, options.where)))
+    else:
+        try:
+            from atoll.control.ledger import read
+        except ImportError as error:
+            raise CommandError(f"--records needs a package that is not installed ({error}): atoll[records]") from error
+        try:
+            # Records are read one file at a time.
+            yield from (row for row in read(store, since, until) if options.namespace in (None, row["namespace"]))
+        except (ImportError, OSError, ValueError) as error:
+            raise CommandError(f"records at {store} can't be read: {error}") from error
+        return
+    for row in rows:
+        if row["dispatched"] < until and (row["released"] is None or row["released"] >= since):
+            yield row
+
+
+def _span(since: str, month: str | None) -> Span:
+    now = datetime.now(UTC)
+    if month is not None:
+        try:
+            begin = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+        except ValueError as error:
+            raise CommandError(f"--month {month}: write a year and a month, such as 2026-10", USAGE) from error
+        return begin, (begin + timedelta(days=32)).replace(day=1)
+    from atoll.model import duration
+
+    try:
+        days = since.endswith("d") and float(since[:-1]) * 86400.0
+        return now - timedelta(seconds=days or duration.parse(since)), now
+    except (ValueError, OverflowError) as error:
+        raise CommandError(f"--since {since}: write 90m, 36h or 7d", USAGE) from error
+
+
+def _prices(path: Path | None) -> tuple[dict[str, float], str]:
+    if path is None:
+        return {}, ""
+    import yaml
+
+    try:
+        sheet = yaml.safe_load(path.read_text("utf-8"))
+        return {str(name): float(price) for name, price in sheet["prices"].items()}, str(sheet.get("currency") or "")
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        text = "write `currency: EUR` and `prices: {nvidia.com/gpu: 2.5}`"
+        raise CommandError(f"--prices {path}: {error}; {text}") from error
+
+
+def _print(records: Sequence[Json], output: Output) -> None:
+    if output is Output.JSON:
+        print(json.dumps(records, indent=2, ensure_ascii=False))
+    elif records:
+        writer = csv.DictWriter(sys.stdout, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        for record in records:
+            writer.writerow({key: _cell(value) for key, value in record.items()})
+
+
+def _cell(value: Any) -> Any:
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    # A spreadsheet takes such a text for a formula.
+    return f"'{text}" if isinstance(text, str) and text.startswith(("=", "+", "-", "@")) else text
