@@ -6,6 +6,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+from atoll.agent.devices import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+    decode_device_class,
+    decode_resource_claim,
+    decode_slice,
+)
 from atoll.agent.numa import NumaTopology, decode_numa, decode_zones
 from atoll.agent.objects import (
     Budget,
@@ -39,6 +47,7 @@ from atoll.model.apiresource import (
     BUDGETS,
     CLAIMS,
     CSI_NODES,
+    DEVICE_CLASSES,
     HYPER_NODES,
     JOBS,
     NAMESPACES,
@@ -49,6 +58,8 @@ from atoll.model.apiresource import (
     PODS,
     QUEUES,
     REPLICA_SETS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     STORAGE_CLASSES,
     VOLUMES,
     ApiResource,
@@ -75,6 +86,16 @@ class MemberCache:
         self.numa: Reflector[NumaTopology] = Reflector(api, NUMA_TOPOLOGIES, decode_numa, optional=True, withheld=True)
         self.zones: Reflector[NumaTopology] = Reflector(
             api, NODE_TOPOLOGIES, decode_zones, optional=True, withheld=True
+        )
+        #: of dynamic resource allocation, which members older than Kubernetes 1.34 don't have
+        self.slices: Reflector[ResourceSlice] = Reflector(
+            api, RESOURCE_SLICES, decode_slice, optional=True, withheld=True
+        )
+        self.device_classes: Reflector[DeviceClass] = Reflector(
+            api, DEVICE_CLASSES, decode_device_class, optional=True, withheld=True
+        )
+        self.resource_claims: Reflector[ResourceClaim] = Reflector(
+            api, RESOURCE_CLAIMS, decode_resource_claim, optional=True, withheld=True
         )
         self.budgets: Reflector[Budget] = Reflector(api, BUDGETS, decode_budget)
         #: the member's own, not the host's
@@ -103,7 +124,17 @@ class MemberCache:
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         storage = (self.claims, self.volumes, self.storage_classes, self.csi_nodes)
         shared = (self.crds, self.replica_sets, self.pods, self.nodes, self.pod_groups, self.hyper_nodes, self.budgets)
-        return (self.namespaces, self.numa, self.zones, self.queues, *shared, *storage, *self.workloads.values())
+        devices = (self.slices, self.device_classes, self.resource_claims)
+        return (
+            self.namespaces,
+            *devices,
+            self.numa,
+            self.zones,
+            self.queues,
+            *shared,
+            *storage,
+            *self.workloads.values(),
+        )
 
     @property
     def synced(self) -> bool:

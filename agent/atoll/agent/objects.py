@@ -107,6 +107,11 @@ class _PodCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
     last_transition_time: str | None = None
 
 
+class _MadeClaim(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = "Pending"
     reason: str | None = None
@@ -118,6 +123,7 @@ class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     init_container_statuses: list[_ContainerStatus] = []
     allocated_resources: dict[str, str | int | float] = {}
     resources: _Resources | None = None
+    resource_claim_statuses: list[_MadeClaim] = []
 
 
 class _RawPod(Slim, frozen=True):
@@ -148,6 +154,17 @@ class PodClaim(NamedTuple):
     """In the pod's namespace."""
     ephemeral: bool = False
     """Whether it is made for this pod alone."""
+
+
+class PodResourceClaim(NamedTuple):
+    """A ResourceClaim that a pod uses."""
+
+    name: str
+    """In the pod."""
+    claim: str
+    """In the pod's namespace; empty while it is not made."""
+    made: bool = False
+    """Whether it is made for this pod alone, of a template."""
 
 
 class Pod(msgspec.Struct, frozen=True, eq=False):
@@ -218,6 +235,12 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """As `Task.aligned`."""
     devices_in: str = ""
     """As `Task.devices_in`; empty for pods without devices."""
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    """In its order."""
+    devices: list[dict[str, Any]] = []
+    """As `Task.claims`; known once it is looked at."""
+    device_claims: tuple[str, ...] = ()
+    """`namespace/name` of each of these."""
 
     @property
     def numa(self) -> str:
@@ -244,6 +267,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
             and (self.node, self.phase, self.scheduler, self.priority, self.gated, self.held, self.nominated)
             == (other.node, other.phase, other.scheduler, other.priority, other.gated, other.held, other.nominated)
             and self.stranger == other.stranger
+            and self.resource_claims == other.resource_claims
             and self.requests == other.requests
             and self.node_selector == other.node_selector
             and self.node_terms == other.node_terms
@@ -336,7 +360,21 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         ip=pod.status.ip or "",
         aligned=(aligned := numa.aligned(plain)),
         devices_in=_devices_in(pod.metadata, aligned),
+        resource_claims=_resource_claims(pod) if spec.resource_claims else (),
     )
+
+
+def _resource_claims(pod: _RawPod) -> tuple[PodResourceClaim, ...]:
+    """A template of which the controller made no claim on purpose stands for none."""
+    made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    found = []
+    for each in pod.spec.resource_claims:
+        name = str(each.get("name") or "")
+        if named := each.get("resourceClaimName"):
+            found.append(PodResourceClaim(name, str(named)))
+        elif name not in made or made[name]:
+            found.append(PodResourceClaim(name, made.get(name) or "", made=True))
+    return tuple(found)
 
 
 def _devices_in(about: Meta, aligned: Sequence[Mapping[str, int]]) -> str:

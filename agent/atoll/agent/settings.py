@@ -135,6 +135,16 @@ class VolumeSettings(Section, frozen=True):
     pause: Annotated[float, seconds("Until a gang is planned again that did not get its volumes.", above=0)] = 2.0
 
 
+class DeviceSettings(Section, frozen=True):
+    """Devices of ResourceClaims."""
+
+    patience: Annotated[
+        float,
+        seconds("That drivers may take to set the conditions for which pods wait before they are bound.", above=0),
+    ] = 600.0
+    pause: Annotated[float, seconds("Until a claim is cleared again that did not take that.", above=0)] = 2.0
+
+
 class NoticeSettings(Section, frozen=True):
     """Conditions and Events of pods that wait."""
 
@@ -240,6 +250,7 @@ class AgentSettings(ProcessSettings, frozen=True):
     core: MemberCoreSettings = MemberCoreSettings()
     usage: UsageSettings = UsageSettings()
     volumes: VolumeSettings = VolumeSettings()
+    devices: DeviceSettings = DeviceSettings()
     notices: NoticeSettings = NoticeSettings()
     placements: PlacementSettings = PlacementSettings()
     capacity: CapacitySettings = CapacitySettings()

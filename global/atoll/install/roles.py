@@ -33,6 +33,7 @@ from atoll.model.apiresource import (
     CRDS,
     CSI_NODES,
     DEPLOYMENTS,
+    DEVICE_CLASSES,
     ENDPOINT_SLICES,
     EVENTS,
     HYPER_NODES,
@@ -54,7 +55,9 @@ from atoll.model.apiresource import (
     PRIORITY_CLASSES,
     QUEUES,
     REPLICA_SETS,
+    RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICE_EXPORTS,
@@ -127,6 +130,7 @@ def _owner(resource: ApiResource) -> Rule:
 
 
 _BROUGHT: Final = "only where that CRD is there"
+_DEVICES: Final = "only once a pod with a ResourceClaim is there"
 _QUIET: Final = "a watch that has nothing to tell is not in audit logs"
 
 
@@ -493,6 +497,11 @@ AGENT_IN_MEMBER: Final = (
             *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES)),
             # Which CPUs are in which NUMA node, where something writes it.
             *(_on(resource, "list", "watch", rare=_BROUGHT) for resource in (NUMA_TOPOLOGIES, NODE_TOPOLOGIES)),
+            # Devices that drivers publish, and claims to them: the account writes allocations as kube-scheduler does.
+            *(_on(resource, "list", "watch") for resource in (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIMS)),
+            _on(RESOURCE_CLAIMS, "patch", rare=_DEVICES),
+            _on(RESOURCE_CLAIMS, "patch", sub="status", rare=_DEVICES),
+            _on(RESOURCE_CLAIMS, "patch", sub="binding", rare=_DEVICES),
             _on(CLAIMS, "patch", rare="only claims whose class waits for their first pod's node"),
             # Kinds that other systems bring, which may come and go; their controllers make what makes the pods.
             _on(CRDS, "list", "watch"),

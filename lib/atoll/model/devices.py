@@ -6,7 +6,7 @@ The terms are the terms of resource.k8s.io/v1. Importers turn the objects of eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
@@ -186,34 +186,71 @@ class Pool:
         return any(device.binding_conditions for device in self.devices)
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Devices that claims hold."""
+class Held(NamedTuple):
+    """A device, or a share of one, that a claim holds."""
 
-    devices: Set[DeviceId] = frozenset()
-    """Held as a whole."""
-    consumed: Mapping[DeviceId, Mapping[str, Fraction]] = field(default_factory=dict)
-    """Capacity that shares of a device consume."""
+    device: DeviceId
+    amounts: Mapping[str, Fraction] | None = None
+    """Capacity that a share consumes; None of a whole device."""
+
+
+def held_by(allocation: Json) -> list[Held]:
+    """What the allocation of a ResourceClaim holds; access for administration holds nothing."""
+    found = []
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        if not result.get("adminAccess"):
+            device = DeviceId(result["driver"], result["pool"], result["device"])
+            amounts = {name: quantity.parse(each) for name, each in (result.get("consumedCapacity") or {}).items()}
+            found.append(Held(device, amounts if result.get("shareID") else None))
+    return found
+
+
+class Taken:
+    """Devices that claims hold, and capacity that shares of devices consume."""
+
+    __slots__ = ("consumed", "devices")
+
+    def __init__(
+        self, devices: Iterable[DeviceId] = (), consumed: Mapping[DeviceId, Mapping[str, Fraction]] | None = None
+    ) -> None:
+        #: held as a whole
+        self.devices = set(devices)
+        #: by device and name of the capacity
+        self.consumed = {device: dict(each) for device, each in (consumed or {}).items()}
 
     @classmethod
     def of(cls, claims: Iterable[Json]) -> Taken:
-        """What the statuses of ResourceClaims hold; access for administration holds nothing."""
-        devices: set[DeviceId] = set()
-        consumed: dict[DeviceId, dict[str, Fraction]] = {}
+        """What the statuses of ResourceClaims hold."""
+        found = cls()
         for claim in claims:
-            allocation = (claim.get("status") or {}).get("allocation") or {}
-            for result in (allocation.get("devices") or {}).get("results") or ():
-                if result.get("adminAccess"):
-                    continue
-                device = DeviceId(result["driver"], result["pool"], result["device"])
-                if not result.get("shareID"):
-                    devices.add(device)
-                    continue
-                amounts = consumed.setdefault(device, {})
-                for name, amount in (result.get("consumedCapacity") or {}).items():
-                    amounts[name] = amounts.get(name, Fraction()) + quantity.parse(amount)
-        return cls(frozenset(devices), consumed)
+            for each in held_by((claim.get("status") or {}).get("allocation") or {}):
+                found.hold(*each)
+        return found
+
+    def copy(self) -> Taken:
+        """An independent one."""
+        return Taken(self.devices, self.consumed)
 
     def holds(self, device: DeviceId) -> bool:
         """Whether a claim holds it, or a share of it."""
         return device in self.devices or device in self.consumed
+
+    def hold(self, device: DeviceId, amounts: Mapping[str, Fraction] | None = None) -> None:
+        """A claim gets a device, or these amounts of one."""
+        if amounts is None:
+            self.devices.add(device)
+            return
+        mine = self.consumed.setdefault(device, {})
+        for name, amount in amounts.items():
+            mine[name] = mine.get(name, Fraction()) + amount
+
+    def release(self, device: DeviceId, amounts: Mapping[str, Fraction] | None = None) -> None:
+        """The inverse of `hold`; of a share the last one that is held."""
+        if amounts is None:
+            self.devices.discard(device)
+            return
+        mine = self.consumed.get(device, {})
+        for name, amount in amounts.items():
+            mine[name] = mine.get(name, Fraction()) - amount
+        if not any(mine.values()):
+            self.consumed.pop(device, None)

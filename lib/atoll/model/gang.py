@@ -106,6 +106,8 @@ class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """The policy of the topology manager that its node must have; empty for any."""
     devices_in: str = ""
     """What the devices of each container must be in together (`atoll.model.numa.Together`); empty for anything."""
+    claims: list[dict[str, Any]] = []
+    """ResourceClaims (`name` in the pod, `spec`) that a pod gets devices for, none of which it has yet."""
     later: bool = False
     """Its pods are made once other tasks have started."""
     unit: int = 1

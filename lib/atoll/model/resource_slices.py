@@ -22,7 +22,7 @@ PoolId = tuple[str, str]
 _TYPES = ("bool", "int", "string", "version")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Slice:
     name: str
     pool: PoolId
@@ -32,6 +32,11 @@ class _Slice:
     """None where each device has its own, and where neither is given."""
     devices: tuple[Device, ...]
     counters: tuple[tuple[str, Mapping[str, Fraction]], ...]
+
+    @property
+    def node(self) -> str:
+        """The only node that it concerns; empty for any number."""
+        return self.nodes.name or "" if self.nodes is not None and not self.counters else ""
 
     def concerns(self, node: str, labels: Mapping[str, str]) -> bool:
         """Whether devices of it are within the node's reach; the counters of a pool concern every node."""
@@ -43,17 +48,44 @@ class _Slice:
 
 
 class ResourceSlices:
-    """Slices of a cluster, read once."""
+    """Slices of a cluster, each read once."""
 
-    def __init__(self, objects: Iterable[Json]) -> None:
+    def __init__(self, objects: Iterable[Json] = ()) -> None:
         """Raises: QuantityError: an amount is not a quantity."""
+        self._slices: dict[str, _Slice] = {}
         self._by_node: dict[str, list[_Slice]] = defaultdict(list)
         self._anywhere: list[_Slice] = []
         self._by_pool: dict[PoolId, list[_Slice]] = defaultdict(list)
-        for each in map(_slice, objects):
-            local = each.nodes is not None and each.nodes.name is not None and not each.counters
-            (self._by_node[each.nodes.name or ""] if local and each.nodes else self._anywhere).append(each)
-            self._by_pool[each.pool].append(each)
+        for each in objects:
+            self.change(each["metadata"]["name"], each)
+
+    def __bool__(self) -> bool:
+        return bool(self._slices)
+
+    def change(self, name: str, raw: Json | None) -> set[str] | None:
+        """A slice is there, or gone.
+
+        Returns:
+            The nodes whose pools may be different now; None for all.
+
+        Raises:
+            QuantityError: an amount is not a quantity; the slice counts as gone.
+        """
+        pools: set[PoolId] = set()
+        if (old := self._slices.pop(name, None)) is not None:
+            pools.add(old.pool)
+            for group in (self._home(old), self._by_pool[old.pool]):
+                group.remove(old)
+        if raw is not None:
+            new = self._slices[name] = _slice(raw)
+            pools.add(new.pool)
+            for group in (self._home(new), self._by_pool[new.pool]):
+                group.append(new)
+        concerned = [*(each for pool in pools for each in self._by_pool[pool]), *([old] if old is not None else [])]
+        return {each.node for each in concerned} if all(each.node for each in concerned) else None
+
+    def _home(self, of: _Slice) -> list[_Slice]:
+        return self._by_node[of.node] if of.node else self._anywhere
 
     def pools(self, node: str, labels: Mapping[str, str]) -> list[Pool]:
         """The pools that a node reaches: by driver and name, pools with binding conditions last.

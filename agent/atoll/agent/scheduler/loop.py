@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from atoll.agent.scheduler.core import (
     Bind,
     Changed,
     Command,
+    Deallocate,
     Event,
     Evict,
     Explain,
@@ -28,6 +29,7 @@ from atoll.agent.scheduler.core import (
     Nominate,
     Pass,
     Remake,
+    Reserve,
     gangs,
     planner,
 )
@@ -36,6 +38,7 @@ from atoll.agent.scheduler.core.events import Whose
 from atoll.agent.scheduler.core.log import MemberBegin
 from atoll.agent.scheduler.core.planner import Wait
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.scheduler.device_claims import DeviceClaims
 from atoll.agent.scheduler.evictor import Evictor
 from atoll.agent.scheduler.notices import Notices
 from atoll.agent.scheduler.reservations import Reservations, is_plan
@@ -92,6 +95,7 @@ class Scheduler:
         self._remake = remake
         self._binder = Binder(api, self.room, self._not_bound, settings=settings.scheduler)
         self._claims = Claims(api, cache, self.core, self._not_bound, settings=settings.volumes)
+        self._devices = DeviceClaims(api, cache, self.core, self._not_bound, settings=settings.devices)
         self._wake = asyncio.Event()
         self._wake.set()
         self._alarm: asyncio.TimerHandle | None = None
@@ -118,6 +122,9 @@ class Scheduler:
         cache.queues.on_change(self._forward(told.QueueSet, told.QueueGone))
         cache.numa.on_change(self._forward(told.NumaSet, told.NumaGone))
         cache.zones.on_change(self._forward(partial(told.NumaSet, zones=True), partial(told.NumaGone, zones=True)))
+        cache.slices.on_change(self._forward(told.SliceSet, told.SliceGone))
+        cache.device_classes.on_change(self._forward(told.DeviceClassSet, told.DeviceClassGone))
+        cache.resource_claims.on_change(self._forward(told.ResourceClaimSet, told.ResourceClaimGone))
         cache.namespaces.on_change(self._namespace_changed)
         cache.pods.on_change(self._pod_changed)
         cache.pod_groups.on_change(self._group_changed)
@@ -250,8 +257,13 @@ class Scheduler:
 
     def _do(self, command: Command) -> None:
         match command:
-            case Bind(gang, pods):
-                self._start(gang, [(self._cache.pods.store[key], node) for key, _, node in pods])
+            case Bind(gang, pods, reserves):
+                where = [(self._cache.pods.store[key], node) for key, _, node in pods]
+                self._start(self._bind(gang, where, reserves), f"bind {gang}")
+                if not gangs.bare_pod(gang):
+                    self._status.add(gang)
+            case Deallocate(claim):
+                self._start(self._devices.give_back(command), f"deallocate {claim}")
             case Explain(gang, reason):
                 if reason:
                     self._explain(self.waits[gang], reworded=command.reworded)
@@ -280,20 +292,19 @@ class Scheduler:
         nomination = self.core.nominations.get(gang)
         return nomination is not None and uid in nomination.victims.values()
 
-    def _start(self, gang: str, pods: list[tuple[Pod, str]]) -> None:
-        task = asyncio.create_task(self._bind(gang, pods), name=f"bind {gang}")
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
         self._binding.add(task)
         task.add_done_callback(self._binding.discard)
-        if not gangs.bare_pod(gang):
-            self._status.add(gang)
 
-    async def _bind(self, gang: str, pods: list[tuple[Pod, str]]) -> None:
+    async def _bind(self, gang: str, pods: list[tuple[Pod, str]], reserves: Sequence[Reserve]) -> None:
         try:
             with working_on(**self._about(gang)):
                 bound = await self._claims.provide(pods)
                 if not bound:
                     # What makes volumes gets a moment before it is asked for others.
                     await asyncio.sleep(self._settings.volumes.pause)
+                bound = bound and await self._devices.provide(pods, reserves)
                 bound = bound and await self._binder.bind(pods)
         except Exception:
             log.exception("binding failed", **self._about(gang))

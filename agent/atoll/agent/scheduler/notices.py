@@ -22,7 +22,7 @@ from atoll.agent.scheduler.core.planner import SCHEDULER_ERROR, VOLUMES, Wait
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.settings import NoticeSettings
 from atoll.fit import Nodes
-from atoll.fit.constraints import Attachments, attachments, host_ports
+from atoll.fit.constraints import Attachments, Devices, attachments, devices, host_ports
 from atoll.fit.placement import Ints
 from atoll.kube import errors
 from atoll.kube.events import Recorder
@@ -159,6 +159,7 @@ class Notices:
             tuple(pod.ports),
             tuple(pod.attach.items()),
             repr(pod.shared),
+            repr(pod.devices),
             pod.rules,
             # What others say of it is of its labels.
             tuple(pod.metadata.labels.items()) if self._room.peers.keep_others_away else (),
@@ -188,6 +189,9 @@ def refusals(room: Room, pod: Pod) -> str:
     for each in nodes.exact if task.attach else ():
         if isinstance(each, Attachments) and (most := each.room(task, len(nodes))) is not None:
             counts[attachments.REFUSAL] += int((accepting & (nodes.room(pod.requests) > 0) & (most < 1)).sum())
+    for each in nodes.exact if task.claims else ():
+        if isinstance(each, Devices) and (most := each.room(task, len(nodes))) is not None:
+            counts[devices.REFUSAL] += int((accepting & (nodes.room(pod.requests) > 0) & (most < 1)).sum())
     if nodes.company is not None:
         held = accepting & (nodes.room(pod.requests) > 0)
         for text, where in nodes.company.refusals(task):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from atoll.fit.constraints.attachments import Attachments
 from atoll.fit.constraints.cards import Cards
+from atoll.fit.constraints.devices import Devices
 from atoll.fit.constraints.exact import Exact
 from atoll.fit.constraints.host_ports import HostPorts
 from atoll.fit.constraints.numa import Numa
 from atoll.fit.constraints.profile import Profile
 
-__all__ = ["Attachments", "Cards", "Exact", "HostPorts", "Numa", "Profile"]
+__all__ = ["Attachments", "Cards", "Devices", "Exact", "HostPorts", "Numa", "Profile"]

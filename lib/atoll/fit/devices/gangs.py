@@ -6,15 +6,16 @@ A cluster has few shapes of nodes and few sets of devices in use, so that most a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from atoll.fit.devices.problem import Ask, Problem
 from atoll.fit.devices.search import STEPS, Pick, Refused, Undecided, free_counters, solve
-from atoll.model.devices import DeviceId, Taken
+from atoll.model.devices import Taken
 from atoll.model.quantity import parse
 
+_T = TypeVar("_T")
 _KEPT = 65_536
 """Answers; once there are more, all are found anew."""
 _Numbers = tuple[tuple[int, int], ...]
@@ -28,18 +29,77 @@ class OnNode(NamedTuple):
     picks: tuple[Pick, ...]
 
 
+class Prepared(NamedTuple):
+    """A problem that `Answers` knows."""
+
+    problem: Problem
+    asks: list[Ask]
+    shape: int
+    """Equal where all but names is."""
+
+
+class Answers:
+    """What `solve` found, by shape and devices in use."""
+
+    def __init__(self, steps: int = STEPS) -> None:
+        """`steps` bound each search."""
+        self.steps = steps
+        self._shapes: dict[object, int] = {}
+        self._answers: dict[object, _Numbers | Refused | Undecided] = {}
+        self._counts: dict[object, int] = {}
+
+    def prepared(self, problem: Problem) -> Prepared:
+        """To be kept as long as the problem is: it hashes all that is known of it."""
+        return Prepared(problem, _asks(problem), self._shapes.setdefault(problem.shape, len(self._shapes)))
+
+    def picks(self, prepared: Prepared, taken: Taken) -> tuple[Pick, ...] | Refused | Undecided:
+        """Devices for one pod; as `solve`.
+
+        Raises:
+            ClaimError: as `solve`.
+        """
+        problem, asks, shape = prepared
+        key = (shape, *_in_use(problem, taken))
+        answer = self._answers.get(key)
+        if answer is None:
+            found = solve(problem, taken, self.steps)
+            if isinstance(found, (Refused, Undecided)):
+                answer = found
+            else:
+                numbers = {ask: number for number, ask in enumerate(asks)}
+                answer = tuple((numbers[pick.ask], pick.ask.options.index(pick.option)) for pick in found)
+            _keep(self._answers, key, answer)
+        if isinstance(answer, (Refused, Undecided)):
+            return answer
+        return tuple(Pick(asks[ask], asks[ask].options[option]) for ask, option in answer)
+
+    def count(self, prepared: Prepared, taken: Taken, most: int) -> int:
+        """Pods that get devices one after the other, up to `most`.
+
+        Raises:
+            ClaimError: as `solve`.
+        """
+        key = (prepared.shape, most, *_in_use(prepared.problem, taken))
+        if (known := self._counts.get(key)) is not None:
+            return known
+        then, found = _around(prepared.problem, taken), 0
+        while found < most:
+            picks = self.picks(prepared, then)
+            if isinstance(picks, (Refused, Undecided)):
+                break
+            found += 1
+            take(picks, then)
+        _keep(self._counts, key, found)
+        return found
+
+
 class Fleet:
     """Nodes, in the order in which they are filled, with the claims of one pod."""
 
     def __init__(self, problems: Mapping[str, Problem], steps: int = STEPS) -> None:
         """`problems` are of equal claims."""
-        shapes: dict[object, int] = {}
-        self._nodes = [
-            (name, problem, _asks(problem), shapes.setdefault(problem.shape, len(shapes)))
-            for name, problem in problems.items()
-        ]
-        self._steps = steps
-        self._answers: dict[object, _Numbers | Refused | Undecided] = {}
+        self._answers = Answers(steps)
+        self._nodes = [(name, self._answers.prepared(problem)) for name, problem in problems.items()]
 
     def place(self, pods: int, taken: Taken) -> list[OnNode] | Refused | Undecided:
         """Devices for all pods, or for none.
@@ -47,45 +107,53 @@ class Fleet:
         Raises:
             ClaimError: as `solve`.
         """
-        devices = set(taken.devices)
-        consumed = {device: dict(amounts) for device, amounts in taken.consumed.items()}
+        then = taken.copy()
         placed: list[OnNode] = []
         reasons: Counter[str] = Counter()
         undecided = False
-        for name, problem, asks, shape in self._nodes:
+        for name, prepared in self._nodes:
             while len(placed) < pods:
-                answer = self._answer(problem, asks, shape, Taken(devices, consumed))
+                answer = self._answers.picks(prepared, then)
                 if isinstance(answer, (Refused, Undecided)):
                     undecided |= isinstance(answer, Undecided)
                     reasons[answer.reason if isinstance(answer, Refused) else "undecided"] += 1
                     break
-                picks = tuple(Pick(asks[ask], asks[ask].options[option]) for ask, option in answer)
-                placed.append(OnNode(name, picks))
-                _take(picks, devices, consumed)
+                placed.append(OnNode(name, answer))
+                take(answer, then)
         if len(placed) == pods:
             return placed
         if undecided:
-            return Undecided(self._steps)
+            return Undecided(self._answers.steps)
         [(reason, nodes)] = reasons.most_common(1) or [("there is no node", 0)]
         return Refused(f"{len(placed)} of {pods} pods get devices; on {nodes} of {len(self._nodes)} nodes: {reason}")
 
-    def _answer(
-        self, problem: Problem, asks: list[Ask], shape: int, taken: Taken
-    ) -> _Numbers | Refused | Undecided:  # fmt: skip
-        key = (shape, *_in_use(problem, taken))
-        if (known := self._answers.get(key)) is not None:
-            return known
-        found = solve(problem, taken, self._steps)
-        answer: _Numbers | Refused | Undecided
-        if isinstance(found, (Refused, Undecided)):
-            answer = found
-        else:
-            numbers = {ask: number for number, ask in enumerate(asks)}
-            answer = tuple((numbers[pick.ask], pick.ask.options.index(pick.option)) for pick in found)
-        if len(self._answers) >= _KEPT:
-            self._answers.clear()
-        self._answers[key] = answer
-        return answer
+
+def _around(problem: Problem, taken: Taken) -> Taken:
+    """A copy, as far as the problem is concerned."""
+    devices = [*problem.devices, *(each for pool in problem.pools if pool.counters for each in pool.elsewhere)]
+    return Taken(
+        (each.id for each in devices if each.id in taken.devices),
+        {each.id: taken.consumed[each.id] for each in devices if each.id in taken.consumed},
+    )
+
+
+def take(picks: Sequence[Pick], taken: Taken) -> None:
+    """Add the devices of a pod to a copy."""
+    for each in picks:
+        if not each.ask.wish.admin:
+            taken.hold(each.option.device.id, amounts_of(each))
+
+
+def amounts_of(pick: Pick) -> Mapping[str, Fraction] | None:
+    """Consumed capacity of a share; None of a whole device."""
+    amounts = pick.option.amounts
+    return None if amounts is None else {name: parse(text) for name, text in amounts.items()}
+
+
+def _keep(known: dict[object, _T], key: object, value: _T) -> None:
+    if len(known) >= _KEPT:
+        known.clear()
+    known[key] = value
 
 
 def _asks(problem: Problem) -> list[Ask]:
@@ -104,13 +172,3 @@ def _in_use(problem: Problem, taken: Taken) -> Iterator[object]:
     for pool in problem.pools:
         if pool.elsewhere and pool.counters:
             yield tuple(sorted(free_counters(pool, taken).items()))
-
-
-def _take(picks: tuple[Pick, ...], devices: set[DeviceId], consumed: dict[DeviceId, dict[str, Fraction]]) -> None:
-    for ask, option in picks:
-        if option.amounts is not None:
-            mine = consumed.setdefault(option.device.id, {})
-            for name, text in option.amounts.items():
-                mine[name] = mine.get(name, Fraction()) + parse(text)
-        elif not ask.wish.admin:
-            devices.add(option.device.id)

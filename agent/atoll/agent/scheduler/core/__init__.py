@@ -8,7 +8,18 @@ Shells read `room`, `holds`, `storage` and `waits`, and change nothing in them.
 
 from __future__ import annotations
 
-from atoll.agent.scheduler.core.commands import Answer, Bind, Changed, Command, Evict, Explain, Nominate, Remake
+from atoll.agent.scheduler.core.commands import (
+    Answer,
+    Bind,
+    Changed,
+    Command,
+    Deallocate,
+    Evict,
+    Explain,
+    Nominate,
+    Remake,
+    Reserve,
+)
 from atoll.agent.scheduler.core.events import Event, Pass
 from atoll.agent.scheduler.core.member import MemberCore
 
@@ -17,6 +28,7 @@ __all__ = [
     "Bind",
     "Changed",
     "Command",
+    "Deallocate",
     "Event",
     "Evict",
     "Explain",
@@ -24,4 +36,5 @@ __all__ = [
     "Nominate",
     "Pass",
     "Remake",
+    "Reserve",
 ]

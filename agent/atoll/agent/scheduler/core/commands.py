@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
+
+
+class Reserve(Struct, frozen=True, gc=False):
+    """Have a ResourceClaim reserved for a pod."""
+
+    claim: str
+    uid: str
+    allocation: dict[str, Any] | None
+    """To be written with it; None where the claim has one."""
+    pod: str
+    """Key."""
 
 
 class Bind(Struct, frozen=True, gc=False):
@@ -11,6 +24,17 @@ class Bind(Struct, frozen=True, gc=False):
     gang: str
     pods: tuple[tuple[str, str, str], ...]
     """(key, UID, node)."""
+    reserves: tuple[Reserve, ...] = ()
+    """Before that."""
+
+
+class Deallocate(Struct, frozen=True, gc=False):
+    """Take the allocation and the reservation of a ResourceClaim back."""
+
+    claim: str
+    uid: str
+    version: str
+    """resourceVersion at which that was decided."""
 
 
 class Explain(Struct, frozen=True, gc=False):
@@ -71,4 +95,4 @@ class Changed(Struct, frozen=True, gc=False):
     bindings: tuple[str, ...]
 
 
-Command = Bind | Explain | Remake | Answer | Evict | Nominate | Changed
+Command = Bind | Deallocate | Explain | Remake | Answer | Evict | Nominate | Changed

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from atoll.agent.devices import DeviceClass, ResourceClaim, ResourceSlice
 from atoll.agent.numa import NumaTopology
 from atoll.agent.objects import Budget, HyperNode, Node, Pod, PodGroup
 from atoll.agent.queues import Queue
@@ -170,6 +171,42 @@ class NumaGone(Struct, frozen=True, gc=False):
     zones: bool = False
 
 
+class SliceSet(Struct, frozen=True, gc=False):
+    """A ResourceSlice came or changed."""
+
+    slice: ResourceSlice
+
+
+class SliceGone(Struct, frozen=True, gc=False):
+    """A ResourceSlice went."""
+
+    name: str
+
+
+class DeviceClassSet(Struct, frozen=True, gc=False):
+    """A DeviceClass came or changed."""
+
+    device_class: DeviceClass
+
+
+class DeviceClassGone(Struct, frozen=True, gc=False):
+    """A DeviceClass went."""
+
+    name: str
+
+
+class ResourceClaimSet(Struct, frozen=True, gc=False):
+    """A ResourceClaim came or changed."""
+
+    claim: ResourceClaim
+
+
+class ResourceClaimGone(Struct, frozen=True, gc=False):
+    """A ResourceClaim went."""
+
+    key: str
+
+
 class BudgetSet(Struct, frozen=True, gc=False):
     """A PodDisruptionBudget came or changed."""
 
@@ -301,6 +338,12 @@ Event = (
     | CsiNodeGone
     | NumaSet
     | NumaGone
+    | SliceSet
+    | SliceGone
+    | DeviceClassSet
+    | DeviceClassGone
+    | ResourceClaimSet
+    | ResourceClaimGone
     | BudgetSet
     | BudgetGone
     | NamespaceSet

@@ -218,6 +218,7 @@ def task_of(pod: Pod, rules: PodRules | None) -> Task:
         aligned=pod.aligned,
         numa=pod.numa,
         devices_in=pod.devices_in,
+        claims=pod.devices,
     )
 
 
@@ -248,6 +249,7 @@ def _shape(pod: Pod, rules: PodRules | None) -> tuple[object, ...]:
         pod.aligned,
         pod.numa,
         pod.devices_in,
+        pod.devices,
     )
 
 
@@ -402,6 +404,7 @@ def gang_of(
                 aligned=first.aligned,
                 numa=first.numa,
                 devices_in=first.devices_in,
+                claims=first.devices,
                 partition=partition,
                 domain=domain,
                 role="" if owner is None else str(owner),

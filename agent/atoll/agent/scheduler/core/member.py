@@ -24,6 +24,8 @@ from atoll.agent.scheduler.core.events import (
     Configured,
     CsiNodeGone,
     CsiNodeSet,
+    DeviceClassGone,
+    DeviceClassSet,
     Event,
     Granted,
     HoldAdopted,
@@ -47,6 +49,10 @@ from atoll.agent.scheduler.core.events import (
     QueueGone,
     QueueSet,
     Released,
+    ResourceClaimGone,
+    ResourceClaimSet,
+    SliceGone,
+    SliceSet,
     SpotsExpected,
     StorageClassGone,
     StorageClassSet,
@@ -63,6 +69,7 @@ from atoll.agent.scheduler.core.mounts import Mounts, claims_of
 from atoll.agent.scheduler.core.nominations import Nomination, Nominations
 from atoll.agent.scheduler.core.planner import Parked, Plan, Wait
 from atoll.agent.scheduler.core.queues import Queues
+from atoll.agent.scheduler.core.resource_claims import ResourceClaims
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.volumes import IN_USE
@@ -84,6 +91,8 @@ class MemberCore:
         self.waits: dict[str, Wait] = {}
         #: claims and their volumes, and the pods that mount them
         self.mounts = Mounts(self.room, self.pod)
+        #: claims of devices, and the pods that use them
+        self.claims = ResourceClaims(self.room.devices)
         #: whether a pass would find something to do
         self.due = True
         #: gangs that the last pass looked at, for events were about them
@@ -184,6 +193,12 @@ class MemberCore:
             case NumaGone(name, zones):
                 self.room.numa_changed(name, None, zones=zones)
                 self.due = self.due or self.room.grew
+            case SliceSet() | SliceGone() | DeviceClassSet() | DeviceClassGone():
+                self._devices_changed(event)
+            case ResourceClaimSet(claim):
+                self._look_at_users(self.claims.changed(claim.metadata.key, claim))
+            case ResourceClaimGone(key):
+                self._look_at_users(self.claims.changed(key, None))
             case BudgetSet(budget):
                 self._budget_changed(budget.metadata.key, budget)
             case BudgetGone(key):
@@ -234,6 +249,26 @@ class MemberCore:
                 room.hyper_node_changed(room.hyper_node(name), None)
         self.due = self.due or room.version != version
 
+    def _devices_changed(self, event: SliceSet | SliceGone | DeviceClassSet | DeviceClassGone) -> None:
+        book = self.room.devices
+        match event:
+            case SliceSet(found):
+                book.slice_changed(found.metadata.name, found)
+            case SliceGone(name):
+                book.slice_changed(name, None)
+            case DeviceClassSet(made):
+                book.class_changed(made.metadata.name, made)
+            case DeviceClassGone(name):
+                book.class_changed(name, None)
+        self.due = self.due or self.room.grew
+
+    def _look_at_users(self, claims: Iterable[str]) -> None:
+        """The pods of these ResourceClaims may start now, or no more."""
+        for key in self.claims.users_of(claims):
+            if not self._pods[key].pod.node:
+                self._mark(gangs.key_of(self._pods[key].pod))
+        self.due = self.due or self.room.grew
+
     def _pod_changed(self, key: str, told: PodSet | None) -> None:
         before = self._pods.get(key)
         old, new = _placed(before), _placed(told)
@@ -254,11 +289,12 @@ class MemberCore:
             self.holds.bound_by_others(told.pod)
         now = gangs.key_of(new) if new is not None else ""
         was = gangs.key_of(old) if old is not None else now
-        if old is None or was != now or (new is not None and old.claims != new.claims):
+        if old is None or was != now or _claims(old) != _claims(new):
             for pod, gang in ((old, was), (new, now)):
                 if pod is not None:
                     self._index(self._gangs, gang, key, pod is new)
                     self.mounts.index(pod, there=pod is new)
+                    self.claims.index(pod, there=pod is new)
         if old is not None and old.claims and (new is None or new.finished):
             self._look_at_claims(claims_of(old))
         if was != now:
@@ -438,7 +474,8 @@ class MemberCore:
         # What did not fit beside the plan is looked at again once the plan is known to the next view.
         if len(outcome.nodes) < len(outcome.gang.waiting):
             self._mark(key)
-        commands.append(Bind(key, tuple((p.metadata.key, p.metadata.uid, node) for p, node in outcome.nodes)))
+        where = tuple((p.metadata.key, p.metadata.uid, node) for p, node in outcome.nodes)
+        commands.append(Bind(key, where, tuple(self.claims.reserves(pod for pod, _ in outcome.nodes))))
 
     def _keep_for(self, wait: Wait) -> None:
         """Let nothing else that entered here start before a gang that has waited too long for what these have."""
@@ -607,6 +644,7 @@ class MemberCore:
             self._let_others(self.queues.forget(key))
             self._forget_nomination(key, commands)
             self._wait(wait, commands)
+            commands += self.claims.left_over(wait.gang) if wait.reason == planner.DEVICES else ()
         else:
             self._settle(key, commands)
             self._aside.forget(key)
@@ -631,7 +669,8 @@ class MemberCore:
             # Another scheduler was to bind these pods, and says that it can't.
             return Wait(view, planner.NOT_BOUND, refusal(unbound))
         if view.waiting:
-            return self.mounts.narrowed(view)
+            found = self.mounts.narrowed(view)
+            return found if isinstance(found, Wait) else self.claims.narrowed(found)
         over = group is not None and group.group.status.get("phase") == "Completed"
         if not view.missing or over:
             return None
@@ -659,6 +698,10 @@ def _placed(told: PodSet | None) -> Pod | None:
     if told.pod.nominated and told.whose in (Whose.OURS, Whose.JOINING):
         return msgspec.structs.replace(told.pod, nominated="")
     return told.pod
+
+
+def _claims(pod: Pod | None) -> tuple[object, object] | None:
+    return (pod.claims, pod.resource_claims) if pod is not None else None
 
 
 def _leaving(nomination: Nomination, left: int) -> str:

@@ -33,7 +33,7 @@ from atoll.agent.scheduler.core.queues import Queues
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.sub_groups import SubGroup
 from atoll.fit import Miss, Nodes, Placement, grow, place
-from atoll.fit.constraints import Attachments, Numa
+from atoll.fit.constraints import Attachments, Devices, Numa
 from atoll.model import gang as gangs
 from atoll.model import keys, scoring, selectors, vector
 from atoll.model.gang import Gang, Task, TopologyWish
@@ -48,6 +48,7 @@ SCHEDULER_ERROR = "SchedulerError"
 NO_POD_GROUP = "PodGroupNotFound"
 NOT_BOUND = "Unschedulable"
 VOLUMES = "VolumesNotReady"
+DEVICES = "DevicesNotReady"
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ class Wait:
     gang: Standing
     reason: str
     """NotEnoughTasks or NotEnoughResources, as Volcano calls them; SchedulerError, or Unschedulable where another
-    scheduler was to bind them, as Kubernetes does; VolumesNotReady where their claims can't be used; or
-    PodGroupNotFound.
+    scheduler was to bind them, as Kubernetes does; VolumesNotReady or DevicesNotReady where their claims
+    can't be used; or PodGroupNotFound.
     """
     message: str
     error: Exception | None = None
@@ -144,6 +145,8 @@ def plan(
         except Exception as error:
             outcome = failed(view, error)
         nominations.put_back(lifted)
+        if isinstance(outcome, Plan) and (refused := _promise(room, outcome)):
+            outcome = Wait(view, NOT_ENOUGH_RESOURCES, _message(view, refused))
         if isinstance(outcome, Plan):
             nominations.drop(view.key, handed_over=True)
             for pod, node in outcome.nodes:
@@ -152,6 +155,16 @@ def plan(
                 room.assume(pod, node)
             expected.placed(view, outcome.nodes)
         yield outcome
+
+
+def _promise(room: Room, plan: Plan) -> str:
+    """Keep devices for all pods; why one has none, or nothing. Devices that several nodes reach go once only."""
+    for pod, node in plan.nodes if any(pod.devices for pod, _ in plan.nodes) else ():
+        if pod.devices and (refused := room.devices.promise(pod, node)):
+            for each, _ in plan.nodes:
+                room.devices.withdraw(each.metadata.key, grew=False)
+            return f"devices for pod {pod.metadata.name} on node {node}: {refused}"
+    return ""
 
 
 def failed(view: Standing, error: Exception) -> Wait:
@@ -227,9 +240,17 @@ def _decide(
     if isinstance(outcome, Miss) and (anyhow := _anyhow(gang)) is not None:
         outcome = put(nodes, anyhow, within=within)
     if isinstance(outcome, Miss):
-        parked.misses[shape()] = outcome.sentence()
-        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, outcome.sentence()), shape=shape())
+        sentence = outcome.sentence() + _without_devices(room, gang)
+        parked.misses[shape()] = sentence
+        return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, sentence), shape=shape())
     return Plan(view, spread(pods, nodes, outcome))
+
+
+def _without_devices(room: Room, gang: Gang) -> str:
+    """Why claims of the gang get no devices, as an addition to a sentence; empty where each task has a node."""
+    names = room.nodes().names
+    found = (room.devices.reasons(task.claims, names) for task in gang.tasks if task.claims)
+    return "".join(f"; devices: {why}" for why in dict.fromkeys(filter(None, found)))
 
 
 def _reaches(room: Room, pod: Pod, name: str) -> bool:
@@ -245,7 +266,7 @@ def _bear(room: Room, kept: Sequence[tuple[Pod, str]]) -> bool:
     the nodes' limits of attachments.
     """
     rules = rules_of((pod for pod, _ in kept), room.peers.read_keys() if room.peers.keep_others_away else None)
-    if not any(rules) and not any(pod.attach or (room.aligns and pod.aligned) for pod, _ in kept):
+    if not any(rules) and not any(pod.attach or pod.devices or (room.aligns and pod.aligned) for pod, _ in kept):
         return True
     nodes = room.nodes().copy()
     columns = {name: column for column, name in enumerate(nodes.names)}
@@ -264,7 +285,7 @@ def _bear(room: Room, kept: Sequence[tuple[Pod, str]]) -> bool:
 
 
 def _attaches(nodes: Nodes, task: Task, column: int) -> bool:
-    rooms = (each.room(task, len(nodes)) for each in nodes.exact if isinstance(each, Attachments | Numa))
+    rooms = (each.room(task, len(nodes)) for each in nodes.exact if isinstance(each, Attachments | Devices | Numa))
     return all(room is None or room[column] > 0 for room in rooms)
 
 
@@ -392,6 +413,7 @@ def smallest_domain(nodes: Nodes, names: set[str]) -> tuple[str, int]:
 
 
 __all__ = [
+    "DEVICES",
     "NOT_BOUND",
     "NOT_ENOUGH_RESOURCES",
     "NOT_ENOUGH_TASKS",

@@ -143,7 +143,7 @@ class _Trial:
             inside[:] = False
             inside[nodes.inside(within)] = True
         #: whether pods say more of their nodes than amounts of resources
-        self.by_rules = nodes.in_turn(gang) or any(task.ports or task.attach for task in gang.tasks)
+        self.by_rules = nodes.in_turn(gang) or any(task.ports or task.attach or task.claims for task in gang.tasks)
         accepting = [nodes.accepting(task) & inside for task in gang.tasks]
         held = [np.where(ok, nodes.room(task.requests), 0) for ok, task in zip(accepting, gang.tasks, strict=True)]
         site = Site(nodes, gang, held, gang.floor())

@@ -17,9 +17,10 @@ import structlog
 from atoll.agent.numa import NumaTopology
 from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.agent.scheduler.core.card_book import CardBook, Choose
+from atoll.agent.scheduler.core.device_book import DeviceBook
 from atoll.fit import Nodes, Profile
 from atoll.fit.company import Company
-from atoll.fit.constraints import Attachments, Cards, Exact, HostPorts, Numa
+from atoll.fit.constraints import Attachments, Cards, Devices, Exact, HostPorts, Numa
 from atoll.fit.peers import Peers, Site
 from atoll.fit.placement import Ints
 from atoll.fit.scores import Typical
@@ -107,6 +108,8 @@ class Room:
         self._limits: dict[str, dict[str, int]] = {}
         #: shares of GPUs
         self.cards = CardBook()
+        #: devices that drivers publish
+        self.devices = DeviceBook(self._labels_of, self._devices_changed)
         #: typical requests, learnt from placed pods; for the scoring `fragmentation`
         self.typical = Typical()
         #: which nodes are preferred, for gangs that say nothing themselves
@@ -177,6 +180,7 @@ class Room:
             self._allocatable[name] = {resource: min(amount, MOST_ON_NODE) for resource, amount in offers.items()}
             self.cards.offers(name, self._allocatable[name])
         self.disturbed.add(name)
+        self.devices.node_changed(name)
         self._arrays = self._topology = None
         self._changed(grew=True)
 
@@ -344,6 +348,7 @@ class Room:
         charge = self._charges.pop(key)
         if not keep_assumed:
             self.assumed.discard(key)
+            self.devices.withdraw(key)
         vector.add(self._used[charge.node], charge.requests, -1)
         self._count_ports(charge.node, charge.ports, -1)
         self._pin(charge.node, charge.asks, -1)
@@ -667,7 +672,13 @@ class Room:
             self._stale.clear()
         if self._limits or self._numa:
             # Attachments of pods change with their claims; their NUMA nodes with other pods.
-            self._arrays.exact = (self._host_ports, *self._of_cards(), *self._attachments(), *self._numa_nodes())
+            self._arrays.exact = (
+                self._host_ports,
+                *self._of_cards(),
+                self._of_devices(self._arrays.names),
+                *self._attachments(),
+                *self._numa_nodes(),
+            )
         return self._arrays
 
     def nodes_without(self, gone: Gone) -> Nodes:
@@ -708,6 +719,7 @@ class Room:
         nodes.exact = (
             HostPorts(taken),
             *self._of_cards(away),
+            self._of_devices(nodes.names, away),
             *self._attachments(away),
             *self._numa_nodes(away),
         )
@@ -725,6 +737,22 @@ class Room:
                 amount, _ = asked(charge.requests)
                 found.free[self._column[charge.node], list(self.cards.of(key))] += amount
         return (found,)
+
+    def _of_devices(self, names: Sequence[str], away: Collection[str] = ()) -> Devices:
+        """The devices of these nodes, as if the pods of these keys were gone."""
+        gone = frozenset(away)
+        return Devices(self.devices, names, lambda: self.devices.without(gone) if gone else self.devices.taken)
+
+    def _labels_of(self, node: str) -> Mapping[str, str] | None:
+        found = self._nodes.get(node)
+        return found.metadata.labels if found is not None else None
+
+    def _devices_changed(self, nodes: Collection[str] | None, grew: bool) -> None:
+        """Free devices of these nodes changed, or of any."""
+        self.version += 1
+        self.grew = self.grew or grew
+        if nodes is not None:
+            self.disturbed.update(nodes)
 
     def column_of(self, node: str) -> int | None:
         """Of a node in `nodes`; None where it does not count."""
@@ -777,7 +805,7 @@ class Room:
         taken = {self._column[name]: each for name, each in self._ports.items() if name in self._column}
         self._host_ports = HostPorts(taken)
         self._cards = Cards(self.cards.matrix(names))
-        made.exact = (self._host_ports, *self._of_cards())
+        made.exact = (self._host_ports, *self._of_cards(), self._of_devices(names))
         made.typical = self.typical if self.cards else None
         made.company = Company(self.peers, names)
         made.capacity = made.matrix([self._allocatable[name] for name in names])

@@ -1,0 +1,82 @@
+"""What the agent reads of its member's objects of dynamic resource allocation (resource.k8s.io/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from atoll.model.objects import Slim
+
+Json = dict[str, Any]
+MOST_CONSUMERS = 256
+"""Pods that a claim is reserved for at most; the API server takes no more."""
+FINALIZER = "resource.kubernetes.io/delete-protection"
+"""Keeps a claim with an allocation from being deleted; Kubernetes' controller takes it off with the allocation."""
+
+
+class Consumer(msgspec.Struct, frozen=True, gc=False):
+    """Of a claim."""
+
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    allocation: Json | None = None
+    reserved_for: list[Consumer] = []
+    devices: list[Json] = []
+
+
+class ResourceClaim(Slim, frozen=True):
+    """A ResourceClaim."""
+
+    spec: Json = msgspec.field(default_factory=dict)
+    status: _Status = _Status()
+
+    @property
+    def pods(self) -> list[str]:
+        """Keys of the pods that it is reserved for."""
+        namespace = self.metadata.namespace
+        return [f"{namespace}/{each.name}" for each in self.status.reserved_for if each.resource == "pods"]
+
+    def alike(self, other: ResourceClaim) -> bool:
+        """Whether nothing that placing reads differs."""
+        mine, theirs = self.metadata, other.metadata
+        return (mine.uid, mine.deletion_timestamp, self.status.allocation, self.status.reserved_for) == (
+            theirs.uid,
+            theirs.deletion_timestamp,
+            other.status.allocation,
+            other.status.reserved_for,
+        )
+
+    def node_terms(self) -> list[Json]:
+        """NodeSelectorTerms of the nodes that reach its devices; empty for all nodes."""
+        selector = (self.status.allocation or {}).get("nodeSelector") or {}
+        return list(selector.get("nodeSelectorTerms") or ())
+
+
+class ResourceSlice(Slim, frozen=True):
+    """A ResourceSlice, of which `atoll.model.resource_slices` reads the rest."""
+
+    spec: Json = msgspec.field(default_factory=dict)
+
+    def body(self) -> Json:
+        """As the API server gave it."""
+        return {"metadata": {"name": self.metadata.name}, "spec": self.spec}
+
+
+class DeviceClass(Slim, frozen=True):
+    """A DeviceClass, of which `atoll.model.device_claims` reads the rest."""
+
+    spec: Json = msgspec.field(default_factory=dict)
+
+    def body(self) -> Json:
+        """As the API server gave it."""
+        return {"metadata": {"name": self.metadata.name}, "spec": self.spec}
+
+
+decode_resource_claim = msgspec.json.Decoder(ResourceClaim).decode
+decode_slice = msgspec.json.Decoder(ResourceSlice).decode
+decode_device_class = msgspec.json.Decoder(DeviceClass).decode

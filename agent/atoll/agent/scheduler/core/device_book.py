@@ -1,0 +1,237 @@
+"""Devices of the member's nodes: published ones, the ones that claims hold, and the ones of pods on their way.
+
+A claim holds devices as its status says, whoever wrote it. A pod that this scheduler is about to bind is promised
+devices at once; a promise ends with the claim's own allocation, or where the pod is not bound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID, uuid5
+
+import msgspec
+import structlog
+
+from atoll.agent.devices import DeviceClass, ResourceClaim, ResourceSlice
+from atoll.agent.objects import Pod
+from atoll.fit.devices import (
+    Answers,
+    Pick,
+    Prepared,
+    Refused,
+    Undecided,
+    allocation_results,
+    amounts_of,
+    prepare,
+    take,
+)
+from atoll.fit.devices.problem import DevicesError
+from atoll.fit.devices.selection import Selection
+from atoll.model import device_claims
+from atoll.model.device_claims import Claim
+from atoll.model.devices import Held, Taken, held_by
+from atoll.model.labels import SelectorError
+from atoll.model.objects import MALFORMED
+from atoll.model.resource_slices import ResourceSlices
+
+log = structlog.get_logger(__name__)
+
+Json = dict[str, Any]
+MOST_PODS = 128
+"""Pods of one task that a node is asked for at most; kubelets take 110 by default."""
+_SHARES = UUID("5d1e8a3a-6b57-4f0c-9d55-0a1c2f7f1c1e")
+"""Namespace of the IDs of shares: a replayed log gives the same ones."""
+
+
+class _Promise(NamedTuple):
+    pod: str
+    allocation: Json
+    held: list[Held]
+
+
+class DeviceBook:
+    """Of one member."""
+
+    def __init__(
+        self, labels: Callable[[str], Mapping[str, str] | None], changed: Callable[[Collection[str] | None, bool], None]
+    ) -> None:
+        """Begin without devices.
+
+        Args:
+            labels: of a node; None where it is gone.
+            changed: called with nodes whose free devices changed (None for all), and whether there may be more.
+        """
+        self._labels, self._changed = labels, changed
+        self._slices = ResourceSlices()
+        self._classes: dict[str, device_claims.DeviceClass] = {}
+        #: claim -> held devices and the pods that it is reserved for; without claims that hold nothing
+        self._held: dict[str, tuple[list[Held], tuple[str, ...]]] = {}
+        #: claim -> its pod on the way, and what that gets
+        self._promises: dict[str, _Promise] = {}
+        self.taken = Taken()
+        self._selects = Selection()
+        self._answers = Answers()
+        #: claims of a pod -> node -> the problem there, or why there is none
+        self._problems: dict[bytes, dict[str, Prepared | str]] = {}
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def slice_changed(self, name: str, new: ResourceSlice | None) -> None:
+        """Devices came, went, or are different."""
+        try:
+            nodes = self._slices.change(name, new.body() if new is not None else None)
+        except MALFORMED as error:
+            # No API server lets one pass; its devices count as gone.
+            log.warning("a ResourceSlice can't be read", slice=name, error=str(error))
+            nodes = None
+        self._forget(nodes)
+        self._changed(nodes, True)
+
+    def class_changed(self, name: str, new: DeviceClass | None) -> None:
+        """A class came, went, or is different."""
+        self._classes.pop(name, None)
+        if new is not None:
+            try:
+                self._classes[name] = device_claims.DeviceClass.of(new.body())
+            except device_claims.UnsupportedClaim as error:
+                log.warning("a DeviceClass can't be read", name=name, error=str(error))
+        self._forget(None)
+        self._changed(None, True)
+
+    def node_changed(self, name: str) -> None:
+        """Labels of a node, by which slices choose nodes, may be others."""
+        self._forget({name})
+
+    def claim_changed(self, key: str, new: ResourceClaim | None) -> None:
+        """A claim got an allocation, lost it, or went."""
+        held = held_by(new.status.allocation) if new is not None and new.status.allocation else []
+        pods = tuple(new.pods) if new is not None and held else ()
+        before, _ = self._held.pop(key, ([], ()))
+        promise = self._promises.pop(key, None) if new is None or new.status.allocation else None
+        gone = [*before, *(promise.held if promise is not None else ())]
+        for each in gone:
+            self.taken.release(*each)
+        for each in held:
+            self.taken.hold(*each)
+        if held:
+            self._held[key] = held, pods
+        if gone != held:
+            self._changed(None, any(each not in held for each in gone))
+
+    def _forget(self, nodes: Collection[str] | None) -> None:
+        for known in self._problems.values():
+            if nodes is None:
+                known.clear()
+            else:
+                for name in nodes:
+                    known.pop(name, None)
+        if len(self._problems) > MOST_PODS:
+            self._problems.clear()
+
+    # -- promises ----------------------------------------------------------------------------------------------------
+
+    def promise(self, pod: Pod, node: str) -> str:
+        """Keep devices for the claims of a pod on a node; why there are none, or nothing."""
+        picks = self._picks(pod.devices, node, self.taken)
+        if isinstance(picks, str):
+            return picks
+        problem = self._problems[_key(pod.devices)][node]
+        assert isinstance(problem, Prepared)
+        shares = (str(uuid5(_SHARES, f"{pod.metadata.uid} {number}")) for number in range(len(picks)))
+        results = allocation_results(problem.problem, picks, node, lambda: next(shares))
+        for number, (claim, allocation) in enumerate(zip(pod.device_claims, results, strict=True)):
+            mine = [each for each in picks if each.ask.claim == number and not each.ask.wish.admin]
+            held = [Held(each.option.device.id, amounts_of(each)) for each in mine]
+            for one in held:
+                self.taken.hold(*one)
+            self._promises[claim] = _Promise(pod.metadata.key, allocation, held)
+        self._changed({node}, False)
+        return ""
+
+    def withdraw(self, pod: str, *, grew: bool = True) -> None:
+        """The pod of this key is not on its way any more; `grew`: that may help others."""
+        for claim in [claim for claim, each in self._promises.items() if each.pod == pod]:
+            for one in self._promises.pop(claim).held:
+                self.taken.release(*one)
+            self._changed(None, grew)
+
+    def promised(self, claim: str) -> Json | None:
+        """The allocation that a claim is about to get."""
+        found = self._promises.get(claim)
+        return found.allocation if found is not None else None
+
+    # -- views -------------------------------------------------------------------------------------------------------
+
+    def count(self, claims: Sequence[Json], node: str, taken: Taken) -> int:
+        """Pods with these claims that get devices on a node, at most `MOST_PODS`."""
+        problem = self._problem(claims, node)
+        try:
+            return 0 if isinstance(problem, str) else self._answers.count(problem, taken, MOST_PODS)
+        except DevicesError:
+            return 0
+
+    def take(self, claims: Sequence[Json], node: str, taken: Taken, count: int) -> None:
+        """Add the devices of so many pods to `taken`, as far as there are any."""
+        for _ in range(count):
+            picks = self._picks(claims, node, taken)
+            if not isinstance(picks, str):
+                take(picks, taken)
+
+    def without(self, pods: Collection[str]) -> Taken:
+        """Held devices, as if the pods of these keys were gone."""
+        found = self.taken.copy()
+        for held, users in self._held.values():
+            if users and all(each in pods for each in users):
+                for one in held:
+                    found.release(*one)
+        for promise in self._promises.values():
+            for one in promise.held if promise.pod in pods else ():
+                found.release(*one)
+        return found
+
+    def reasons(self, claims: Sequence[Json], nodes: Sequence[str]) -> str:
+        """Why nodes have no devices for a pod with these claims, the most frequent reason first; empty where one has
+        some.
+        """
+        counts: Counter[str] = Counter()
+        for node in nodes:
+            picks = self._picks(claims, node, self.taken)
+            if not isinstance(picks, str):
+                return ""
+            counts[picks] += 1
+        return "; ".join(f"on {count} of {len(nodes)} nodes: {why}" for why, count in counts.most_common(3))
+
+    def _picks(self, claims: Sequence[Json], node: str, taken: Taken) -> tuple[Pick, ...] | str:
+        problem = self._problem(claims, node)
+        if isinstance(problem, str):
+            return problem
+        try:
+            found = self._answers.picks(problem, taken)
+        except DevicesError as error:
+            return str(error)
+        if isinstance(found, Undecided):
+            return f"undecided: the search ended after {found.steps} devices"
+        return found.reason if isinstance(found, Refused) else found
+
+    def _problem(self, claims: Sequence[Json], node: str) -> Prepared | str:
+        known = self._problems.setdefault(_key(claims), {})
+        if node not in known:
+            known[node] = self._prepared(claims, node)
+        return known[node]
+
+    def _prepared(self, claims: Sequence[Json], node: str) -> Prepared | str:
+        labels = self._labels(node)
+        if labels is None:
+            return "the node is gone"
+        try:
+            read = [Claim.of({"metadata": {"name": each["name"]}, "spec": each["spec"]}) for each in claims]
+            pools = self._slices.pools(node, labels)
+            return self._answers.prepared(prepare(read, pools, self._classes, self._selects, node, labels))
+        except (DevicesError, SelectorError, device_claims.UnsupportedClaim) as error:
+            return str(error)
+
+
+def _key(claims: Sequence[Json]) -> bytes:
+    return msgspec.json.encode(claims, order="deterministic")

@@ -1,0 +1,152 @@
+"""What gangs may do for the ResourceClaims of their pods: claims, and which pods use them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from atoll.agent.devices import MOST_CONSUMERS, ResourceClaim
+from atoll.agent.objects import Pod
+from atoll.agent.scheduler.core.commands import Deallocate, Reserve
+from atoll.agent.scheduler.core.device_book import DeviceBook
+from atoll.agent.scheduler.core.gangs import Standing
+from atoll.agent.scheduler.core.planner import DEVICES, Wait
+from atoll.agent.volumes import narrowed
+
+Json = dict[str, Any]
+_MOST_PROBLEMS = 3
+
+
+class ResourceClaims:
+    """The claims of a member and the pods that use them."""
+
+    def __init__(self, book: DeviceBook) -> None:
+        """`book` has the devices that they hold."""
+        self._book = book
+        self._claims: dict[str, ResourceClaim] = {}
+        #: `namespace/name` of a claim -> keys of the pods that use it; without empty ones
+        self._users: dict[str, dict[str, None]] = {}
+
+    def changed(self, key: str, new: ResourceClaim | None) -> list[str]:
+        """Take it in; which claims are now different for their pods."""
+        known = self._claims.pop(key, None)
+        if new is not None:
+            self._claims[key] = new
+        if known is not None and new is not None and new.alike(known):
+            return []
+        self._book.claim_changed(key, new)
+        return [key]
+
+    def index(self, pod: Pod, *, there: bool) -> None:
+        """The pod is there, or has gone."""
+        for claim in _keys(pod):
+            if there:
+                self._users.setdefault(claim, {})[pod.metadata.key] = None
+            elif claim in self._users:
+                self._users[claim].pop(pod.metadata.key, None)
+                if not self._users[claim]:
+                    del self._users[claim]
+
+    def users_of(self, claims: Iterable[str]) -> Iterator[str]:
+        """Keys of the pods that use one of these."""
+        for claim in claims:
+            yield from self._users.get(claim, ())
+
+    def narrowed(self, view: Standing) -> Standing | Wait:
+        """The gang with the claims that its pods get devices for and the nodes of the others, or why it can't start
+        for its claims.
+        """
+        if not any(pod.resource_claims for pod in view.waiting):
+            return view
+        pods: list[Pod] = []
+        problems: dict[str, None] = {}
+        wanted = Counter(key for pod in view.waiting for key in _keys(pod) if not pod.held)
+        for pod in view.waiting:
+            if not pod.resource_claims or pod.held:
+                # Its own scheduler allocates.
+                pods.append(pod)
+                continue
+            problem, terms, devices = self._of(pod, wanted)
+            fitting = None if problem else narrowed(pod, terms)
+            if fitting is None:
+                problems[problem or "its node affinity and its devices' have too many alternatives"] = None
+                fitting = pod
+            elif fitting is not pod and pod.own_terms is not None:
+                fitting = msgspec.structs.replace(fitting, own_terms=pod.own_terms)
+            pods.append(
+                msgspec.structs.replace(fitting, devices=list(devices.values()), device_claims=tuple(devices))
+                if devices
+                else fitting
+            )
+        found = replace(view, waiting=pods)
+        return Wait(found, DEVICES, "; ".join(list(problems)[:_MOST_PROBLEMS])) if problems else found
+
+    def left_over(self, view: Standing) -> list[Deallocate]:
+        """Allocations of claims that are reserved for nothing but one of its waiting pods: an earlier try to bind it
+        left them.
+        """
+        found = []
+        for pod in view.waiting:
+            for key in _keys(pod) if not pod.held else ():
+                claim = self._claims.get(key)
+                if claim is not None and _is_left(claim, pod):
+                    found.append(Deallocate(key, claim.metadata.uid, claim.metadata.resource_version))
+        return found
+
+    def reserves(self, pods: Iterable[Pod]) -> list[Reserve]:
+        """What is to be written to the claims of these pods before they are bound."""
+        found = []
+        for pod in pods:
+            for key in _keys(pod) if not pod.held else ():
+                claim = self._claims[key]
+                found.append(Reserve(key, claim.metadata.uid, self._book.promised(key), pod.metadata.key))
+        return found
+
+    def _of(self, pod: Pod, wanted: Counter[str]) -> tuple[str, list[list[Json]], dict[str, Json]]:
+        """(why the pod can't start, nodeSelectorTerms of its allocated claims, the others: key -> name and spec)."""
+        terms: list[list[Json]] = []
+        devices: dict[str, Json] = {}
+        for each in pod.resource_claims:
+            if not each.claim:
+                return f'waiting for the resource claim controller to create the claim "{each.name}"', [], {}
+            key = f"{pod.metadata.namespace}/{each.claim}"
+            claim = self._claims.get(key)
+            if claim is None:
+                return f'resourceclaim "{each.claim}" not found', [], {}
+            if each.made and claim.metadata.controller_uid != pod.metadata.uid:
+                return f'resourceclaim "{each.claim}" was not made for the pod', [], {}
+            if claim.metadata.deletion_timestamp is not None:
+                return f'resourceclaim "{each.claim}" is being deleted', [], {}
+            if _is_left(claim, pod):
+                return f'resourceclaim "{each.claim}" has devices of an earlier try, which are given back', [], {}
+            if claim.status.allocation is not None:
+                if len(claim.status.reserved_for) + wanted[key] > MOST_CONSUMERS:
+                    return f'resourceclaim "{each.claim}" is in use by {MOST_CONSUMERS} pods, the most it takes', [], {}
+                if found := claim.node_terms():
+                    terms.append(found)
+                continue
+            if self._book.promised(key) is not None:
+                return f'resourceclaim "{each.claim}" is being allocated for another pod', [], {}
+            if wanted[key] > 1:
+                text = (
+                    f'resourceclaim "{each.claim}" has no devices yet, and {wanted[key]} waiting pods share it: start'
+                    " one of them first, or use a resourceClaimTemplateName, which makes a claim for each pod"
+                )
+                return text, [], {}
+            devices[key] = {"name": each.name, "spec": claim.spec}
+        return "", terms, devices
+
+
+def _keys(pod: Pod) -> list[str]:
+    """`namespace/name` of the claims that it uses, as far as they are made."""
+    return [f"{pod.metadata.namespace}/{each.claim}" for each in pod.resource_claims if each.claim]
+
+
+def _is_left(claim: ResourceClaim, pod: Pod) -> bool:
+    return claim.status.allocation is not None and [each.uid for each in claim.status.reserved_for] == [
+        pod.metadata.uid
+    ]

@@ -1,0 +1,166 @@
+"""ResourceClaims of pods: allocations of the core are written before their pods are bound, and taken back after a
+failure; another writer of the same claim wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import structlog
+
+from atoll.agent.cache import MemberCache
+from atoll.agent.devices import FINALIZER
+from atoll.agent.objects import Pod
+from atoll.agent.scheduler.core import MemberCore
+from atoll.agent.scheduler.core.commands import Deallocate, Reserve
+from atoll.agent.settings import DeviceSettings
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import RESOURCE_CLAIMS
+
+_LOOK = 1.0
+"""Seconds after which it is looked whether the pods are still wanted, where nothing else happens."""
+
+log = structlog.get_logger(__name__)
+Json = dict[str, Any]
+
+
+class DeviceClaims:
+    """Writes the status of claims."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        cache: MemberCache,
+        core: MemberCore,
+        not_bound: Callable[[Iterable[Pod]], None],
+        *,
+        settings: DeviceSettings = DeviceSettings(),
+    ) -> None:
+        """No I/O happens here.
+
+        Args:
+            api: the member.
+            cache: of the member; a handler is added to it.
+            core: knows which pods are still on their way to their node.
+            not_bound: called with pods that don't get their devices.
+            settings: its times.
+        """
+        self._api, self._cache, self._core, self._not_bound = api, cache, core, not_bound
+        self._settings = settings
+        self._news = asyncio.Event()
+        cache.resource_claims.on_change(lambda old, new: self._news.set())
+
+    async def provide(self, pods: list[tuple[Pod, str]], reserves: Sequence[Reserve]) -> bool:
+        """Reserve the claims of these pods, with their devices where they have none yet.
+
+        Returns:
+            Whether all pods may be bound; they are given up where not, and the core has the claims cleared.
+        """
+        if not reserves:
+            return True
+        by_claim: dict[str, list[Reserve]] = {}
+        for each in reserves:
+            by_claim.setdefault(each.claim, []).append(each)
+        consumers = {pod.metadata.key: pod.metadata for pod, _ in pods}
+        try:
+            for key, some in by_claim.items():
+                users = [{"resource": "pods", "name": m.name, "uid": m.uid} for m in (consumers[r.pod] for r in some)]
+                await self._reserve(key, some[0], users)
+            if await self._prepared(pods, {key: some[0] for key, some in by_claim.items()}):
+                return True
+        except errors.ApiError as error:
+            log.warning("a claim did not take its devices", claim=key, error=str(error))
+        self._not_bound(pod for pod, _ in pods)
+        return False
+
+    async def _reserve(self, key: str, reserve: Reserve, users: list[Json]) -> None:
+        namespace, _, name = key.partition("/")
+        claim = self._cache.resource_claims.get(key)
+        if claim is None or claim.metadata.uid != reserve.uid:
+            raise errors.NotFound(f"resourceclaim {key} is gone")
+        about: Json = {"uid": reserve.uid, "resourceVersion": claim.metadata.resource_version}
+        status: Json = {}
+        if reserve.allocation is not None:
+            status["allocation"] = reserve.allocation
+            if FINALIZER not in claim.metadata.finalizers:
+                patch = {"metadata": {**about, "finalizers": [*claim.metadata.finalizers, FINALIZER]}}
+                made = await self._api.merge_patch(RESOURCE_CLAIMS, name, patch, namespace)
+                about["resourceVersion"] = made["metadata"]["resourceVersion"]
+        present = [{"resource": u.resource, "name": u.name, "uid": u.uid} for u in claim.status.reserved_for]
+        status["reservedFor"] = [*present, *(user for user in users if user not in present)]
+        await self._api.merge_patch(
+            RESOURCE_CLAIMS, name, {"metadata": about, "status": status}, namespace, subresource="status"
+        )
+
+    async def _prepared(self, pods: list[tuple[Pod, str]], reserves: dict[str, Reserve]) -> bool:
+        """Wait for the conditions that drivers set before pods may be bound to some devices."""
+        wanted = {
+            key: conditions for key, each in reserves.items() if (conditions := _binding(each.allocation)) is not None
+        }
+        end = asyncio.get_running_loop().time() + self._settings.patience
+        while wanted:
+            self._news.clear()
+            for key, (good, bad) in list(wanted.items()):
+                claim = self._cache.resource_claims.get(key)
+                if claim is None:
+                    return False
+                true = {
+                    (*_device(each), said.get("type"))
+                    for each in claim.status.devices
+                    for said in each.get("conditions") or ()
+                    if said.get("status") == "True"
+                }
+                if bad & true:
+                    return False
+                if good <= true:
+                    del wanted[key]
+            if not wanted:
+                break
+            gone = any(self._core.room.node_of(pod) != node for pod, node in pods)
+            if gone or asyncio.get_running_loop().time() >= end:
+                return False
+            try:
+                await asyncio.wait_for(self._news.wait(), _LOOK)
+            except TimeoutError:
+                continue
+        return True
+
+    async def give_back(self, command: Deallocate) -> None:
+        """Clear a claim that an earlier try left allocated, unless it is another one by now."""
+        namespace, _, name = command.claim.partition("/")
+        about = {"uid": command.uid, "resourceVersion": command.version}
+        status = {"allocation": None, "reservedFor": None, "devices": None}
+        while True:
+            try:
+                await self._api.merge_patch(
+                    RESOURCE_CLAIMS, name, {"metadata": about, "status": status}, namespace, subresource="status"
+                )
+                return
+            except (errors.Conflict, errors.NotFound):
+                # The watch brings what it is now.
+                return
+            except errors.ApiError as error:
+                log.warning("a claim keeps its devices", claim=command.claim, error=str(error))
+            await asyncio.sleep(self._settings.pause)
+            claim = self._cache.resource_claims.get(command.claim)
+            if claim is None or claim.metadata.resource_version != command.version:
+                return
+
+
+_Conditions = set[tuple[str, str, str, str]]
+
+
+def _binding(allocation: Json | None) -> tuple[_Conditions, _Conditions] | None:
+    """(conditions that must hold, conditions of which none may hold) of an allocation; None where there are none."""
+    good, bad = _Conditions(), _Conditions()
+    for each in ((allocation or {}).get("devices") or {}).get("results") or ():
+        good |= {(*_device(each), name) for name in each.get("bindingConditions") or ()}
+        bad |= {(*_device(each), name) for name in each.get("bindingFailureConditions") or ()}
+    return (good, bad) if good else None
+
+
+def _device(each: Json) -> tuple[str, str, str]:
+    return each.get("driver", ""), each.get("pool", ""), each.get("device", "")

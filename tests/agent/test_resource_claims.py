@@ -1,0 +1,231 @@
+"""Devices of ResourceClaims: a gang gets all of its claims' devices with its nodes, or waits with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from atoll.agent.devices import decode_device_class, decode_resource_claim, decode_slice
+from atoll.agent.objects import Pod
+from atoll.agent.scheduler.core import Bind, Deallocate, MemberCore, Reserve
+from atoll.agent.scheduler.core.events import (
+    Again,
+    DeviceClassSet,
+    NotBound,
+    PodGone,
+    PodSet,
+    ResourceClaimGone,
+    ResourceClaimSet,
+    SliceSet,
+    Whose,
+)
+from atoll.agent.scheduler.notices import refusals
+from tests.agent.builders import make_node, make_pod
+from tests.agent.telling import core_of, gang, of, settle
+
+Json = dict[str, Any]
+DRIVER = "gpu.example.com"
+ROOT = "resource.kubernetes.io/pcieRoot"
+PAIR = {
+    "requests": [{"name": kind, "exactly": {"deviceClassName": kind}} for kind in ("gpu", "nic")],
+    "constraints": [{"matchAttribute": ROOT}],
+}
+GPU = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}
+
+
+def publish(core: MemberCore, node: str, *devices: tuple[str, str], everywhere: bool = False) -> None:
+    """Devices of a node by kind and PCIe root, named by their order."""
+    made = [
+        {"name": f"{kind}-{number}", "attributes": {"kind": {"string": kind}, ROOT: {"string": root}}}
+        for number, (kind, root) in enumerate(devices)
+    ]
+    spec: Json = {"driver": DRIVER, "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}, "devices": made}
+    spec |= {"allNodes": True} if everywhere else {"nodeName": node}
+    core.handle(SliceSet(decode_slice(orjson.dumps({"metadata": {"name": f"s-{node}"}, "spec": spec}))))
+
+
+def with_classes(core: MemberCore) -> MemberCore:
+    for kind in ("gpu", "nic"):
+        selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].kind == '{kind}'"}}
+        made = {"metadata": {"name": kind}, "spec": {"selectors": [selector]}}
+        core.handle(DeviceClassSet(decode_device_class(orjson.dumps(made))))
+    return core
+
+
+def claim(core: MemberCore, name: str, devices: Json, pod: str = "", **status: Any) -> None:
+    """With a pod: made for it."""
+    meta: Json = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "1"}
+    if pod:
+        meta["ownerReferences"] = [{"kind": "Pod", "name": pod, "uid": f"uid-{pod}", "controller": True}]
+    body = {"metadata": meta, "spec": {"devices": devices}, "status": status}
+    core.handle(ResourceClaimSet(decode_resource_claim(orjson.dumps(body))))
+
+
+def using(name: str, claim: str, **more: Any) -> Pod:
+    return make_pod(name, spec={"resourceClaims": [{"name": "devices", "resourceClaimName": claim}]}, **more)
+
+
+def reserved(pod: str) -> list[Json]:
+    return [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"}]
+
+
+def allocation(node: str, *devices: str) -> Json:
+    results = [{"request": "gpu", "driver": DRIVER, "pool": node, "device": each} for each in devices]
+    return {"devices": {"results": results}, "nodeSelector": named(node)}
+
+
+def named(node: str) -> Json:
+    return {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
+
+
+def pairs(core: MemberCore, count: int, prefix: str = "p") -> list[Pod]:
+    """Pods with a claim each for a GPU and a NIC of one root."""
+    found = []
+    for number in range(count):
+        claim(core, f"c-{prefix}{number}", PAIR)
+        found.append(using(f"{prefix}{number}", f"c-{prefix}{number}", group="g", index=number))
+    return found
+
+
+def got(reserves: tuple[Reserve, ...]) -> list[tuple[str, str]]:
+    """(pool, device) of all results."""
+    return [
+        (each["pool"], each["device"])
+        for reserve in reserves
+        for each in (reserve.allocation or {})["devices"]["results"]
+    ]
+
+
+def two_nodes() -> MemberCore:
+    core = with_classes(core_of(make_node("a"), make_node("b")))
+    for node in "ab":
+        publish(core, node, ("gpu", "0"), ("nic", "0"), ("gpu", "1"), ("nic", "1"))
+    return core
+
+
+def test_a_gang_gets_a_gpu_and_a_nic_of_one_root_for_each_pod() -> None:
+    """Four pods on two nodes of two pairs each: each device once, and every pair of one root."""
+    core = two_nodes()
+    gang(core, "g", *pairs(core, 4))
+    [bind] = of(Bind, settle(core))
+    assert sorted(node for _, _, node in bind.pods) == ["a", "a", "b", "b"]
+    devices = got(bind.reserves)
+    assert len(set(devices)) == len(devices) == 8
+    nodes = {key: node for key, _, node in bind.pods}
+    for each in bind.reserves:
+        assert each.allocation is not None
+        assert each.allocation["nodeSelector"] == named(nodes[each.pod])
+        pools = {result["pool"] for result in each.allocation["devices"]["results"]}
+        assert pools == {nodes[each.pod]}
+
+
+def test_a_gang_that_devices_are_too_few_for_waits_whole_with_the_reason() -> None:
+    """Five pods, four pairs; the reason names devices, and the pod's condition is kube-scheduler's."""
+    core = two_nodes()
+    gang(core, "g", *pairs(core, 5))
+    assert of(Bind, settle(core)) == []
+    wait = core.waits["default/g"]
+    assert wait.reason == "NotEnoughResources"
+    claim(core, "c-tpu", {"requests": [{"name": "tpu", "exactly": {"deviceClassName": "tpu"}}]})
+    core.handle(PodSet(using("alone", "c-tpu"), Whose.OURS))
+    settle(core)
+    wait = core.waits["pod/default/alone"]
+    assert "devices: on 2 of 2 nodes: claim devices, request tpu: no device class tpu" in wait.message
+    [pod] = wait.gang.waiting
+    assert refusals(core.room, pod) == "0/2 nodes are available: 2 cannot allocate all claims."
+
+
+def test_devices_that_another_claim_got_meanwhile_are_not_given_again() -> None:
+    """kube-scheduler allocates on node a; the gang of two goes to node b, and starts at once where the claim ends."""
+    core = two_nodes()
+    claim(core, "theirs", GPU, allocation=allocation("a", "gpu-0", "gpu-2"), reservedFor=reserved("other"))
+    gang(core, "g", *pairs(core, 3))
+    assert of(Bind, settle(core)) == []
+    core.handle(ResourceClaimGone("default/theirs"))
+    [bind] = of(Bind, settle(core))
+    assert len(bind.pods) == 3
+
+
+def test_devices_of_a_failed_try_are_taken_back_and_given_again() -> None:
+    """1. The pod's claim gets its allocation, the pod is refused. 2. The claim is cleared first. 3. The pod is bound."""
+    core = with_classes(core_of())
+    publish(core, "n", ("gpu", "0"))
+    claim(core, "c", GPU)
+    pod = using("p", "c")
+    core.handle(PodSet(pod, Whose.OURS))
+    [bind] = of(Bind, settle(core))
+    [reserve] = bind.reserves
+    claim(core, "c", GPU, allocation=reserve.allocation, reservedFor=reserved("p"))
+    core.handle(NotBound((("default/p", "uid-p"),)))
+    core.handle(Again("pod/default/p"))
+    commands = settle(core)
+    assert of(Bind, commands) == []
+    assert [(each.claim, each.version) for each in of(Deallocate, commands)] == [("default/c", "1")]
+    assert "an earlier try" in core.waits["pod/default/p"].message
+    claim(core, "c", GPU)
+    assert len(of(Bind, settle(core))) == 1
+
+
+def test_a_promise_ends_where_the_pod_is_not_bound() -> None:
+    """The only GPU is promised to a pod, which is given up and goes: the next one gets it."""
+    core = with_classes(core_of())
+    publish(core, "n", ("gpu", "0"))
+    for name in ("p", "q"):
+        claim(core, f"c-{name}", GPU)
+        core.handle(PodSet(using(name, f"c-{name}"), Whose.OURS))
+    [first] = of(Bind, settle(core))
+    assert first.gang == "pod/default/p"
+    core.handle(NotBound((("default/p", "uid-p"),)))
+    core.handle(PodGone("default/p"))
+    [second] = of(Bind, settle(core))
+    assert second.gang == "pod/default/q"
+
+
+def test_pods_of_an_allocated_claim_go_where_its_devices_are() -> None:
+    """Another pod's claim, on node b: the pod joins it there, and no new allocation is written."""
+    core = two_nodes()
+    claim(core, "c", GPU, allocation=allocation("b", "gpu-0"), reservedFor=reserved("other"))
+    core.handle(PodSet(using("p", "c"), Whose.OURS))
+    [bind] = of(Bind, settle(core))
+    assert [node for _, _, node in bind.pods] == ["b"]
+    assert [each.allocation for each in bind.reserves] == [None]
+
+
+def test_what_a_pod_waits_for_is_its_claim() -> None:
+    """Not made yet, not there, shared by two that wait: each with its sentence."""
+    core = two_nodes()
+    templated = {"resourceClaims": [{"name": "devices", "resourceClaimTemplateName": "t"}]}
+    core.handle(PodSet(make_pod("made", spec=templated), Whose.OURS))
+    core.handle(PodSet(using("lost", "nowhere"), Whose.OURS))
+    claim(core, "c", GPU)
+    gang(core, "g", using("s0", "c", group="g"), using("s1", "c", group="g", index=1))
+    assert of(Bind, settle(core)) == []
+    said = {key: (wait.reason, wait.message) for key, wait in core.waits.items()}
+    assert {reason for reason, _ in said.values()} == {"DevicesNotReady"}
+    assert 'waiting for the resource claim controller to create the claim "devices"' in said["pod/default/made"][1]
+    assert 'resourceclaim "nowhere" not found' in said["pod/default/lost"][1]
+    assert "2 waiting pods share it" in said["default/g"][1]
+
+
+def test_devices_that_all_nodes_reach_are_given_once() -> None:
+    """One GPU in the network: of two pods one is bound, the other waits."""
+    core = with_classes(core_of(make_node("a"), make_node("b")))
+    publish(core, "net", ("gpu", "0"), everywhere=True)
+    for name in ("p", "q"):
+        claim(core, f"c-{name}", GPU)
+    gang(core, "g", using("p", "c-p", group="g"), using("q", "c-q", group="g", index=1))
+    assert of(Bind, settle(core)) == []
+    assert "devices for pod q" in core.waits["default/g"].message
+
+
+def test_a_pod_of_higher_priority_evicts_for_devices() -> None:
+    """The GPU is held by a pod of lower priority."""
+    core = with_classes(core_of())
+    publish(core, "n", ("gpu", "0"))
+    claim(core, "c-low", GPU, allocation=allocation("n", "gpu-0"), reservedFor=reserved("low"))
+    core.handle(PodSet(using("low", "c-low", node="n", phase="Running"), Whose.OURS))
+    claim(core, "c-high", GPU)
+    core.handle(PodSet(using("high", "c-high", priority=10), Whose.OURS))
+    settle(core)
+    assert "1 of 1 victims have not ended yet" in core.waits["pod/default/high"].message
