@@ -26,7 +26,7 @@ def scheduling(settings: AgentSettings = AgentSettings()) -> tuple[MemberCache, 
     cache = MemberCache(api)
     scheduler = Scheduler(api, cache, Recorder(api, "agent"), settings=settings)
     plans: list[Any] = []
-    scheduler._start = lambda *plan: plans.append(plan)  # type: ignore[method-assign]
+    scheduler._start = lambda gang, pods, reserves: plans.append((gang, pods))  # type: ignore[method-assign]
     cache.nodes.put("n", make_node("n"))
     return cache, scheduler, plans
 

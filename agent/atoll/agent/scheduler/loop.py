@@ -259,11 +259,9 @@ class Scheduler:
         match command:
             case Bind(gang, pods, reserves):
                 where = [(self._cache.pods.store[key], node) for key, _, node in pods]
-                self._start(self._bind(gang, where, reserves), f"bind {gang}")
-                if not gangs.bare_pod(gang):
-                    self._status.add(gang)
+                self._start(gang, where, reserves)
             case Deallocate(claim):
-                self._start(self._devices.give_back(command), f"deallocate {claim}")
+                self._go_on(self._devices.give_back(command), f"deallocate {claim}")
             case Explain(gang, reason):
                 if reason:
                     self._explain(self.waits[gang], reworded=command.reworded)
@@ -292,7 +290,12 @@ class Scheduler:
         nomination = self.core.nominations.get(gang)
         return nomination is not None and uid in nomination.victims.values()
 
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _start(self, gang: str, pods: list[tuple[Pod, str]], reserves: Sequence[Reserve]) -> None:
+        self._go_on(self._bind(gang, pods, reserves), f"bind {gang}")
+        if not gangs.bare_pod(gang):
+            self._status.add(gang)
+
+    def _go_on(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
         self._binding.add(task)
         task.add_done_callback(self._binding.discard)
