@@ -34,6 +34,8 @@ from atoll.model.apiresource import (
     POLICIES,
     PRIORITY_CLASSES,
     QUEUES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
     VOLCANO_CRON_JOBS,
     WORKS,
     ApiResource,
@@ -71,6 +73,11 @@ class Caches:
         self.rules: dict[ApiResource, Reflector[Full]] = {
             resource: Reflector(host, resource, decode_full) for resource in PROPAGATED.values()
         }
+        #: a host older than Kubernetes 1.34 has none
+        self.device_claims: dict[ApiResource, Reflector[Full]] = {
+            resource: Reflector(host, resource, decode_full, optional=True, withheld=True)
+            for resource in (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)
+        }
         self.policies = Reflector(host, POLICIES, decode_policy)
         self.cluster_policies = Reflector(host, CLUSTER_POLICIES, decode_policy)
         self.overrides = Reflector(host, OVERRIDES, decode_override)
@@ -85,7 +92,7 @@ class Caches:
         self._all: tuple[Reflector[Any] | Assembled, ...] = (
             self.crds, self.namespaces, self.priority_classes, self.policies, self.cluster_policies, self.overrides,
             self.cluster_overrides, self.queues, self.clusters, self.leases, self.works, self.bindings, self.commands,
-            *self.workloads.values(), *self.rules.values(), *self.makers.values(),
+            *self.workloads.values(), *self.rules.values(), *self.makers.values(), *self.device_claims.values(),
         )  # fmt: skip
         self.bindings.add_index("workload", lambda binding: [binding.spec.resource.uid] if binding.ours else [])
         self.bindings.add_index("uid", lambda binding: [binding.metadata.uid])

@@ -25,7 +25,15 @@ from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CLAIMS, SECRETS, SELF_REVIEWS, SERVICE_ACCOUNTS, ApiResource
+from atoll.model.apiresource import (
+    CLAIMS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    SECRETS,
+    SELF_REVIEWS,
+    SERVICE_ACCOUNTS,
+    ApiResource,
+)
 from atoll.model.namespaces import handed_on
 from atoll.model.objects import Full, Slim, decode_full
 from atoll.model.pod_references import Reference, references
@@ -354,7 +362,9 @@ def _contents(resource: ApiResource, obj: Full | None) -> list[tuple[str, Any]]:
 
 
 def _fields(resource: ApiResource, body: Json) -> Iterator[tuple[str, Any]]:
-    if resource == CLAIMS:
+    if resource in (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES):
+        yield "spec", body.get("spec") or {}
+    elif resource == CLAIMS:
         spec = body.get("spec") or {}
         yield "spec", {field: spec[field] for field in _OF_CLAIM if spec.get(field)}
     elif resource == SERVICE_ACCOUNTS:

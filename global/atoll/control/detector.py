@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from atoll.admission import trust
-from atoll.control import foreign, placements, policies
+from atoll.control import device_claims, foreign, placements, policies
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, QueueObject
 from atoll.control.predecessors import Predecessors
@@ -64,6 +64,8 @@ class Detector:
         caches.namespaces.on_change(lambda old, new: self._namespace_changed(new.metadata.name) if new else None)
         caches.policies.on_change(lambda old, new: self._namespace_changed((new or old).metadata.namespace))  # type: ignore[union-attr]
         caches.cluster_policies.on_change(lambda old, new: self._all_changed())
+        for claims in caches.device_claims.values():
+            claims.on_change(self._device_claim_changed)
         caches.queues.on_change(self._queue_changed)
         caches.overrides.on_change(lambda old, new: self._override_came(old, new))
         caches.cluster_overrides.on_change(lambda old, new: self._override_came(old, new))
@@ -109,6 +111,11 @@ class Detector:
         before, after = (_inherited(each) for each in (old, new))
         if before != after:
             self._all_changed()
+
+    def _device_claim_changed(self, old: Full | None, new: Full | None) -> None:
+        """Workloads may have waited for it; its spec never changes."""
+        if old is None and new is not None and not new.metadata.controller_uid:
+            self._namespace_changed(new.metadata.namespace)
 
     def _override_came(self, old: OverrideObject | None, new: OverrideObject | None) -> None:
         """Policies may have waited for it."""
@@ -186,7 +193,12 @@ class Detector:
                 )
                 await self._tell_not_followed(kind, obj, current, "DependentOverridesMissing", note)
                 return
-            wanted = self._wanted(kind, obj, current, policy)
+            try:
+                wanted = self._wanted(kind, obj, current, policy)
+            except device_claims.Missing as error:
+                note = f"its pods use what does not exist in namespace {obj.metadata.namespace}: {error}; create it"
+                await self._tell_not_followed(kind, obj, current, "ResourceClaimNotFound", note)
+                return
         except MALFORMED as error:
             log.warning("workload can't be read", kind=resource.kind, workload=name, exc_info=True)
             why = readable(f"{type(error).__name__}: {error}")
@@ -282,6 +294,7 @@ class Detector:
         wish = msgspec.structs.replace(
             wish, preempts=class_.preempts, arrival=_arrival(obj, current), queue=_queue(wish.queue, current)
         )
+        wish = device_claims.charged(wish, obj.metadata.namespace, self._caches)
         if wish.replicas > numbers.INT32:
             raise ValueError(f"{wish.replicas} pods are more than an object can say")
         placement = placements.placement_of(

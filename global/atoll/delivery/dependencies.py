@@ -18,13 +18,24 @@ from atoll.kinds import BROUGHT
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys, versions
-from atoll.model.apiresource import CLAIMS, CONFIGMAPS, PODS, SECRETS, SERVICE_ACCOUNTS
+from atoll.model.apiresource import (
+    CLAIMS,
+    CONFIGMAPS,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 
 Json = dict[str, Any]
 Identity = tuple[str, str, str]
 """(kind, namespace, name)"""
 
-CARRIED: Final = {each.kind: each for each in (CONFIGMAPS, SECRETS, CLAIMS, SERVICE_ACCOUNTS, *BROUGHT)}
+CARRIED: Final = {
+    each.kind: each
+    for each in (CONFIGMAPS, SECRETS, CLAIMS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, SERVICE_ACCOUNTS, *BROUGHT)
+}
 """What goes along with its contents."""
 
 _MANAGER = "atoll-delivery"
@@ -35,6 +46,8 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     SECRETS.kind: {"type": "Opaque", "data": {}},
     # A claim can't be changed: it stays as it was made.
     CLAIMS.kind: {},
+    RESOURCE_CLAIMS.kind: {},
+    RESOURCE_CLAIM_TEMPLATES.kind: {},
     SERVICE_ACCOUNTS.kind: {"imagePullSecrets": [], "automountServiceAccountToken": None},
     **{each.kind: {"spec": {}} for each in BROUGHT},
 }

@@ -55,6 +55,7 @@ from atoll.model.apiresource import (
     PRIORITY_CLASSES,
     QUEUES,
     REPLICA_SETS,
+    RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
@@ -242,6 +243,8 @@ CONTROL: Final = (
                 _on(resource, "list", "watch", rare="only where workloads refer to such objects")
                 for resource in (CONFIGMAPS, SERVICE_ACCOUNTS, CLAIMS)
             ),
+            # Devices that claims of pods ask for.
+            *(_on(resource, "list", "watch") for resource in (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)),
             _on(PRIORITY_CLASSES, "list", "watch"),
             _on(POLICIES, "list", "watch"),
             _on(CLUSTER_POLICIES, "list", "watch"),
@@ -540,6 +543,8 @@ AGENT_IN_MEMBER: Final = (
             # A patch returns the object, so it reads: it first tests for a label of Atoll's.
             _on(SERVICE_ACCOUNTS, "create", "patch", "delete", rare="only for workloads that name a ServiceAccount"),
             _on(CLAIMS, "create", "delete", rare="only for Volcano Jobs with a volumeClaim"),
+            _on(RESOURCE_CLAIMS, "create", "delete", rare=_DEVICES),
+            _on(RESOURCE_CLAIM_TEMPLATES, "create", "patch", "delete", rare=_DEVICES),
             *(
                 _on(resource, "list", "patch", "delete", rare="only where a namespace on the host hands its rules on")
                 for resource in PROPAGATED.values()

@@ -48,6 +48,9 @@ CONFIGMAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS: Final = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
 RESOURCE_SLICES: Final = ApiResource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
 DEVICE_CLASSES: Final = ApiResource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False)
+RESOURCE_CLAIM_TEMPLATES: Final = ApiResource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
+)
 RESOURCE_CLAIMS: Final = ApiResource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 CLAIMS: Final = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES: Final = ApiResource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)

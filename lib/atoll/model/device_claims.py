@@ -17,6 +17,10 @@ MOST_RESULTS: Final = 32
 """Devices that one claim may have."""
 
 
+CLASS_SUFFIX: Final = ".deviceclass.resource.k8s.io/devices"
+"""Of the resource names by which Kubernetes' quotas count devices of a class."""
+
+
 class UnsupportedClaim(ValueError):
     """A claim or class asks in a way that this version does not know; the message names the place."""
 
@@ -46,6 +50,11 @@ class DeviceClass:
             tuple(spec.get("config") or ()),
             spec.get("extendedResourceName") or "",
         )
+
+
+def class_resource(name: str) -> str:
+    """The resource that stands for devices of a class, in quotas and figures of members."""
+    return f"{name}{CLASS_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,29 @@ class Claim:
             tuple(_constraint(each, name) for each in devices.get("constraints") or ()),
             tuple(devices.get("config") or ()),
         )
+
+
+def charge(claim: Claim) -> dict[str, int]:
+    """Devices by class that a claim is charged: of alternatives the most of each class, as Kubernetes' quotas count.
+
+    Raises:
+        UnsupportedClaim: it asks for all devices, whose number nobody knows before.
+    """
+    found: dict[str, int] = {}
+    for request in claim.requests:
+        most: dict[str, int] = {}
+        for wish in request.wishes:
+            if wish.admin:
+                continue
+            if wish.count is None:
+                raise UnsupportedClaim(
+                    f"claim {claim.name}, request {wish.name}: allocationMode All has no number that a queue could be"
+                    " charged; ask for a count"
+                )
+            most[wish.device_class] = max(wish.count, most.get(wish.device_class, 0))
+        for name, count in most.items():
+            found[class_resource(name)] = found.get(class_resource(name), 0) + count
+    return found
 
 
 def _request(raw: Json, claim: str) -> Request:

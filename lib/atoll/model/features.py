@@ -27,7 +27,7 @@ def of(resource: ApiResource, pod_specs: Iterable[Json]) -> list[str]:
 
 def _of_pod(spec: Json) -> Iterator[str]:
     """By the version in which a field is on by default."""
-    if spec.get("resources"):
+    if spec.get("resources") or spec.get("resourceClaims"):
         yield _POD_LEVEL
     if spec.get("hostnameOverride"):
         yield _LATER

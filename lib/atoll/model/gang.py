@@ -108,6 +108,10 @@ class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """What the devices of each container must be in together (`atoll.model.numa.Together`); empty for anything."""
     claims: list[dict[str, Any]] = []
     """ResourceClaims (`name` in the pod, `spec`) that a pod gets devices for, none of which it has yet."""
+    claim_names: list[str] = []
+    """On the host: `claims/NAME` or `templates/NAME` of the ResourceClaims of a pod; `requests` has their devices by
+    class.
+    """
     later: bool = False
     """Its pods are made once other tasks have started."""
     unit: int = 1

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from atoll.model.apiresource import CLAIMS, CONFIGMAPS, SECRETS, ApiResource
+from atoll.model.apiresource import (
+    CLAIMS,
+    CONFIGMAPS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    SECRETS,
+    ApiResource,
+)
 
 _NAMED_IN: Final[Mapping[str, tuple[ApiResource, str]]] = {
     "configMapKeyRef": (CONFIGMAPS, "name"),
@@ -46,6 +53,16 @@ def references(manifest: Mapping[str, Any]) -> list[Reference]:
     return [found[key] for key in sorted(found)]
 
 
+def device_claims(pod: Mapping[str, Any]) -> list[str]:
+    """`claims/NAME` or `templates/NAME` of each ResourceClaim of a pod, in order."""
+    found = []
+    for each in pod.get("resourceClaims") or ():
+        for field, kind in (("resourceClaimName", "claims"), ("resourceClaimTemplateName", "templates")):
+            if isinstance(name := each.get(field), str) and name:
+                found.append(f"{kind}/{name}")
+    return found
+
+
 def _pods(value: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, list):
         for each in value:
@@ -61,7 +78,10 @@ def _pods(value: Any) -> Iterator[Mapping[str, Any]]:
 def _of_pod(value: Any, field: str = "") -> Iterator[Reference]:
     if isinstance(value, list):
         for each in value:
-            if field == "imagePullSecrets":
+            if field == "resourceClaims":
+                yield from _named(RESOURCE_CLAIMS, each, "resourceClaimName")
+                yield from _named(RESOURCE_CLAIM_TEMPLATES, each, "resourceClaimTemplateName")
+            elif field == "imagePullSecrets":
                 # A kubelet pulls without those that are missing.
                 yield from _named(SECRETS, each, "name", optional=True)
             else:

@@ -27,11 +27,11 @@ from atoll.fit.devices import (
     prepare,
     take,
 )
-from atoll.fit.devices.problem import DevicesError
+from atoll.fit.devices.problem import DevicesError, SelectionError
 from atoll.fit.devices.selection import Selection
 from atoll.model import device_claims
 from atoll.model.device_claims import Claim
-from atoll.model.devices import Held, Taken, held_by
+from atoll.model.devices import Device, DeviceId, Held, Taken, held_by
 from atoll.model.labels import SelectorError
 from atoll.model.objects import MALFORMED
 from atoll.model.resource_slices import ResourceSlices
@@ -55,15 +55,19 @@ class DeviceBook:
     """Of one member."""
 
     def __init__(
-        self, labels: Callable[[str], Mapping[str, str] | None], changed: Callable[[Collection[str] | None, bool], None]
+        self,
+        labels: Callable[[str], Mapping[str, str] | None],
+        changed: Callable[[Collection[str], bool], None],
+        published: Callable[[Collection[str] | None], None],
     ) -> None:
         """Begin without devices.
 
         Args:
             labels: of a node; None where it is gone.
-            changed: called with nodes whose free devices changed (None for all), and whether there may be more.
+            changed: called with nodes whose free devices changed, and whether there may be more.
+            published: called with nodes whose devices are others (None for all).
         """
-        self._labels, self._changed = labels, changed
+        self._labels, self._changed, self._published = labels, changed, published
         self._slices = ResourceSlices()
         self._classes: dict[str, device_claims.DeviceClass] = {}
         #: claim -> held devices and the pods that it is reserved for; without claims that hold nothing
@@ -73,6 +77,10 @@ class DeviceBook:
         self.taken = Taken()
         self._selects = Selection()
         self._answers = Answers()
+        #: node -> resource that stands for a class -> its devices there that no taint keeps from claims
+        self._offers: dict[str, dict[str, tuple[DeviceId, ...]]] = {}
+        #: device -> nodes in `_offers` that reach it
+        self._reach: dict[DeviceId, set[str]] = {}
         #: claims of a pod -> node -> the problem there, or why there is none
         self._problems: dict[bytes, dict[str, Prepared | str]] = {}
 
@@ -87,7 +95,7 @@ class DeviceBook:
             log.warning("a ResourceSlice can't be read", slice=name, error=str(error))
             nodes = None
         self._forget(nodes)
-        self._changed(nodes, True)
+        self._published(nodes)
 
     def class_changed(self, name: str, new: DeviceClass | None) -> None:
         """A class came, went, or is different."""
@@ -98,7 +106,7 @@ class DeviceBook:
             except device_claims.UnsupportedClaim as error:
                 log.warning("a DeviceClass can't be read", name=name, error=str(error))
         self._forget(None)
-        self._changed(None, True)
+        self._published(None)
 
     def node_changed(self, name: str) -> None:
         """Labels of a node, by which slices choose nodes, may be others."""
@@ -118,9 +126,13 @@ class DeviceBook:
         if held:
             self._held[key] = held, pods
         if gone != held:
-            self._changed(None, any(each not in held for each in gone))
+            self._changed(self._reached([*gone, *held]), any(each not in held for each in gone))
 
     def _forget(self, nodes: Collection[str] | None) -> None:
+        for name in list(self._offers) if nodes is None else nodes:
+            for devices in self._offers.pop(name, {}).values():
+                for each in devices:
+                    self._reach.get(each, set()).discard(name)
         for known in self._problems.values():
             if nodes is None:
                 known.clear()
@@ -153,16 +165,59 @@ class DeviceBook:
     def withdraw(self, pod: str, *, grew: bool = True) -> None:
         """The pod of this key is not on its way any more; `grew`: that may help others."""
         for claim in [claim for claim, each in self._promises.items() if each.pod == pod]:
-            for one in self._promises.pop(claim).held:
+            held = self._promises.pop(claim).held
+            for one in held:
                 self.taken.release(*one)
-            self._changed(None, grew)
+            self._changed(self._reached(held), grew)
 
     def promised(self, claim: str) -> Json | None:
         """The allocation that a claim is about to get."""
         found = self._promises.get(claim)
         return found.allocation if found is not None else None
 
+    def _reached(self, held: Sequence[Held]) -> set[str]:
+        return {node for each in held for node in self._reach.get(each.device, ())}
+
     # -- views -------------------------------------------------------------------------------------------------------
+
+    def offered(self, node: str) -> dict[str, int]:
+        """Devices by the resource of their class: all that no taint keeps from claims."""
+        return {name: len(devices) for name, devices in self._offered(node).items()}
+
+    def used(self, node: str) -> dict[str, int]:
+        """The ones of these that claims hold or are promised."""
+        return {name: sum(self.taken.holds(each) for each in devices) for name, devices in self._offered(node).items()}
+
+    def _offered(self, node: str) -> dict[str, tuple[DeviceId, ...]]:
+        if not self._slices or not self._classes:
+            return {}
+        if node not in self._offers:
+            found = self._offers[node] = self._by_class(node)
+            for devices in found.values():
+                for each in devices:
+                    self._reach.setdefault(each, set()).add(node)
+        return self._offers[node]
+
+    def _by_class(self, node: str) -> dict[str, tuple[DeviceId, ...]]:
+        labels = self._labels(node)
+        if labels is None:
+            return {}
+        try:
+            pools = self._slices.pools(node, labels)
+        except SelectorError:
+            return {}
+        devices = [each for pool in pools if pool.usable for each in pool.devices if each.healthy]
+        found = {
+            device_claims.class_resource(name): tuple(each.id for each in devices if self._is_of(each, made))
+            for name, made in self._classes.items()
+        }
+        return {name: some for name, some in found.items() if some}
+
+    def _is_of(self, device: Device, made: device_claims.DeviceClass) -> bool:
+        try:
+            return all(self._selects(each, device) for each in made.selectors)
+        except SelectionError:
+            return False
 
     def count(self, claims: Sequence[Json], node: str, taken: Taken) -> int:
         """Pods with these claims that get devices on a node, at most `MOST_PODS`."""

@@ -109,7 +109,7 @@ class Room:
         #: shares of GPUs
         self.cards = CardBook()
         #: devices that drivers publish
-        self.devices = DeviceBook(self._labels_of, self._devices_changed)
+        self.devices = DeviceBook(self._labels_of, self._devices_changed, self._devices_published)
         #: typical requests, learnt from placed pods; for the scoring `fragmentation`
         self.typical = Typical()
         #: which nodes are preferred, for gangs that say nothing themselves
@@ -176,11 +176,10 @@ class Room:
             self.cards.offers(name, None)
         else:
             self._nodes[name] = new
-            offers = quantity.capacity(new.status.allocatable)
-            self._allocatable[name] = {resource: min(amount, MOST_ON_NODE) for resource, amount in offers.items()}
+            self.devices.node_changed(name)
+            self._offer(new)
             self.cards.offers(name, self._allocatable[name])
         self.disturbed.add(name)
-        self.devices.node_changed(name)
         self._arrays = self._topology = None
         self._changed(grew=True)
 
@@ -601,6 +600,8 @@ class Room:
     def free(self, node: str) -> Vector:
         """Amounts left on a node, in integer units; negative where others overbooked it."""
         used = self._used.get(node, {})
+        if devices := self.devices.used(node):
+            used = {name: used.get(name, 0) + devices.get(name, 0) for name in used.keys() | devices.keys()}
         return {
             name: max(amount - used.get(name, 0), -MOST_ON_NODE) for name, amount in self._allocatable[node].items()
         }
@@ -747,12 +748,24 @@ class Room:
         found = self._nodes.get(node)
         return found.metadata.labels if found is not None else None
 
-    def _devices_changed(self, nodes: Collection[str] | None, grew: bool) -> None:
-        """Free devices of these nodes changed, or of any."""
+    def _devices_changed(self, nodes: Collection[str], grew: bool) -> None:
+        """Free devices of these nodes changed."""
         self.version += 1
         self.grew = self.grew or grew
-        if nodes is not None:
-            self.disturbed.update(nodes)
+        for node in nodes:
+            self._changed(grew=grew, node=node)
+
+    def _devices_published(self, nodes: Collection[str] | None) -> None:
+        """The devices of these nodes are others, or of all nodes."""
+        for name in self._nodes if nodes is None else nodes & self._nodes.keys():
+            self._offer(self._nodes[name])
+        self.disturbed.update(self._nodes if nodes is None else nodes)
+        self._arrays = None
+        self._changed(grew=True)
+
+    def _offer(self, node: Node) -> None:
+        offers = quantity.capacity(node.status.allocatable) | self.devices.offered(node.metadata.name)
+        self._allocatable[node.metadata.name] = {name: min(each, MOST_ON_NODE) for name, each in offers.items()}
 
     def column_of(self, node: str) -> int | None:
         """Of a node in `nodes`; None where it does not count."""

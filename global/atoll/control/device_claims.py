@@ -1,0 +1,47 @@
+"""Devices that the ResourceClaims of a workload's pods are charged, by class, in the resources of its gang."""
+
+from __future__ import annotations
+
+import msgspec
+
+from atoll.control.caches import Caches
+from atoll.model import device_claims, vector
+from atoll.model.apiresource import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from atoll.model.device_claims import Claim
+from atoll.model.gang import Gang, Task
+
+_RESOURCES = {"claims": RESOURCE_CLAIMS, "templates": RESOURCE_CLAIM_TEMPLATES}
+
+
+class Missing(Exception):
+    """Claims or templates that do not exist in the workload's namespace; the message names them."""
+
+
+def charged(gang: Gang, namespace: str, caches: Caches) -> Gang:
+    """The gang with devices by class among its requests.
+
+    Raises:
+        Missing: a claim does not exist.
+        UnsupportedClaim: one can't be charged.
+    """
+    if not any(task.claim_names for task in gang.tasks):
+        return gang
+    missing = dict.fromkeys(
+        f"{_RESOURCES[kind].kind} {name}"
+        for task in gang.tasks
+        for kind, _, name in (each.partition("/") for each in task.claim_names)
+        if caches.device_claims[_RESOURCES[kind]].get(f"{namespace}/{name}") is None
+    )
+    if missing:
+        raise Missing(", ".join(missing))
+    return msgspec.structs.replace(gang, tasks=[_charged(task, namespace, caches) for task in gang.tasks])
+
+
+def _charged(task: Task, namespace: str, caches: Caches) -> Task:
+    requests = dict(task.requests)
+    for each in task.claim_names:
+        kind, _, name = each.partition("/")
+        found = caches.device_claims[_RESOURCES[kind]].get(f"{namespace}/{name}")
+        assert found is not None, "none is missing"
+        vector.add(requests, device_claims.charge(Claim.of(found.body)))
+    return msgspec.structs.replace(task, requests=requests)
