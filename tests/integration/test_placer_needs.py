@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, CRDS, NODES, NUMA_TOPOLOGIES, PODS
+from atoll.model.apiresource import BINDINGS, CAPACITIES, CRDS, NODES, NUMA_TOPOLOGIES, PODS
 from tests.integration.federation import Site, job, until
 from tests.integration.foreign_crds import bring
 
@@ -25,33 +25,12 @@ ANTI = {
 CLAIM = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
 
 
-async def placers(site: Site) -> set[str]:
-    found = await site.host.list(CLUSTERS)
-    return {
-        condition["reason"]
-        for each in found
-        for condition in each.get("status", {}).get("conditions", ())
-        if condition["type"] == "Placer"
-    }
-
-
 def insisting(name: str) -> dict[str, Any]:
     made = job(name, replicas=2)
     template = made["spec"]["tasks"][0]["template"]
     template["metadata"]["labels"] = {"app": "alone"}
     template["spec"]["affinity"] = ANTI
     return made
-
-
-async def test_a_job_that_insists_on_a_resource_claim_waits_where_only_our_own_scheduler_places(site: Site) -> None:
-    await until(lambda: placers(site), what="it is known who places")
-    assert await placers(site) == {"Atoll"}, "what follows is of such members"
-    made = job("claims", replicas=2)
-    made["spec"]["tasks"][0]["template"]["spec"]["resourceClaims"] = CLAIM
-    await site.submit(made)
-    decision = await site.reason("claims", "NoPlacerHonours")
-    assert decision["blocker"] == {"kind": "Need", "name": "resource-claims"}
-    assert not [pod for member in site.members for pod in await site.pods(member)]
 
 
 async def test_pods_that_keep_each_other_away_get_a_node_each_and_wait_where_there_are_too_few(site: Site) -> None:
@@ -77,7 +56,7 @@ async def test_pods_that_keep_each_other_away_get_a_node_each_and_wait_where_the
     assert not [pod for name in site.members for pod in await site.pods(name) if "many" in pod["metadata"]["name"]]
 
 
-async def test_a_bare_pod_that_insists_on_it_stays_pending_in_the_member_with_that_reason(site: Site) -> None:
+async def test_a_bare_pod_whose_claim_is_not_made_stays_pending_in_the_member_with_that_reason(site: Site) -> None:
     member = site.members["alpha"]
     spec = {**insisting("x")["spec"]["tasks"][0]["template"]["spec"], "resourceClaims": CLAIM}
     name = f"bare-{site.namespace}"
@@ -94,7 +73,7 @@ async def test_a_bare_pod_that_insists_on_it_stays_pending_in_the_member_with_th
         conditions = found.get("status", {}).get("conditions", ())
         return any(
             each["type"] == "PodScheduled"
-            and "does not look at what its pods insist on: resource-claims" in each["message"]
+            and "waiting for the resource claim controller to create the claim" in each["message"]
             for each in conditions
             if each.get("message")
         )

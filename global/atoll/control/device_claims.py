@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from atoll.control.caches import Caches
@@ -11,6 +13,9 @@ from atoll.model.device_claims import Claim
 from atoll.model.gang import Gang, Task
 
 _RESOURCES = {"claims": RESOURCE_CLAIMS, "templates": RESOURCE_CLAIM_TEMPLATES}
+
+_MOST_SENT = 16_384
+"""Bytes of the claims of a task that members see before its pods are there; of larger ones they see counts by class."""
 
 
 class Missing(Exception):
@@ -38,10 +43,14 @@ def charged(gang: Gang, namespace: str, caches: Caches) -> Gang:
 
 
 def _charged(task: Task, namespace: str, caches: Caches) -> Task:
-    requests = dict(task.requests)
-    for each in task.claim_names:
-        kind, _, name = each.partition("/")
+    requests, claims = dict(task.requests), list[dict[str, Any]]()
+    for reference in task.claim_names:
+        kind, name = reference.split("/")
         found = caches.device_claims[_RESOURCES[kind]].get(f"{namespace}/{name}")
         assert found is not None, "none is missing"
-        vector.add(requests, device_claims.charge(Claim.of(found.body)))
-    return msgspec.structs.replace(task, requests=requests)
+        claim = Claim.of(found.body)
+        vector.add(requests, device_claims.charge(claim))
+        spec = found.body.get("spec") or {}
+        claims.append({"name": claim.name, "spec": spec.get("spec") or spec})
+    small = len(msgspec.json.encode(claims)) <= _MOST_SENT
+    return msgspec.structs.replace(task, requests=requests, claims=claims if small else [])

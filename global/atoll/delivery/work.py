@@ -14,7 +14,16 @@ import msgspec
 
 from atoll.kinds import Kind, entire, kind_of
 from atoll.model import gang, keys, numbers
-from atoll.model.apiresource import CLAIMS, CONFIGMAPS, NAMESPACES, PRIORITY_CLASSES, SECRETS, SERVICE_ACCOUNTS
+from atoll.model.apiresource import (
+    CLAIMS,
+    CONFIGMAPS,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 from atoll.model.decision import Gone, Spots, decode_gone, decode_spots
 from atoll.model.gang import Gang
 from atoll.model.lost import OnLost
@@ -173,9 +182,11 @@ def gang_of(work: WorkObject, kind: Kind) -> Gang:
         return kind.gang(work.manifest, priority=0)
 
 
+_REFERRED_TO = (CONFIGMAPS, SECRETS, CLAIMS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)
+"""Objects that pods refer to, which go along with them."""
 _NEEDS = {
     (each.api_version, each.kind)
-    for each in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, CONFIGMAPS, SECRETS, CLAIMS, *PROPAGATED.values())
+    for each in (NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, *_REFERRED_TO, *PROPAGATED.values())
 }
 
 
@@ -197,7 +208,7 @@ def stranger(work: WorkObject) -> str:
         if (need.get("apiVersion"), need.get("kind")) not in _NEEDS:
             return f"it sends a {need.get('kind')} besides, which no workload of Atoll's needs"
         needed = need.get("metadata") or {}
-        referred_to = need["kind"] in (CONFIGMAPS.kind, SECRETS.kind, CLAIMS.kind)
+        referred_to = any(need["kind"] == each.kind for each in _REFERRED_TO)
         if referred_to and (need["kind"], needed.get("name")) not in _referred(work):
             return f"it sends a {need['kind']} besides, which its pods don't refer to"
         place = needed.get("name") if need["kind"] == NAMESPACES.kind else needed.get("namespace", about["namespace"])

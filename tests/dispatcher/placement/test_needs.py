@@ -18,7 +18,7 @@ from tests.dispatcher.builders import Scene, dispatched, make_binding, make_capa
 def insisting(name: str) -> BindingView:
     view = make_binding(name).tasks(1).build()
     assert view.gang is not None
-    return dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, needs=["host-ports", "resource-claims"]))
+    return dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, needs=["host-ports", "a-later-need"]))
 
 
 def placed_by_another(name: str) -> ClusterSet:
@@ -32,8 +32,8 @@ def test_where_only_our_own_scheduler_places_it_waits_and_says_for_what() -> Non
     s.decide()
     found = account(s.core, s.view("a").uid)
     assert found is not None
-    assert (found.reason, found.blocker) == (Reason.NO_PLACER, Blocker("Need", "resource-claims")), "ports it knows"
-    assert "does not look at resource-claims" in found.clusters[0].message
+    assert (found.reason, found.blocker) == (Reason.NO_PLACER, Blocker("Need", "a-later-need")), "ports it knows"
+    assert "does not look at a-later-need" in found.clusters[0].message
 
 
 def test_what_only_the_member_can_say_is_asked_of_it_first() -> None:

@@ -77,6 +77,8 @@ class DeviceBook:
         self.taken = Taken()
         self._selects = Selection()
         self._answers = Answers()
+        #: (node, claims) -> devices of each reservation for such a pod, the last one last
+        self._reserved: dict[tuple[str, bytes], list[list[Held]]] = {}
         #: node -> resource that stands for a class -> its devices there that no taint keeps from claims
         self._offers: dict[str, dict[str, tuple[DeviceId, ...]]] = {}
         #: device -> nodes in `_offers` that reach it
@@ -154,8 +156,7 @@ class DeviceBook:
         shares = (str(uuid5(_SHARES, f"{pod.metadata.uid} {number}")) for number in range(len(picks)))
         results = allocation_results(problem.problem, picks, node, lambda: next(shares))
         for number, (claim, allocation) in enumerate(zip(pod.device_claims, results, strict=True)):
-            mine = [each for each in picks if each.ask.claim == number and not each.ask.wish.admin]
-            held = [Held(each.option.device.id, amounts_of(each)) for each in mine]
+            held = _held([each for each in picks if each.ask.claim == number])
             for one in held:
                 self.taken.hold(*one)
             self._promises[claim] = _Promise(pod.metadata.key, allocation, held)
@@ -169,6 +170,20 @@ class DeviceBook:
             for one in held:
                 self.taken.release(*one)
             self._changed(self._reached(held), grew)
+
+    def reserve(self, node: str, claims: Sequence[Json], count: int) -> None:
+        """Keep devices for so many pods that do not exist yet; a negative number gives them back."""
+        kept = self._reserved.setdefault((node, _key(claims)), [])
+        for _ in range(count):
+            picks = self._picks(claims, node, self.taken)
+            kept.append(_held(picks) if not isinstance(picks, str) else [])
+            for one in kept[-1]:
+                self.taken.hold(*one)
+        for _ in range(-count):
+            for one in kept.pop():
+                self.taken.release(*one)
+        if not kept:
+            del self._reserved[node, _key(claims)]
 
     def promised(self, claim: str) -> Json | None:
         """The allocation that a claim is about to get."""
@@ -286,6 +301,10 @@ class DeviceBook:
             return self._answers.prepared(prepare(read, pools, self._classes, self._selects, node, labels))
         except (DevicesError, SelectorError, device_claims.UnsupportedClaim) as error:
             return str(error)
+
+
+def _held(picks: Sequence[Pick]) -> list[Held]:
+    return [Held(each.option.device.id, amounts_of(each)) for each in picks if not each.ask.wish.admin]
 
 
 def _key(claims: Sequence[Json]) -> bytes:

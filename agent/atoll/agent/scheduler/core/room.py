@@ -28,6 +28,7 @@ from atoll.fit.singles import Singles
 from atoll.model import keys, numbers, ports, quantity, topology, vector
 from atoll.model.cards import SHARE, asked, chosen
 from atoll.model.decision import Gone
+from atoll.model.device_claims import CLASS_SUFFIX
 from atoll.model.gang import Task
 from atoll.model.numa import Asks, Cells, Together, asks_of
 from atoll.model.ports import HostPort
@@ -253,7 +254,9 @@ class Room:
     def reserve(self, node: str, task: Task, count: int) -> None:
         """Reserve a node for pods that do not exist yet."""
         self.cards.reserve(node, task.requests, count, self._chooser(task.requests))
-        vector.add(self._used.setdefault(node, {}), task.requests, count)
+        vector.add(self._used.setdefault(node, {}), _amounts(task), count)
+        if task.claims:
+            self.devices.reserve(node, task.claims, count)
         self._count_ports(node, task.ports, count)
         self._pin(node, asks_of(task.aligned), count)
         if task.rules is not None:
@@ -270,9 +273,11 @@ class Room:
             handed_over: whether a pod is assumed there in the same breath, so that nothing becomes free.
         """
         used = self._used.setdefault(node, {})
-        vector.add(used, task.requests, -count)
+        vector.add(used, _amounts(task), -count)
         if not used:
             del self._used[node]
+        if task.claims:
+            self.devices.reserve(node, task.claims, -count)
         self.cards.reserve(node, task.requests, -count, self._chooser(task.requests))
         self._count_ports(node, task.ports, -count)
         self._pin(node, asks_of(task.aligned), -count)
@@ -824,6 +829,13 @@ class Room:
         made.capacity = made.matrix([self._allocatable[name] for name in names])
         made.scoring, made.measured = self.scoring, self._measured_at(names)
         return made
+
+
+def _amounts(task: Task) -> Vector:
+    """Requests without devices by class, where claims are known: `DeviceBook` counts these."""
+    if not task.claims:
+        return task.requests
+    return {name: each for name, each in task.requests.items() if not name.endswith(CLASS_SUFFIX)}
 
 
 def _index(pod: Pod) -> int | None:

@@ -1,0 +1,151 @@
+"""Workloads whose pods have ResourceClaims: charged by class on the host, allocated in the member."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from atoll.kube.errors import ApiError
+from atoll.model.apiresource import (
+    CAPACITIES,
+    DEVICE_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
+from atoll.model.device_claims import class_resource
+from tests.integration.federation import Site, job, until
+
+pytestmark = pytest.mark.integration
+MEMBER = "alpha"
+DRIVER = "gpu.example.com"
+ROOT = "resource.kubernetes.io/pcieRoot"
+PAIR = {
+    "requests": [{"name": kind, "exactly": {"deviceClassName": f"{kind}.example.com"}} for kind in ("gpu", "nic")],
+    "constraints": [{"matchAttribute": ROOT}],
+}
+GPUS = class_resource("gpu.example.com")
+
+
+def _about(resource: Any, name: str) -> dict[str, Any]:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
+
+
+def _slice(node: str, taints: list[dict[str, str]] | None = None, generation: int = 1) -> dict[str, Any]:
+    """Two GPUs and two NICs, a pair on each of two roots."""
+    devices = [
+        {
+            "name": f"{kind}-{root}",
+            "attributes": {"kind": {"string": kind}, ROOT: {"string": f"root-{root}"}},
+            **({"taints": taints} if taints and kind == "gpu" else {}),
+        }
+        for root in range(2)
+        for kind in ("gpu", "nic")
+    ]
+    pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
+    return {
+        **_about(RESOURCE_SLICES, node),
+        "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices},
+    }
+
+
+@pytest.fixture
+async def devices(site: Site) -> AsyncIterator[None]:
+    """Two nodes of one member with two pairs each; no other member has the classes."""
+    member = site.members[MEMBER]
+    nodes = [f"{MEMBER}-n0", f"{MEMBER}-n1"]
+    for kind in ("gpu", "nic"):
+        selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].kind == '{kind}'"}}
+        await member.create(
+            DEVICE_CLASSES, {**_about(DEVICE_CLASSES, f"{kind}.example.com"), "spec": {"selectors": [selector]}}
+        )
+    for node in nodes:
+        await member.create(RESOURCE_SLICES, _slice(node))
+    await until(lambda: _published(site), what="the host knows the devices")
+    try:
+        yield
+    finally:
+        for node in nodes:
+            await member.delete(RESOURCE_SLICES, node)
+        for kind in ("gpu", "nic"):
+            await member.delete(DEVICE_CLASSES, f"{kind}.example.com")
+
+
+async def _published(site: Site) -> bool:
+    found = [each["spec"] for each in await site.host.list(CAPACITIES, f"karmada-es-{MEMBER}")]
+    return any(GPUS in profile["allocatable"] for each in found for profile in each["profiles"])
+
+
+async def template(site: Site, name: str = "pair", devices: dict[str, Any] = PAIR) -> None:
+    made = {**_about(RESOURCE_CLAIM_TEMPLATES, name), "spec": {"spec": {"devices": devices}}}
+    await site.host.create(RESOURCE_CLAIM_TEMPLATES, {**made, "metadata": {"name": name, "namespace": site.namespace}})
+
+
+def using(name: str, claims: str = "pair", **more: Any) -> dict[str, Any]:
+    made = job(name, **more)
+    spec = made["spec"]["tasks"][0]["template"]["spec"]
+    spec["resourceClaims"] = [{"name": "devices", "resourceClaimTemplateName": claims}]
+    spec["containers"][0].setdefault("resources", {})["claims"] = [{"name": "devices"}]
+    return made
+
+
+async def test_a_gang_runs_with_a_pair_of_devices_for_each_pod_and_the_next_one_waits(
+    site: Site, devices: None
+) -> None:
+    """1. Three of four pairs are allocated, each once, and reserved for their pods. 2. A gang of two waits on the host
+    with that reason. 3. The first one goes: the second runs.
+    """
+    member = site.members[MEMBER]
+    await template(site)
+    await site.submit(using("first", replicas=3, seconds=None))
+    await site.phase("first", "Running")
+    assert await site.where("first") == MEMBER
+    claims = await member.list(RESOURCE_CLAIMS, site.namespace)
+    results = [each["status"]["allocation"]["devices"]["results"] for each in claims]
+    assert len(claims) == 3
+    assert len({(each["pool"], each["device"]) for some in results for each in some}) == 6
+    for gpu, nic in results:
+        assert gpu["device"].removeprefix("gpu") == nic["device"].removeprefix("nic")
+        assert gpu["pool"] == nic["pool"]
+    reserved = sorted(each["status"]["reservedFor"][0]["name"] for each in claims)
+    assert reserved == sorted(pod["metadata"]["name"] for pod in await site.pods(MEMBER))
+
+    await site.submit(using("second", replicas=2, seconds=None))
+    decision = await site.decided("second")
+    assert decision["reason"] == "InsufficientResources", decision
+    assert "alpha holds 1 of the 2 pods" in str(decision)
+    site.kubectl("delete", "-n", site.namespace, "vcjob", "first")
+    await site.phase("second", "Running")
+
+
+async def test_devices_by_class_are_a_resource_of_queues(site: Site, devices: None) -> None:
+    """A queue of two GPUs: a gang of three waits for its quota, one of two runs."""
+    queue = await site.queue("gpus", capability={GPUS: "2"})
+    await template(site)
+    await site.submit(using("large", replicas=3, seconds=None, queue=queue))
+    decision = await site.decided("large")
+    assert GPUS in str(decision), decision
+    await site.submit(using("small", replicas=2, seconds=None, queue=queue))
+    await site.phase("small", "Running")
+
+
+async def test_a_workload_waits_for_its_claim_template(site: Site, devices: None) -> None:
+    """The Job comes first: it waits, with that reason, and runs once the template is there."""
+    await site.submit(using("early", claims="later"))
+
+    async def said() -> bool:
+        events = site.kubectl("get", "events", "-n", site.namespace, "-o", "jsonpath={.items[*].message}")
+        return "ResourceClaimTemplate later" in events
+
+    await until(said, what="the missing template is named")
+    await template(site, "later")
+    await site.phase("early", "Completed")
+
+
+async def test_a_tenant_gets_no_access_for_administration(site: Site, devices: None) -> None:
+    """The namespace has no label for that: the host refuses the template."""
+    admin = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "adminAccess": True}}
+    with pytest.raises(ApiError, match="admin-access"):
+        await template(site, "admin", {"requests": [admin]})
