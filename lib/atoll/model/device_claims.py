@@ -127,7 +127,7 @@ def charge(claim: Claim) -> dict[str, int]:
     """Devices by class that a claim is charged: of alternatives the most of each class, as Kubernetes' quotas count.
 
     Raises:
-        UnsupportedClaim: it asks for all devices, whose number nobody knows before.
+        UnsupportedClaim: it asks for all devices, whose number is not known before.
     """
     found: dict[str, int] = {}
     for request in claim.requests:

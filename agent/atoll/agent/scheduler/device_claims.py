@@ -140,7 +140,7 @@ class DeviceClaims:
                 )
                 return
             except (errors.Conflict, errors.NotFound):
-                # The watch brings what it is now.
+                # The watch brings its newer state.
                 return
             except errors.ApiError as error:
                 log.warning("a claim keeps its devices", claim=command.claim, error=str(error))

@@ -98,7 +98,7 @@ class ResourceClaims:
         return found
 
     def reserves(self, pods: Iterable[Pod]) -> list[Reserve]:
-        """What is to be written to the claims of these pods before they are bound."""
+        """Reservations of the claims of these pods, written before they are bound."""
         found = []
         for pod in pods:
             for key in _keys(pod) if not pod.held else ():
