@@ -76,7 +76,8 @@ class Placements:
             `domain` and `tier`: the smallest domain around them, "" and 0 where there is none; `waiting`: why pods have
             no node, empty when all have; `running`: pods that run or have ended; `starting`: why others that have a
             node don't, absent where nothing holds them up; `leaving`: which were deleted and do not go, absent where
-            all do; `requests`: task -> what one pod of it that has a node requests, the most of each resource.
+            all do; `move`: when the descheduler asked for the move of its gang, absent where it did not; `requests`:
+            task -> what one pod of it that has a node requests, the most of each resource.
         """
         if not self._known(binding_uid):
             return None
@@ -96,8 +97,17 @@ class Placements:
             "requests": requests_by_task(pods),
             "running": sum(pod.phase not in ("Pending", "Unknown") and not pod.terminating for pod in pods),
             **({"starting": starting} if starting else {}),
+            **({"move": move} if (move := self._move_asked(binding_uid)) else {}),
             **({"leaving": leaving} if (leaving := self._why_not_gone(pods)) else {}),
         }
+
+    def _move_asked(self, uid: str) -> str:
+        """The latest request on its PodGroups; what is no time asks for nothing."""
+        asked = (
+            group.metadata.annotations.get(keys.MOVE_ASKED, "")
+            for group in self._cache.pod_groups.by_index("binding", uid)
+        )
+        return max((each for each in asked if is_time(each)), key=to_seconds, default="")
 
     def _may_not_go(self, old: Pod | None, new: Pod | None) -> None:
         """Look again when a pod that was deleted should have gone; one that has gone so late is news, too."""
@@ -244,4 +254,5 @@ def _overdue(pod: Pod, patience: float) -> bool:
 def _said(obj: Pod | PodGroup) -> object:
     if isinstance(obj, Pod):
         return obj.unscheduled
-    return obj.status.get("phase"), find(obj.status.get("conditions") or [], "Unschedulable")
+    asked = obj.metadata.annotations.get(keys.MOVE_ASKED)
+    return obj.status.get("phase"), find(obj.status.get("conditions") or [], "Unschedulable"), asked

@@ -62,6 +62,8 @@ MAX_CAPACITY = 512 * 1024
 #: of a workload whose pods its controller did not make
 _UNMADE = "fewer of its pods exist than must start together: is the controller of its kind at work there?"
 _LONGEST_QUANTITY = 64
+_SETTLED = 60.0
+"""Seconds from a dispatch to the first move that a member may ask for."""
 _MOST_AMOUNT = 2**63
 """Of a resource, for a queue: any number of 63 bits, as people write them where they mean no limit, is less."""
 
@@ -132,6 +134,7 @@ class Placed(Part, frozen=True, rename="camel"):
     generation: int = 0
     nodes: dict[str, int] = {}
     starting: str = ""
+    move: str = ""
     waiting: str = ""
     requests: dict[str, dict[str, int]] = {}
 
@@ -505,7 +508,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         least_clusters=least,
         most_clusters=most,
         sharing=sharing,
-        rescheduled=obj.spec.reschedule_triggered_at if is_time(obj.spec.reschedule_triggered_at) else "",
+        rescheduled=_asked_anew(obj.spec.reschedule_triggered_at, told, said),
         bound=whole or lost,
         bound_at=bound.last_transition_time if whole else "",
         lost_at=bound.last_transition_time if lost else "",
@@ -598,6 +601,19 @@ def _without(group: dict[str, Any], suspended: Sequence[str]) -> dict[str, Any]:
     if tiers := group.get("overflowAffinities"):
         less["overflowAffinities"] = [_without(tier, suspended) for tier in tiers]
     return less
+
+
+def _asked_anew(by_user: str, decided: decision.Decision, members: Mapping[str, MemberStatus]) -> str:
+    """The latest request to place it anew: by its user, or by a member whose descheduler moves its gang.
+
+    A member's counts a minute after the dispatch at the earliest, so that no member can have a gang go in circles.
+    """
+    asked = [by_user] if is_time(by_user) else []
+    if decided.dispatched:
+        earliest = to_seconds(decided.dispatched) + _SETTLED
+        moves = [status.placement.move for status in members.values() if status.placement is not None]
+        asked += [move for move in moves if is_time(move) and to_seconds(move) >= earliest]
+    return max(asked, key=to_seconds, default="")
 
 
 def _sharing(placement: BindingPlacement, read: gang.Gang | None, uid: str) -> dict[str, Any] | None:

@@ -63,6 +63,8 @@ DRAINED: Final = "atoll.sh/drained"
 """Key of the NoExecute taint of a member that is emptied: value `all`, or `one-by-one`, with `-SECONDS` after which all
 that is left goes at once.
 """
+MOVE_ASKED: Final = "atoll.sh/move-asked"
+"""PodGroup annotation in a member: when the descheduler asked for the move of the gang of the host (RFC 3339)."""
 HOT: Final = "atoll.sh/hot"
 """Key of the PreferNoSchedule taint of a node that the descheduler takes pods off."""
 ON_LOST: Final = "atoll.sh/on-lost"

@@ -182,6 +182,7 @@ def placement(pods: int) -> Check[Json]:
         running=number(pods),
         starting=text(MAX_MESSAGE),
         leaving=text(MAX_MESSAGE),
+        move=moment,
         requests=_requests,
     )
 

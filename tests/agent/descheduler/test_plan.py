@@ -206,6 +206,69 @@ def test_a_gang_is_not_brought_below_its_minimum() -> None:
     assert moved(look(service, HOT, groups=groups)) == [("p", "n1", "n2")]
 
 
+ASK = Rules(looks=1, gangs="ask")
+
+
+def make_gang(*nodes: str, **spec: Any) -> list[Subject]:
+    """Pods of a gang of the host, one on each of these nodes."""
+    notes = {"scheduling.k8s.io/group-name": "g", "atoll.sh/binding-uid": "b"}
+    return [
+        make_subject(f"g{number}", node, owner="job", kind="Job", notes=notes, **spec)
+        for number, node in enumerate(nodes)
+    ]
+
+
+GANG: dict[str, PodGroup] = {"default/g": make_group("g", 2)}
+
+
+def test_a_gang_of_the_host_is_asked_for_whole_with_a_place_for_each_pod() -> None:
+    found = look(make_gang("n1", "n1"), {**HOT, "n3": use(2.3)}, groups=GANG, rules=ASK)
+    assert moved(found) == []
+    [ask] = found.asks
+    assert (ask.binding, ask.group, ask.node) == ("b", "default/g", "n1")
+    assert ask.places == {"default/g0": "n2", "default/g1": "n2"}
+    # Without the rule it stays.
+    assert look(make_gang("n1", "n1"), HOT, groups=GANG).asks == []
+
+
+def test_a_pod_on_its_own_goes_before_a_gang() -> None:
+    found = look([*make_gang("n1"), make_subject("low", "n1", priority=5)], HOT, groups=GANG, rules=ASK)
+    assert (moved(found), found.asks) == ([("low", "n1", "n2")], [])
+
+
+def test_a_gang_without_a_place_for_all_of_it_stays() -> None:
+    gang = make_gang("n1", "n1", cpu="4")
+    others = [make_subject("o2", "n2", cpu="1"), make_subject("o3", "n3", cpu="5")]
+    pods = {each.metadata.key: use(1) for each in gang}
+    found = look([*gang, *others], HOT, pods, groups=GANG, rules=ASK)
+    assert found.asks == []
+    assert reasons(found, "gang default/g") == ["cold nodes have places for 1 of its 2 pods"]
+
+
+def test_a_gang_stays_for_each_reason_of_one_of_its_pods() -> None:
+    def why(gang: list[Subject], **more: Any) -> str:
+        found = look(gang, HOT, **{"groups": GANG, "rules": ASK, **more})
+        assert found.asks == []
+        [said] = reasons(found, "gang default/g")
+        return said
+
+    assert why(make_gang("n1", "n2"), pods={"default/g0": use(1)}) == "the use of some of its pods is unknown"
+    assert why(make_gang("n1", ""), pods=None) == "some of its pods have no node"
+    tree = {"default/g": make_group("g", 2, topology={"mode": "hard", "highestTierAllowed": 1})}
+    assert why(make_gang("n1", "n1"), groups=tree) == "its topology can't be planned here"
+    young = [*make_gang("n1"), *make_gang("n3", "n3", created="2027-01-15T07:59:00Z")[1:]]
+    assert why(young) == "it is younger than 300 s"
+    budget = msgspec.convert(
+        {"metadata": {"name": "b", "namespace": "default"}, "spec": {"selector": {}},
+         "status": {"disruptionsAllowed": 1}}, Budget,
+    )  # fmt: skip
+    assert why(make_gang("n1", "n1"), budgets=[budget]) == (
+        "PodDisruptionBudget default/b allows 1 disruptions now, not 2"
+    )
+    memory = Memory(asked={"b": NOW - 60})
+    assert why(make_gang("n1", "n1"), memory=memory) == "the host was asked less than 300 s ago"
+
+
 def test_a_budget_counts_what_the_look_takes_already() -> None:
     labels = {"app": "a"}
     subjects = [make_subject("a", "n1", labels=labels), make_subject("b", "n1", labels=labels)]

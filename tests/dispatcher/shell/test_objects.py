@@ -28,7 +28,7 @@ from atoll.dispatcher.core import (
 from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.shell import patch_of
-from atoll.model import gang, keys
+from atoll.model import decision, gang, keys
 from atoll.model.decision import Decision, Phase
 from atoll.model.failover import EvictionTask, Failover, Purge
 from atoll.model.quotas import Quota, Scope
@@ -231,6 +231,33 @@ def test_a_binding_brings_the_nodes_of_its_pods() -> None:
     assert found is not None
     assert found.nodes == {"m": {"a": 1, "b": 2}}
     assert found.placed == {"m": (4, 3), "idle": (4, 0)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "by_user", "expected"),
+    [
+        pytest.param("2026-01-01T00:01:00Z", "", "2026-01-01T00:01:00Z", id="a minute after the dispatch"),
+        pytest.param("2026-01-01T00:00:59Z", "", "", id="too soon after it"),
+        pytest.param("soon", "", "", id="no time"),
+        pytest.param("", "2025-12-31T00:00:00Z", "2025-12-31T00:00:00Z", id="by its user"),
+        pytest.param("2026-01-01T00:02:00Z", "2026-01-01T00:03:00Z", "2026-01-01T00:03:00Z", id="the latest of both"),
+    ],
+)
+def test_a_member_may_ask_that_a_gang_is_placed_anew(asked: str, by_user: str, expected: str) -> None:
+    task = gang.Task("w", 3, 3, {"pods": 1})
+    annotations = {
+        keys.GANG: gang.encode(gang.Gang("q", [task], 3)),
+        keys.DECISION: decision.encode(Decision(dispatched="2026-01-01T00:00:00Z")),
+    }
+    status = {"placement": {"generation": 4, "nodes": {"a": 3}, "move": asked}}
+    raw = {
+        "metadata": {"uid": "u", "annotations": annotations},
+        "spec": {"rescheduleTriggeredAt": by_user},
+        "status": {"aggregatedStatus": [{"clusterName": "m", "status": status}]},
+    }
+    found = objects.binding_view(objects.decode_binding(orjson.dumps(raw)))
+    assert found is not None
+    assert found.rescheduled == expected
 
 
 DIVIDED = {"replicaSchedulingType": "Divided"}

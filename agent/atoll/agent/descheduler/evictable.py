@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 from atoll.agent.descheduler.policy import Evictor
@@ -72,7 +73,27 @@ class Evictable:
         for budget in self._covering(subject):
             self._taken[budget.metadata.key] += 1
 
+    def refusal_of_gang(self, gang: Sequence[Subject]) -> str:
+        """Why a whole gang stays; empty where the host may be asked to move it."""
+        if any(not each.pod.node for each in gang):
+            return "some of its pods have no node"
+        budgets = Counter(budget.metadata.key for each in gang for budget in self._covering(each))
+        allowed = {budget.metadata.key: budget.status.disruptions_allowed for budget in self._world.budgets}
+        for key, count in budgets.items():
+            if count > allowed[key] - self._taken[key]:
+                return f"PodDisruptionBudget {key} allows {allowed[key]} disruptions now, not {count}"
+        reasons = (self._fixed(each) or self._by_policy(each) or self._young(each) for each in gang)
+        return next(filter(None, reasons), "")
+
+    def of_host(self, subject: Subject) -> str:
+        """UID of the binding whose gang a pod belongs to; empty for services and for work of the member's own."""
+        return "" if subject.owner[0] in _SERVICES else subject.pod.named_binding
+
     def _never(self, subject: Subject) -> str:
+        return self._fixed(subject) or ("" if subject.owner[0] in _SERVICES else self._of_gang(subject))
+
+    def _fixed(self, subject: Subject) -> str:
+        """Why a pod stays in any case, gangs aside."""
         pod, kind = subject.pod, subject.owner[0]
         if pod.terminating or pod.finished:
             return "it ends already"
@@ -88,13 +109,13 @@ class Evictable:
             return "its devices are bound to its node"
         if (pod.metadata.annotations.get(keys.PREEMPTABLE) or pod.metadata.labels.get(keys.PREEMPTABLE)) == "false":
             return f"{keys.PREEMPTABLE} is false"
-        return "" if kind in _SERVICES else self._of_gang(subject)
+        return ""
 
     def _of_gang(self, subject: Subject) -> str:
         """A gang moves whole or not at all; pods of services are replaced one by one."""
         pod = subject.pod
         if pod.named_binding:
-            return "it belongs to a gang of the host, which moves whole: `atollctl job reschedule`"
+            return "it belongs to a gang of the host, which moves whole or not at all"
         group = self._world.groups.get(pod.group)
         if pod.group and group is None:
             return f"its PodGroup {pod.group} is not known"
@@ -125,11 +146,15 @@ class Evictable:
             return f"its workload has {count} pods, below minReplicas {evictor.min_replicas}"
         return ""
 
+    def _young(self, subject: Subject) -> str:
+        created = subject.metadata.creation_timestamp
+        young = not created or self._wall - to_seconds(created) < self._youngest
+        return f"it is younger than {self._youngest:g} s" if young else ""
+
     def _now(self, subject: Subject) -> str:
         """Refusals that pass with time."""
-        created = subject.metadata.creation_timestamp
-        if not created or self._wall - to_seconds(created) < self._youngest:
-            return f"it is younger than {self._youngest:g} s"
+        if young := self._young(subject):
+            return young
         if self._unready[self.workload(subject)]:
             return "another pod of its workload is not ready, or moves"
         for budget in self._covering(subject):

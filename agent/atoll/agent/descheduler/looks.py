@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from atoll.agent.descheduler import sources
 from atoll.agent.descheduler.cluster import Cluster
-from atoll.agent.descheduler.plan import Memory, Move, Plan, Skip, plan, source_key
+from atoll.agent.descheduler.plan import Ask, Memory, Move, Plan, Skip, plan, source_key
 from atoll.agent.descheduler.policy import Policy, PolicyError, Prometheus, Requests, parse
 from atoll.agent.descheduler.rules import Rules
 from atoll.agent.descheduler.settings import DeschedulerSettings
@@ -29,8 +29,8 @@ from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CONFIGMAPS, NODES, PODS
-from atoll.model.timestamps import rfc3339_micro
+from atoll.model.apiresource import CONFIGMAPS, NODES, POD_GROUPS, PODS
+from atoll.model.timestamps import rfc3339_micro, rfc3339_seconds
 
 REPORT: Final = "atoll-descheduler-report"
 FIELD_MANAGER: Final = "atoll-descheduler"
@@ -135,6 +135,8 @@ class Looks:
                     outcome.refused.append(Skip(f"pod {move.key}", "figures became too old before its turn"))
                     continue
                 await self._evict(move, policy, outcome)
+            for ask in found.asks:
+                await self._ask(ask, outcome)
         return outcome
 
     def _rules(self, policy: Policy) -> Rules:
@@ -167,6 +169,19 @@ class Looks:
             namespace, _, name = self._settings.policy.partition("/")
             about = {"apiVersion": "v1", "kind": CONFIGMAPS.kind, "namespace": namespace, "name": name, "uid": uid}
             self._recorder.record(about, reason, note, warning=warning)
+
+    async def _ask(self, ask: Ask, outcome: Outcome) -> None:
+        """Write the request on the gang's PodGroup: the agent reports it, the host moves the gang."""
+        namespace, _, name = ask.group.partition("/")
+        patch = {"metadata": {"annotations": {keys.MOVE_ASKED: rfc3339_seconds(time.time())}}}
+        try:
+            await self._api.merge_patch(POD_GROUPS, name, patch, namespace, field_manager=FIELD_MANAGER)
+        except errors.ApiError as error:
+            outcome.refused.append(Skip(f"gang {ask.group}", f"not asked for: {error.said}"))
+            return
+        self._memory.asked[ask.binding] = self._clock()
+        self._count("asked")
+        log.info("the host is asked to move a gang", gang=ask.group, node=ask.node, reason=ask.reason)
 
     async def _evict(self, move: Move, policy: Policy, outcome: Outcome) -> None:
         namespace, _, name = move.key.partition("/")
@@ -269,6 +284,11 @@ def report(outcome: Outcome, *, dry_run: bool) -> Mapping[str, Any]:
             {"pod": each.key, "from": each.node, "place": each.target, "plugin": each.plugin, "reason": each.reason}
             for each in found.moves
             if f"pod {each.key}" not in refused
+        ],
+        "asked": [
+            {"gang": each.group, "from": each.node, "places": dict(each.places), "reason": each.reason}
+            for each in found.asks
+            if f"gang {each.group}" not in refused
         ],
         "skips": [{"about": each.about, "reason": each.reason} for each in skips[:_MOST_SKIPS]],
         "skipsLeftOut": max(0, len(skips) - _MOST_SKIPS),

@@ -9,9 +9,11 @@ looks above the target; a node that gave pods takes none, and one that took pods
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from atoll.agent.descheduler.evictable import Evictable
 from atoll.agent.descheduler.policy import PODS, Balance, Misfits, Policy, Requests
@@ -47,6 +49,19 @@ class Move(NamedTuple):
     """UID of its workload."""
 
 
+class Ask(NamedTuple):
+    """A gang that the host may move: whole, with its age."""
+
+    binding: str
+    """UID of its binding."""
+    group: str
+    """`namespace/name` of the PodGroup that carries the request."""
+    node: str
+    places: Mapping[str, str]
+    """Pod -> the node that has a place for it."""
+    reason: str
+
+
 class Skip(NamedTuple):
     """What stays, and why."""
 
@@ -78,6 +93,8 @@ class Memory:
     moves: list[_Moved] = field(default_factory=list)
     #: UID of a workload -> when a pod of it moved last
     workloads: dict[str, float] = field(default_factory=dict)
+    #: UID of a binding -> when the host was asked to move its gang
+    asked: dict[str, float] = field(default_factory=dict)
 
     def moved(self, move: Move, now: float, rules: Rules) -> None:
         """The pod was evicted."""
@@ -91,8 +108,9 @@ class Memory:
         for pauses in (self.gave, self.took):
             for name in [name for name, until in pauses.items() if until <= now]:
                 del pauses[name]
-        for uid in [uid for uid, at in self.workloads.items() if at + rules.rest <= now]:
-            del self.workloads[uid]
+        for times, bound in ((self.workloads, rules.rest), (self.asked, rules.settle)):
+            for uid in [uid for uid, at in times.items() if at + bound <= now]:
+                del times[uid]
 
 
 @dataclass
@@ -100,6 +118,7 @@ class Plan:
     """One look: moves in their order, and why all else stays."""
 
     moves: list[Move] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
     hot: set[str] = field(default_factory=set)
     """Nodes above the target of some strategy, acting or not."""
@@ -191,6 +210,12 @@ class _Look:
             self._room.pod_changed(None, each.pod)
             if each.pod.node and not each.pod.finished:
                 self._on.setdefault(each.pod.node, []).append(each)
+        #: UID of a binding -> its pods that are not finished
+        self._of_binding: dict[str, list[Subject]] = {}
+        for each in world.subjects:
+            if each.pod.named_binding and not each.pod.finished:
+                self._of_binding.setdefault(each.pod.named_binding, []).append(each)
+        self._groups = world.groups
         self._gone: set[str] = set()
         self._by_node: Counter[str] = Counter()
         self._by_namespace: Counter[str] = Counter()
@@ -310,7 +335,8 @@ class _Look:
                 weighed.append((subject, use))
         # The lowest priority first; of one priority, the largest use of what the node lacks most.
         weighed.sort(key=lambda pair: (pair[0].pod.priority, -pair[1].get(worst, 0), pair[0].metadata.key))
-        for subject, use in weighed:
+        alone = [pair for pair in weighed if not (self._rules.gangs == "ask" and self._evictable.of_host(pair[0]))]
+        for subject, use in alone:
             excess, worst = _excess(has, high)
             if excess <= 0:
                 return
@@ -328,12 +354,90 @@ class _Look:
             for key in high:
                 has[key] -= self._share(node, key, use)
                 shares[target][key] += self._share(target, key, use)
+        gangs = {self._evictable.of_host(subject) for subject, _ in weighed} - {""}
+        for binding in sorted(gangs, key=self._rank):
+            if self._rules.gangs == "ask" and _excess(has, high)[0] > 0:
+                self._ask(strategy, binding, node, has, high, shares, cold, figures)
         excess, worst = _excess(has, high)
         if excess > 0:
             found.skip(f"node {node}", f"it stays above the target: {worst} at {has[worst]:.0%}")
 
+    def _rank(self, binding: str) -> tuple[int, int, str]:
+        """The lowest priority first, then the fewest pods."""
+        gang = self._of_binding[binding]
+        return max(each.pod.priority for each in gang), len(gang), binding
+
+    def _ask(
+        self,
+        strategy: Balance,
+        binding: str,
+        node: str,
+        has: Shares,
+        high: Shares,
+        shares: dict[str, Shares],
+        cold: list[str],
+        figures: Figures | None,
+    ) -> None:
+        """Ask for the move of a gang, if all of it has places; `has` and `shares` follow."""
+        gang, found = self._of_binding[binding], self._found
+        about = f"gang {gang[0].pod.group or binding}"
+        group = self._groups.get(gang[0].pod.group)
+        uses = [self._use(strategy, each, figures) for each in gang]
+        known = [each for each in uses if each is not None]
+        why = self._evictable.refusal_of_gang(gang)
+        if found.asks:
+            why = "another gang is asked for in this look"
+        elif binding in self._memory.asked:
+            why = f"the host was asked less than {self._rules.settle:g} s ago"
+        elif group is None or len({each.pod.group for each in gang}) > 1:
+            why = "it is not one PodGroup"
+        elif group.spec.network_topology or group.spec.sub_group_policy:
+            why = "its topology can't be planned here"
+        elif len(known) < len(gang):
+            why = "the use of some of its pods is unknown"
+        if why:
+            found.skip(about, why)
+            return
+        # All of it goes first: later pods may take the places of earlier ones.
+        after = {name: dict(share) for name, share in shares.items()}
+        for each, use in zip(gang, known, strict=True):
+            for key in high:
+                if each.pod.node in after:
+                    after[each.pod.node][key] -= self._share(each.pod.node, key, use)
+        places: dict[str, str] = {}
+        for each, use in sorted(
+            zip(gang, known, strict=True), key=lambda pair: (-sum(pair[0].pod.requests.values()), pair[0].metadata.key)
+        ):
+            away = [one.metadata.key for one in gang if one.metadata.key not in places]
+            target = self._target(each, use, high, after, cold, away)
+            if not target:
+                break
+            places[each.metadata.key] = target
+            self._room.assume(each.pod, target)
+            for key in high:
+                after[target][key] += self._share(target, key, use)
+        if len(places) < len(gang):
+            for each in gang:
+                self._room.pod_changed(None, each.pod)
+            found.skip(about, f"cold nodes have places for {len(places)} of its {len(gang)} pods")
+            return
+        _, worst = _excess(has, high)
+        reason = f"{worst} of {node} is at {has[worst]:.0%}, above {high[worst]:.0%}"
+        found.asks.append(Ask(binding, gang[0].pod.group, node, places, reason))
+        shares.update(after)
+        for each, use in zip(gang, known, strict=True):
+            if each.pod.node == node:
+                for key in high:
+                    has[key] -= self._share(node, key, use)
+
     def _target(
-        self, subject: Subject, use: Mapping[str, float], high: Shares, shares: dict[str, Shares], cold: list[str]
+        self,
+        subject: Subject,
+        use: Mapping[str, float],
+        high: Shares,
+        shares: dict[str, Shares],
+        cold: list[str],
+        away: Sequence[str] = (),
     ) -> str:
         task = self._task(subject)
         after = {
@@ -342,7 +446,7 @@ class _Look:
         for each in sorted(cold, key=lambda each: (after[each], each)):
             if after[each] > -self._rules.margin:
                 return ""
-            if self._fits(subject, task, each):
+            if self._fits(subject, task, each, away):
                 return each
         return ""
 
@@ -459,10 +563,11 @@ class _Look:
         read = self._room.peers.read_keys() if self._room.peers.keep_others_away else None
         return task_of(subject.pod, rules_of([subject.pod], read)[0])
 
-    def _fits(self, subject: Subject, task: Task, node: str) -> bool:
-        """Whether the node takes the pod, as Atoll places, once it has left its own."""
-        nodes = self._room.nodes_but([subject.metadata.key])
-        alone = nodes.at_most({node: self._room.free(node)})
+    def _fits(self, subject: Subject, task: Task, node: str, away: Sequence[str] = ()) -> bool:
+        """Whether the node takes the pod, as Atoll places, once it and the pods of these keys have left theirs."""
+        nodes = self._room.nodes_but([*away] or [subject.metadata.key])
+        column = nodes.names.index(node)
+        alone = nodes.with_free(np.where(np.arange(len(nodes)) == column, nodes.free, 0))
         outcome = place(alone, Gang("", [task], 1))
         return isinstance(outcome, Placement) and [nodes.names[at] for _, at, _ in outcome.pods] == [node]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
-from atoll.model.settings import Section, number, seconds
+from atoll.model.settings import Section, number, seconds, words
 
 
 class Rules(Section, frozen=True):
@@ -41,6 +41,13 @@ class Rules(Section, frozen=True):
     stale: Annotated[
         float, seconds("After which figures say nothing any more: nothing is evicted on older ones.", above=0)
     ] = 180.0
+    gangs: Annotated[
+        Literal["off", "ask"],
+        words(
+            "ask: a gang of the host that has a place elsewhere, whole, is put back to its queue by the host, with its"
+            " age; it starts from its last checkpoint. One in a look."
+        ),
+    ] = "off"
     per_node: Annotated[int, number("Pods that leave one node in a look.")] = 5
     per_namespace: Annotated[int, number("Pods of one namespace that move in a look.")] = 10
     total: Annotated[int, number("Pods that move in a look.")] = 20
