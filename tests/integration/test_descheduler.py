@@ -19,10 +19,22 @@ import yaml
 from atoll.agent.descheduler.looks import REPORT
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import BUDGETS, CONFIGMAPS, DEPLOYMENTS, EVENTS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
+from atoll.model.apiresource import (
+    BINDINGS,
+    BUDGETS,
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+)
 from tests.agent.descheduler.prometheus import Standin, prometheus
+from tests.atollctl import atollctl
 from tests.integration.beside import beside
-from tests.integration.federation import Site, until
+from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
 
@@ -119,8 +131,8 @@ class Walk:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def walk(site: Site, tmp_path: Path) -> AsyncIterator[Walk]:
-    """Four idle nodes, a Deployment of three pods, and the descheduler."""
+async def walk(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Walk]:
+    """Four idle nodes, a Deployment of three pods, and the descheduler with further flags, if any."""
     async with beside(site, MEMBER) as api, prometheus() as standin:
         priority = f"low-{site.namespace}"
         about = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "value": 1000}
@@ -145,7 +157,7 @@ async def walk(site: Site, tmp_path: Path) -> AsyncIterator[Walk]:
         with (tmp_path / "descheduler.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "atoll.agent.descheduler", f"--kubeconfig={kubeconfig}"),
-                *("--policy=volcano-system/volcano-descheduler", *QUICK),
+                *("--policy=volcano-system/volcano-descheduler", *QUICK, *getattr(request, "param", ())),
                 stdout=log,
                 stderr=log,
             )
@@ -200,7 +212,51 @@ async def test_pods_of_a_hot_node_move_and_stay(walk: Walk) -> None:
     assert await walk.pods() == after
 
 
-async def test_a_budget_and_a_prometheus_that_fails_keep_pods_where_they_are(walk: Walk) -> None:
+GANGS = ("--set=rules.gangs=ask", "--set=rules.youngest=62")
+"""The host follows a member's request a minute after the dispatch."""
+
+
+@pytest.mark.parametrize("walk", [GANGS], indirect=True, ids=["gangs=ask"])
+async def test_a_gang_of_the_host_is_moved_whole_by_the_host(walk: Walk, site: Site) -> None:
+    """1. A gang runs on one node. 2. The node is hot: the descheduler asks. 3. The host evicts the gang, with its age;
+    all of it runs elsewhere in the member.
+    """
+    await walk.api.delete(DEPLOYMENTS, "low", walk.namespace)
+    await site.only(MEMBER)
+    await site.submit(job("train", replicas=2, cpu="2", seconds=None, minAvailable=2, queue=await site.queue()))
+
+    async def runs() -> dict[str, str] | None:
+        found = await walk.pods()
+        return found if len(found) == 2 else None
+
+    before = await until(runs, what="the gang runs")
+    binding = await site.find(BINDINGS, "train-job")
+    assert binding is not None
+    [hot] = set(before.values())
+    walk.stress[hot] = 9.5
+    await walk.pods()
+
+    async def moved() -> dict[str, str] | None:
+        found = await walk.pods()
+        return found if len(found) == 2 and not found.keys() & before.keys() else None
+
+    after = await until(moved, what="the gang runs anew")
+    assert hot not in after.values()
+    decided = await site.find(BINDINGS, "train-job")
+    assert decided is not None
+    epochs = [int(each["metadata"]["annotations"][keys.EPOCH]) for each in (binding, decided)]
+    assert epochs[0] < epochs[1]
+    # The workload, and its age with it, is the same.
+    assert binding["metadata"]["uid"] == decided["metadata"]["uid"]
+    assert "placed anew" in str(decided["metadata"]["annotations"][keys.DECISION])
+    # Nobody evicted a pod of it.
+    evictions = [each for each in site.audit(MEMBER) if each.get("objectRef", {}).get("subresource") == "eviction"]
+    assert evictions == []
+    await site.host.delete(JOBS, "train", site.namespace)
+    await site.no_jobs()
+
+
+async def test_a_budget_and_a_prometheus_that_fails_keep_pods_where_they_are(walk: Walk, site: Site) -> None:
     budget: dict[str, Any] = {"apiVersion": BUDGETS.api_version, "kind": BUDGETS.kind}
     selector = {"matchLabels": {"app": "low-priority-app"}}
     metadata = {"name": "low", "namespace": walk.namespace}
@@ -216,6 +272,13 @@ async def test_a_budget_and_a_prometheus_that_fails_keep_pods_where_they_are(wal
 
     await until(refused, what="the budget is named")
     assert await walk.pods() == before
+    # A look from the terminal says why, and moves nothing.
+    policy, file = "volcano-system/volcano-descheduler", str(site.federation.members[MEMBER].kubeconfig)
+    words = ("member", "rebalance", "--policy", policy, "--member-kubeconfig", file)
+    ran = await atollctl(*words, "--dry-run")
+    assert ran.code == 0, ran.said
+    assert "younger than 300 s" in ran.out
+    assert (await atollctl(*words)).code != 0
     # No series is scraped any more: the hot node is unknown, and so is all else.
     walk.standin.series.clear()
 

@@ -102,7 +102,7 @@ class Placements:
         }
 
     def _move_asked(self, uid: str) -> str:
-        """The latest request on its PodGroups; what is no time asks for nothing."""
+        """The latest request on its PodGroups; a value that is no time counts for nothing."""
         asked = (
             group.metadata.annotations.get(keys.MOVE_ASKED, "")
             for group in self._cache.pod_groups.by_index("binding", uid)
