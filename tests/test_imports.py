@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports import findings
+from tests.imports import findings, modules, unused
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,19 @@ from tests.imports import findings
 def test_imports_of_test_modules_are_found(line: str, found: bool, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(line)
     assert bool(findings([tmp_path])) == found
+
+
+def test_a_module_that_no_other_one_uses_is_found(tmp_path: Path) -> None:
+    """Imported, named in a table, a program, and in the project's file: used. Importing itself is no use."""
+    package = tmp_path / "atoll" / "cli"
+    package.mkdir(parents=True)
+    for name, text in {
+        "app": "from atoll.cli.shared import x\nTABLE = ['named']",
+        "shared": "",
+        "named": "",
+        "program": "if __name__ == '__main__': pass",
+        "lonely": "import atoll.cli.lonely",
+        "entry": "",
+    }.items():
+        (package / f"{name}.py").write_text(text, "utf-8")
+    assert unused(modules([tmp_path]), {}, "atoll.cli.app atoll.cli.entry:main") == ["atoll.cli.lonely"]
