@@ -12,15 +12,19 @@ from atoll.agent.scheduler.core import Bind, Deallocate, MemberCore, Reserve
 from atoll.agent.scheduler.core.events import (
     Again,
     DeviceClassSet,
+    HoldAsked,
     NotBound,
     PodGone,
     PodSet,
+    Released,
     ResourceClaimGone,
     ResourceClaimSet,
     SliceSet,
     Whose,
 )
 from atoll.agent.scheduler.notices import refusals
+from atoll.model.device_claims import class_resource
+from atoll.model.gang import Gang, Task
 from tests.agent.builders import make_node, make_pod
 from tests.agent.telling import core_of, gang, of, settle
 
@@ -229,3 +233,48 @@ def test_a_pod_of_higher_priority_evicts_for_devices() -> None:
     core.handle(PodSet(using("high", "c-high", priority=10), Whose.OURS))
     settle(core)
     assert "1 of 1 victims have not ended yet" in core.waits["pod/default/high"].message
+
+
+def test_a_part_keeps_its_devices_until_its_pods_are_there() -> None:
+    """1. The host asks for three pairs: they are kept, and figures say so. 2. A fourth pod gets the last pair, a fifth
+    none. 3. The part is released: the fifth gets one.
+    """
+    core = two_nodes()
+    gpus = class_resource("gpu")
+    free = [core.room.free(node)[gpus] for node in "ab"]
+    assert free == [2, 2]
+    task = Task(
+        "w",
+        3,
+        3,
+        {"cpu": 1000, "pods": 1, gpus: 1, class_resource("nic"): 1},
+        claims=[{"name": "t", "spec": {"devices": PAIR}}],
+    )
+    core.handle(HoldAsked("b", 1, Gang("q", [task], 3), "w", "default", 0.0))
+    settle(core)
+    hold = core.holds.get("b")
+    assert hold is not None
+    assert hold.answer().state == "Reserved"
+    assert sum(core.room.free(node)[gpus] for node in "ab") == 1
+    for name in ("p", "q"):
+        claim(core, f"c-{name}", PAIR)
+        core.handle(PodSet(using(name, f"c-{name}"), Whose.OURS))
+    assert [each.gang for each in of(Bind, settle(core))] == ["pod/default/p"]
+    assert sum(core.room.free(node)[gpus] for node in "ab") == 0
+    core.handle(Released("b"))
+    assert [each.gang for each in of(Bind, settle(core))] == ["pod/default/q"]
+    assert sum(core.room.free(node)[gpus] for node in "ab") == 2
+
+
+def test_a_part_that_devices_are_too_few_for_is_refused() -> None:
+    """Four pairs by number, but the free NICs are under other roots than the free GPUs: the member's figures don't tell,
+    its answer does.
+    """
+    core = with_classes(core_of(make_node("a")))
+    publish(core, "a", ("gpu", "0"), ("gpu", "0"), ("nic", "1"), ("nic", "1"))
+    task = Task("w", 2, 2, {"cpu": 1000, "pods": 1}, claims=[{"name": "t", "spec": {"devices": PAIR}}])
+    core.handle(HoldAsked("b", 1, Gang("q", [task], 2), "w", "default", 0.0))
+    settle(core)
+    hold = core.holds.get("b")
+    assert hold is not None
+    assert hold.answer().state == "Refused"
