@@ -97,7 +97,12 @@ class Looks:
         await self._cluster.wait()
         while True:
             self._changed.clear()
-            outcome = await self.once()
+            try:
+                outcome = await self.once()
+            except Exception as error:
+                # One object that nobody thought of must not end all looks; what was evicted before stands.
+                log.exception("a look failed")
+                outcome = Outcome(Plan(), problem=f"the look failed: {type(error).__name__}: {error}"[:500])
             await self._tell(outcome)
             try:
                 async with asyncio.timeout(self._settings.every):

@@ -1,0 +1,141 @@
+"""Looks one after the other: evictions and their refusals, taints, a policy that changes, a look that breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from atoll.agent.descheduler import sources
+from atoll.agent.descheduler.cluster import Cluster, PolicyMap
+from atoll.agent.descheduler.looks import REPORT, Looks, report
+from atoll.agent.descheduler.rules import Rules
+from atoll.agent.descheduler.settings import DeschedulerSettings
+from atoll.agent.descheduler.world import Figures, World
+from atoll.agent.objects import Node
+from atoll.kube import errors
+from atoll.kube.transport import ApiServer
+from atoll.model.objects import Meta
+from tests.agent.builders import make_node
+from tests.agent.descheduler.builders import load_aware, make_subject
+
+TEXT = load_aware()
+HOT = {name: {"cpu": cpu, "memory": 2.0**30} for name, cpu in (("n1", 7000.0), ("n2", 1000.0), ("n3", 2000.0))}
+AT_ONCE = DeschedulerSettings(rules=Rules(looks=1))
+
+
+class Api:
+    """Takes writes; `refuse` is raised by evictions."""
+
+    def __init__(self) -> None:
+        self.evicted: list[str] = []
+        self.taints: dict[str, list[str]] = {}
+        self.reports: list[dict[str, Any]] = []
+        self.refuse: errors.ApiError | None = None
+        self.told = asyncio.Event()
+
+    async def request(self, method: str, path: str, *, body: bytes, deadline: float) -> bytes:
+        if self.refuse is not None:
+            raise self.refuse
+        assert orjson.loads(body)["deleteOptions"]["preconditions"]["uid"]
+        self.evicted.append(path.split("/")[-2])
+        return b"{}"
+
+    async def json_patch(self, resource: Any, name: str, patch: list[dict[str, Any]], **_: Any) -> None:
+        self.taints[name] = [each["key"] for each in patch[1]["value"]]
+
+    async def apply(self, resource: Any, obj: dict[str, Any], **_: Any) -> None:
+        assert obj["metadata"]["name"] == REPORT
+        self.reports.append(orjson.loads(obj["data"]["report.json"]))
+        self.told.set()
+
+
+class Seen:
+    """A cluster of three nodes and one pod."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = [make_node(name) for name in ("n1", "n2", "n3")]
+        self.policy: PolicyMap | None = PolicyMap(Meta(uid="u"), {"policy.yaml": TEXT})
+        self.subjects = [make_subject("low", "n1")]
+
+    def on_policy(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
+
+    def world(self) -> World:
+        return World(self.nodes, self.subjects)
+
+    async def wait(self) -> None:
+        return
+
+
+def begin(monkeypatch: pytest.MonkeyPatch, settings: DeschedulerSettings = AT_ONCE) -> tuple[Looks, Api, Seen]:
+    api, seen = Api(), Seen()
+
+    async def take(*_: Any, clock: Callable[[], float], **__: Any) -> Figures:
+        return Figures(HOT, {"default/low": {"cpu": 1000.0}}, taken=clock())
+
+    monkeypatch.setattr(sources, "take", take)
+    return Looks(cast(ApiServer, api), cast(Cluster, seen), settings, clock=lambda: 1000.0), api, seen
+
+
+async def test_a_pod_is_evicted_once_and_its_node_has_the_taint(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, api, _ = begin(monkeypatch)
+    outcome = await looks.once()
+    assert api.evicted == ["low"]
+    assert api.taints == {"n1": ["atoll.sh/hot"]}
+    told = report(outcome, dry_run=False)
+    assert [(each["pod"], each["from"], each["place"]) for each in told["moves"]] == [("default/low", "n1", "n2")]
+    # The figures do not show it yet.
+    await looks.once()
+    assert api.evicted == ["low"]
+
+
+async def test_an_eviction_that_the_server_refuses_is_no_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, api, _ = begin(monkeypatch)
+    api.refuse = errors.Busy("429", said="Cannot evict pod as it would violate the pod's disruption budget.")
+    told = report(await looks.once(), dry_run=False)
+    assert told["moves"] == []
+    assert told["skips"][0]["reason"].startswith("not evicted: Cannot evict pod")
+    api.refuse = None
+    await looks.once()
+    assert api.evicted == ["low"]
+
+
+async def test_a_dry_run_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, api, _ = begin(monkeypatch, DeschedulerSettings(rules=Rules(looks=1), dry_run="on"))
+    assert len((await looks.once()).plan.moves) == 1
+    assert (api.evicted, api.taints) == ([], {})
+
+
+async def test_a_policy_that_can_not_act_stops_all_and_a_removed_one_takes_the_taints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks, api, seen = begin(monkeypatch)
+    seen.policy = PolicyMap(Meta(uid="u"), {"policy.yaml": TEXT.replace("LoadAware", "LoadAwar")})
+    assert "there is no plug-in 'LoadAwar'" in (await looks.once()).problem
+    assert (api.evicted, api.taints) == ([], {})
+    seen.policy = None
+    tainted = make_node("n1")
+    tainted.spec.taints.append({"key": "atoll.sh/hot", "effect": "PreferNoSchedule"})
+    seen.nodes = [tainted]
+    assert (await looks.once()).problem == "ConfigMap atoll-system/atoll-descheduler is not there"
+    assert api.taints == {"n1": []}
+
+
+async def test_a_look_that_breaks_is_reported_and_the_next_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, api, seen = begin(monkeypatch)
+    right = seen.world
+    seen.world = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    running = asyncio.create_task(looks.run())
+    await api.told.wait()
+    assert api.reports[0]["condition"]["message"] == "the look failed: ZeroDivisionError: division by zero"
+    api.told.clear()
+    seen.world = right  # type: ignore[method-assign]
+    seen.changed()
+    await api.told.wait()
+    assert api.reports[1]["condition"]["status"] == "True"
+    assert api.evicted == ["low"]
+    running.cancel()
