@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -20,7 +17,6 @@ import yaml
 from atoll.cli import chart_files
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
-from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation
 from atoll.local.image import build
 from atoll.local.layout import FederationConfig, Member
@@ -34,26 +30,20 @@ from atoll.model.apiresource import (
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
-    NODES,
     PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
     VALIDATING_WEBHOOKS,
 )
 from tests.atollctl import atollctl
+from tests.e2e.charts import NEXT, SYSTEM, WAIT, Place, Ways, chart, drift, helm, place_of, values
 from tests.e2e.jobs import job, shell, task
 from tests.integration.federation import until
 from tests.lacking import lacking
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400), pytest.mark.asyncio(loop_scope="module")]
 
-SYSTEM = keys.SYSTEM_NAMESPACE
-API_NAME, API_ADDRESS = "kubernetes.default.svc", "10.96.0.1"
-"""By which pods find their API server: a name in its certificate, and where the cluster's DNS says it is."""
 PATIENCE = 600.0
-WAIT = ("--wait", "--timeout=15m")
-NEXT = "next"
-"""Tag of the image that is upgraded to."""
 MEMBERS = ("east", "west")
 RUNNING = 20
 """Jobs that run while both charts are upgraded and one is rolled back."""
@@ -65,93 +55,6 @@ class Pod(NamedTuple):
     member: str
     name: str
     phase: str
-
-
-@dataclass
-class Place:
-    """One cluster with one real node."""
-
-    handle: ClusterHandle
-    api: ApiServer
-    node_address: str
-
-
-@dataclass
-class Ways:
-    """Connections passed on as kube-proxy and load balancers do elsewhere."""
-
-    stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
-
-    async def listen(self, address: str, target: Callable[[], Awaitable[tuple[str, int]]]) -> int:
-        """Pass on to where `target` says; gives the port."""
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with contextlib.suppress(OSError, LookupError):
-                far_reader, far_writer = await asyncio.open_connection(*await target())
-                await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
-            writer.close()
-
-        server = await asyncio.start_server(serve, address, 0)
-        self.stack.callback(server.close)
-        return int(server.sockets[0].getsockname()[1])
-
-    def translate(self, bridge: str, to: str) -> None:
-        """Packets of this bridge to the Service of the API server go here."""
-        rule = ["PREROUTING", "-i", bridge, "-d", API_ADDRESS, "-p", "tcp", "--dport", "443"]
-        rule += ["-j", "DNAT", "--to-destination", to]
-        subprocess.run(["iptables", "-t", "nat", "-A", *rule], check=True)
-        self.stack.callback(subprocess.run, ["iptables", "-t", "nat", "-D", *rule], check=True)
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
-
-
-def _bridge(address: str) -> str:
-    shown = json.loads(subprocess.run(["ip", "-j", "addr"], capture_output=True, check=True).stdout)
-    return str(next(each["ifname"] for each in shown for one in each["addr_info"] if one.get("local") == address))
-
-
-async def helm(place: Place, *words: str) -> str:
-    """What Helm printed; fails with it where Helm does."""
-    argv = [chart_files.find_helm(build=False), f"--kubeconfig={place.handle.kubeconfig}", f"--namespace={SYSTEM}"]
-    run = await asyncio.to_thread(subprocess.run, [*argv, *words], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr + await _logs(place)
-    return run.stdout
-
-
-async def _logs(place: Place) -> str:
-    run = await asyncio.to_thread(
-        subprocess.run,
-        ["kubectl", f"--kubeconfig={place.handle.kubeconfig}", "-n", SYSTEM, "logs", "--prefix", "--tail=20",
-         "-l", "app.kubernetes.io/part-of=atoll", "--ignore-errors"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return run.stdout + run.stderr
-
-
-def chart(name: str) -> str:
-    return str(chart_files.DEPLOY / "charts" / name)
-
-
-def values(folder: Path, name: str, *processes: str, **more: object) -> str:
-    """A file of values: pods find the API server by a name that its certificate has."""
-    environment = [{"name": "KUBERNETES_SERVICE_HOST", "value": API_NAME}]
-    environment += [{"name": "KUBERNETES_SERVICE_PORT", "value": "443"}]
-    small = {"extraEnv": environment, "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}}}
-    content = {
-        "image": {"repository": build.REPOSITORY, "pullPolicy": "Never"},
-        "hooks": {"extraEnv": environment},
-        **{each: {**small, **more.pop(each, {})} for each in processes},  # type: ignore[dict-item]
-        **more,
-    }
-    file = folder / f"{name}.yaml"
-    file.write_text(yaml.safe_dump(content))
-    return f"--values={file}"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -173,17 +76,7 @@ async def places(able: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
             assert pid is not None
             for each in built:
                 await asyncio.to_thread(images.load, each.archive, node.containerd_socket(pid))
-            api = await ways.stack.enter_async_context(await handle.connect())
-            [found] = await api.list(NODES)
-            addresses = {one["type"]: one["address"] for one in found["status"]["addresses"]}
-            at = urlsplit(api.url)
-
-            async def server(at: str = str(at.hostname), port: int = int(at.port or 443)) -> tuple[str, int]:
-                return at, port
-
-            port = await ways.listen(addresses["InternalIP"], server)
-            ways.translate(_bridge(addresses["InternalIP"]), f"{addresses['InternalIP']}:{port}")
-            made[name] = Place(handle, api, addresses["InternalIP"])
+            made[name] = await place_of(handle, ways)
         yield made
 
 
@@ -283,6 +176,8 @@ async def test_helm_brings_a_federation_and_takes_it_off_again(
         await hub.api.create(JOBS, _job("first", "true"))
         await _reaches(hub.api, "first", "Completed")
         await hub.api.delete(JOBS, "first", "research")
+        assert await drift(hub, "atoll") == ""
+        assert [await drift(places[name], "atoll-agent") for name in MEMBERS] == [""] * len(MEMBERS)
 
         names = [f"long-{number}" for number in range(RUNNING)]
         for name in names:

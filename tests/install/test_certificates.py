@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -21,7 +22,9 @@ from atoll import install
 from atoll.agent import joining
 from atoll.agent.credentials import host_connection, host_renewal, host_secret
 from atoll.kube import client_certificates, tokens
+from atoll.kube.access import load_chain, tls_context
 from atoll.kube.authority import make_signer
+from atoll.kube.certificates import issue
 from atoll.kube.errors import ApiError, Forbidden
 from atoll.kube.transport import ApiServer
 from atoll.local.binaries import ensure
@@ -119,6 +122,16 @@ async def user_of(api: ApiServer) -> Json:
     return dict(answer["status"]["userInfo"])
 
 
+async def strange(bare: Federation) -> ssl.SSLContext:
+    """A client with a certificate of another authority."""
+    at = await install.endpoint(bare.host.kubeconfig)
+    assert at.ca is not None
+    context, now = tls_context(ca_data=at.ca.decode()), datetime.now(UTC)
+    leaf = issue(make_signer(now, name="others"), (), now, client=certificates.account("east"))
+    load_chain(context, leaf.chain + leaf.key)
+    return context
+
+
 async def stored(east: ApiServer) -> dict[str, str]:
     secret = await host_secret(east)
     assert secret is not None
@@ -148,6 +161,9 @@ async def test_invited_member_has_a_certificate_which_it_renews_before_its_end(
         await renewal.look(claims.due + 1)
         assert renewal.problem == ""
         assert renewal.expires >= claims.expires
+        # One that the host does not take any more, as after its end.
+        connection.tls = await strange(bare)
+        assert await agent.list(CAPACITIES, "karmada-es-east") == []
     after = await stored(east)
     assert after[certificates.CERTIFICATE] != before[certificates.CERTIFICATE]
     assert after[certificates.KEY] != before[certificates.KEY]
