@@ -8,7 +8,7 @@ import orjson
 
 from atoll.agent.devices import decode_device_class, decode_resource_claim, decode_slice
 from atoll.agent.objects import Pod
-from atoll.agent.scheduler.core import Bind, Deallocate, MemberCore, Reserve
+from atoll.agent.scheduler.core import Bind, Deallocate, MemberCore, Pass, Reserve
 from atoll.agent.scheduler.core.events import (
     Again,
     DeviceClassSet,
@@ -278,3 +278,43 @@ def test_a_part_that_devices_are_too_few_for_is_refused() -> None:
     hold = core.holds.get("b")
     assert hold is not None
     assert hold.answer().state == "Refused"
+
+
+DEAR = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(a, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(b, a * b > 0))"
+
+
+def test_dear_selectors_take_a_part_of_a_pass_and_slow_nobody_else() -> None:
+    """1. The claims of five tenants have selectors of 500 units, over 20 nodes of 16 devices. 2. No pass takes more than
+    its effort and one evaluation. 3. A pod without claims starts within three passes, and all others in the end.
+    """
+    names = [f"n{number}" for number in range(20)]
+    core = with_classes(core_of(*(make_node(name) for name in names)))
+    for name in names:
+        publish(core, name, *[("gpu", f"{name}-{number}") for number in range(16)])
+    for number in range(5):
+        selector = {"cel": {"expression": f"{DEAR} && {number} == {number}"}}
+        exactly = {"deviceClassName": "gpu", "selectors": [selector]}
+        claim(core, f"c{number}", {"requests": [{"name": "gpu", "exactly": exactly}]})
+        core.handle(PodSet(using(f"p{number}", f"c{number}", priority=1), Whose.OURS))
+    core.handle(PodSet(make_pod("plain"), Whose.OURS))
+    book, bound, passes = core.room.devices, list[str](), 0
+    while core.due:
+        before = book.spent
+        bound += [each.gang for each in of(Bind, core.handle(Pass(0.0)))]
+        assert book.spent - before < 100_000 + 16 * 10_000
+        passes += 1
+        assert passes < 3 or "pod/default/plain" in bound
+    assert len(bound) == 6
+    assert passes > 5
+
+
+def test_a_selector_that_costs_too_much_selects_nothing_and_says_so() -> None:
+    """Kubernetes' limit is a hundred times as high: here it would hold up everybody."""
+    core = with_classes(core_of())
+    publish(core, "n", ("gpu", "0"))
+    expression = f"{DEAR} && " + " && ".join([DEAR] * 30)
+    exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": expression}}]}
+    claim(core, "c", {"requests": [{"name": "gpu", "exactly": exactly}]})
+    core.handle(PodSet(using("p", "c"), Whose.OURS))
+    assert of(Bind, settle(core)) == []
+    assert "cost" in core.waits["pod/default/p"].message

@@ -15,7 +15,7 @@ from atoll.model.gang import Gang, Task
 _RESOURCES = {"claims": RESOURCE_CLAIMS, "templates": RESOURCE_CLAIM_TEMPLATES}
 
 _MOST_SENT = 16_384
-"""Bytes of the claims of a task that members see before its pods are there; of larger ones they see counts by class."""
+"""Bytes of the claims of a gang that members see before its pods are there; of larger ones they see counts by class."""
 
 
 class Missing(Exception):
@@ -39,7 +39,10 @@ def charged(gang: Gang, namespace: str, caches: Caches) -> Gang:
     )
     if missing:
         raise Missing(", ".join(missing))
-    return msgspec.structs.replace(gang, tasks=[_charged(task, namespace, caches) for task in gang.tasks])
+    tasks = [_charged(task, namespace, caches) for task in gang.tasks]
+    if sum(len(msgspec.json.encode(task.claims)) for task in tasks) > _MOST_SENT:
+        tasks = [msgspec.structs.replace(task, claims=[]) for task in tasks]
+    return msgspec.structs.replace(gang, tasks=tasks)
 
 
 def _charged(task: Task, namespace: str, caches: Caches) -> Task:
@@ -52,5 +55,4 @@ def _charged(task: Task, namespace: str, caches: Caches) -> Task:
         vector.add(requests, device_claims.charge(claim))
         spec = found.body.get("spec") or {}
         claims.append({"name": claim.name, "spec": spec.get("spec") or spec})
-    small = len(msgspec.json.encode(claims)) <= _MOST_SENT
-    return msgspec.structs.replace(task, requests=requests, claims=claims if small else [])
+    return msgspec.structs.replace(task, requests=requests, claims=claims)

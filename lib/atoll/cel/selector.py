@@ -13,7 +13,7 @@ from atoll.cel.errors import CompileError, EvaluationError
 from atoll.cel.evaluator import Run, build
 from atoll.cel.kubernetes import quantity, semver
 from atoll.cel.syntax import parse
-from atoll.cel.values import EMPTY, LIMIT, Map, Meter
+from atoll.cel.values import EMPTY, LIMIT, WORK, Map, Meter
 
 _KEPT = 4096
 _SCALARS: Mapping[str, type] = {"int": int, "bool": bool, "string": str, "version": str}
@@ -85,9 +85,22 @@ class Selector:
         Raises:
             EvaluationError: the expression has no answer for the device, or costs more than the limit.
         """
+        meter = Meter(device.value, self.variables, limit)
+        return self._run(device, meter), meter.cost
+
+    def attempt(self, device: DeviceView, *, limit: int = LIMIT) -> tuple[bool | str, int]:
+        """Whether the device is selected, or why there is no answer; and the effort: cost, and work that has none."""
+        meter = Meter(device.value, self.variables, limit)
+        answer: bool | str
+        try:
+            answer = self._run(device, meter)
+        except EvaluationError as error:
+            answer = str(error)
+        return answer, meter.cost + WORK * meter.work
+
+    def _run(self, device: DeviceView, meter: Meter) -> bool:
         if device.problem:
             raise EvaluationError(device.problem)
-        meter = Meter(device.value, self.variables, limit)
         try:
             result = self.run(meter)
         except RecursionError as error:
@@ -95,7 +108,7 @@ class Selector:
         meter.charge(0)
         if type(result) is not bool:
             raise EvaluationError("the result is not bool")
-        return result, meter.cost
+        return result
 
 
 @lru_cache(maxsize=_KEPT)

@@ -15,8 +15,8 @@ from atoll.cel.types import Type
 
 LIMIT = 1_000_000
 """Kubernetes' bound of what one evaluation may cost (`CELSelectorExpressionMaxCost`)."""
-_STEPS = 250_000
-"""Bound of the work that has no cost: as many rounds of `exists` as the cost allows."""
+WORK = 4
+"""Cost allowed for a step of the work that has none: as many rounds of `exists`."""
 
 
 class Meter:
@@ -49,8 +49,8 @@ class Meter:
             CostExceeded: the limit is reached.
         """
         self.work += steps
-        if self.work > _STEPS:
-            raise CostExceeded(f"takes more than {_STEPS:,} steps")
+        if self.work * WORK > self.limit:
+            raise CostExceeded(f"takes more than {self.limit // WORK:,} steps")
 
 
 class Map:

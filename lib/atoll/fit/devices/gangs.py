@@ -11,13 +11,15 @@ from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
 from atoll.fit.devices.problem import Ask, Problem
-from atoll.fit.devices.search import STEPS, Pick, Refused, Undecided, free_counters, solve
+from atoll.fit.devices.search import STEPS, Pick, Refused, Undecided, free_counters, solve_in
 from atoll.model.devices import Taken
 from atoll.model.quantity import parse
 
 _T = TypeVar("_T")
 _KEPT = 65_536
 """Answers; once there are more, all are found anew."""
+_SEARCH = 50
+"""Steps that the rest of a search costs."""
 _Numbers = tuple[tuple[int, int], ...]
 """Per pick, its ask and its option, counted."""
 
@@ -44,6 +46,8 @@ class Answers:
     def __init__(self, steps: int = STEPS) -> None:
         """`steps` bound each search."""
         self.steps = steps
+        #: steps of all searches, and a few for each
+        self.spent = 0
         self._shapes: dict[object, int] = {}
         self._answers: dict[object, _Numbers | Refused | Undecided] = {}
         self._counts: dict[object, int] = {}
@@ -62,7 +66,8 @@ class Answers:
         key = (shape, *_in_use(problem, taken))
         answer = self._answers.get(key)
         if answer is None:
-            found = solve(problem, taken, self.steps)
+            found, steps = solve_in(problem, taken, self.steps)
+            self.spent += _SEARCH + steps
             if isinstance(found, (Refused, Undecided)):
                 answer = found
             else:

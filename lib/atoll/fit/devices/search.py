@@ -61,15 +61,25 @@ def solve(problem: Problem, taken: Taken, steps: int = STEPS) -> tuple[Pick, ...
         ClaimError: a claim asks for too many devices, a selector fails on a device that is tried, or a constraint
             refuses one of all devices.
     """
+    return solve_in(problem, taken, steps)[0]
+
+
+def solve_in(problem: Problem, taken: Taken, steps: int) -> tuple[tuple[Pick, ...] | Refused | Undecided, int]:
+    """As `solve`, with the number of steps that it took.
+
+    Raises:
+        ClaimError: as `solve`.
+    """
     options = _available(problem, taken)
     _check_size(problem, options)
     if problem.certain and (reason := prune(problem, options)):
-        return Refused(reason)
+        return Refused(reason), 0
     search = _Search(problem, taken, options, steps)
     try:
-        return tuple(search.picks) if search.found() else Refused(_NONE)
+        found = tuple(search.picks) if search.found() else Refused(_NONE)
     except _OutOfSteps:
-        return Undecided(steps)
+        return Undecided(steps), steps
+    return found, steps - search.left
 
 
 def _available(problem: Problem, taken: Taken) -> Options:
@@ -105,7 +115,7 @@ def _shareable(option: Option, consumed: Mapping[str, Fraction]) -> bool:
 class _Search:
     def __init__(self, problem: Problem, taken: Taken, options: Options, steps: int) -> None:
         self.picks: list[Pick] = []
-        self._problem, self._options, self._steps = problem, options, steps
+        self._problem, self._options, self.left = problem, options, steps
         self._in_use = [device.id in taken.devices for device in problem.devices]
         self._kinds = [
             -1 - number if device.id in taken.consumed else 2 * problem.kinds[number] + self._in_use[number]
@@ -198,8 +208,8 @@ class _Search:
 
     def _take(self, ask: Ask, option: Option, *, must: bool) -> _Undo | None:
         """Counters before constraints: they are the cheaper test."""
-        self._steps -= 1
-        if self._steps < 0:
+        self.left -= 1
+        if self.left < 0:
             raise _OutOfSteps
         number, device = option.number, option.device
         if ask.wish.admin:

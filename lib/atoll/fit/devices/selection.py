@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from atoll.cel import CompileError, DeviceView, EvaluationError, Selector, compile
+from atoll.cel import CompileError, DeviceView, Selector, compile
+from atoll.cel.values import LIMIT
 from atoll.fit.devices.problem import SelectionError
 from atoll.model.devices import Device
 
@@ -16,9 +17,13 @@ _KEPT = 262_144
 class Selection:
     """`Selects` by CEL."""
 
-    def __init__(self, *, list_attributes: bool = False) -> None:
-        """`list_attributes` is the feature gate DRAListTypeAttributes of the cluster."""
-        self._list_attributes = list_attributes
+    def __init__(self, *, list_attributes: bool = False, limit: int = LIMIT) -> None:
+        """`list_attributes` is the feature gate DRAListTypeAttributes of the cluster; `limit` bounds the cost of one
+        evaluation.
+        """
+        self._list_attributes, self._limit = list_attributes, limit
+        #: cost of all answers that were not known
+        self.spent = 0
         self._views: WeakKeyDictionary[Device, DeviceView] = WeakKeyDictionary()
 
     def __call__(self, expression: str, device: Device) -> bool:
@@ -34,7 +39,10 @@ class Selection:
         view = self._views.get(device)
         if view is None:
             view = self._views[device] = self._view(device)
-        answer = _answer(selector, view)
+        before = _answer.cache_info().misses
+        answer, cost = _answer(selector, view, self._limit)
+        if _answer.cache_info().misses != before:
+            self.spent += cost
         if isinstance(answer, str):
             raise SelectionError(f"selector {expression!r}: {answer}")
         return answer
@@ -54,8 +62,5 @@ class Selection:
 
 
 @lru_cache(maxsize=_KEPT)
-def _answer(selector: Selector, view: DeviceView) -> bool | str:
-    try:
-        return selector.matches(view)
-    except EvaluationError as error:
-        return str(error)
+def _answer(selector: Selector, view: DeviceView, limit: int) -> tuple[bool | str, int]:
+    return selector.attempt(view, limit=limit)

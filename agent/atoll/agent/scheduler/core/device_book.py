@@ -41,6 +41,19 @@ log = structlog.get_logger(__name__)
 Json = dict[str, Any]
 MOST_PODS = 128
 """Pods of one task that a node is asked for at most; kubelets take 110 by default."""
+_DEAREST = 10_000
+"""Cost of one evaluation of a selector, in Kubernetes' units; the usual ones cost less than 100."""
+_STEPS = 20_000
+"""Of one search, a tenth of a second."""
+_EFFORT = 100_000
+"""Steps of searches and costs of selectors, about two microseconds each, that one pass may take; the next one goes on.
+A tenant's claims slow nobody else by more.
+"""
+_PASSES = 500
+"""That go on in a row: two minutes."""
+_PREPARED = 20_000
+"""Nodes of claims that are kept, about 10 kB each; more are prepared anew."""
+_LATER = "it is still being looked at"
 _SHARES = UUID("5d1e8a3a-6b57-4f0c-9d55-0a1c2f7f1c1e")
 """Namespace of the IDs of shares: a replayed log gives the same ones."""
 
@@ -75,8 +88,12 @@ class DeviceBook:
         #: claim -> its pod on the way, and what that gets
         self._promises: dict[str, _Promise] = {}
         self.taken = Taken()
-        self._selects = Selection()
-        self._answers = Answers()
+        self._selects = Selection(limit=_DEAREST)
+        self._answers = Answers(_STEPS)
+        #: effort at which this pass ends, and devices that were compared with claims so far
+        self._end, self._compared = _EFFORT, 0
+        #: whether something was left for the next pass, and how many passes in a row did so
+        self._left, self._passes = False, 0
         #: (node, claims) -> devices of each reservation for such a pod, the last one last
         self._reserved: dict[tuple[str, bytes], list[list[Held]]] = {}
         #: node -> resource that stands for a class -> its devices there that no taint keeps from claims
@@ -141,8 +158,26 @@ class DeviceBook:
             else:
                 for name in nodes:
                     known.pop(name, None)
-        if len(self._problems) > MOST_PODS:
-            self._problems.clear()
+
+    def begin_pass(self) -> None:
+        """There is time again."""
+        self._passes = self._passes + 1 if self._left else 0
+        self._end, self._left = self.spent + _EFFORT, False
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the next pass is to go on. Claims that are never done wait for other events after a while."""
+        return self._left and self._passes < _PASSES
+
+    @property
+    def spent(self) -> int:
+        """Effort so far."""
+        return self._selects.spent + self._answers.spent + self._compared
+
+    def _is_late(self) -> bool:
+        """Whether the effort of this pass is used up."""
+        self._left = self._left or self.spent > self._end
+        return self._left
 
     # -- promises ----------------------------------------------------------------------------------------------------
 
@@ -238,7 +273,7 @@ class DeviceBook:
         """Pods with these claims that get devices on a node, at most `MOST_PODS`."""
         problem = self._problem(claims, node)
         try:
-            return 0 if isinstance(problem, str) else self._answers.count(problem, taken, MOST_PODS)
+            return 0 if isinstance(problem, str) or self._is_late() else self._answers.count(problem, taken, MOST_PODS)
         except DevicesError:
             return 0
 
@@ -286,9 +321,15 @@ class DeviceBook:
         return found.reason if isinstance(found, Refused) else found
 
     def _problem(self, claims: Sequence[Json], node: str) -> Prepared | str:
-        known = self._problems.setdefault(_key(claims), {})
+        key = _key(claims)
+        # The last one used is the last one to go.
+        known = self._problems[key] = self._problems.pop(key, {})
         if node not in known:
+            if self._is_late():
+                return _LATER
             known[node] = self._prepared(claims, node)
+            while len(self._problems) > 1 and sum(map(len, self._problems.values())) > _PREPARED:
+                del self._problems[next(iter(self._problems))]
         return known[node]
 
     def _prepared(self, claims: Sequence[Json], node: str) -> Prepared | str:
@@ -298,6 +339,8 @@ class DeviceBook:
         try:
             read = [Claim.of({"metadata": {"name": each["name"]}, "spec": each["spec"]}) for each in claims]
             pools = self._slices.pools(node, labels)
+            devices = sum(len(each.devices) for each in pools)
+            self._compared += devices * sum(len(request.wishes) for claim in read for request in claim.requests)
             return self._answers.prepared(prepare(read, pools, self._classes, self._selects, node, labels))
         except (DevicesError, SelectorError, device_claims.UnsupportedClaim) as error:
             return str(error)

@@ -394,6 +394,7 @@ class MemberCore:
             self._began = True
             self.room.begin()
         self.due, self.looked_at, self._searches = False, [], 0
+        self.room.devices.begin_pass()
         if self._outcomes is None:
             views = self._candidates(commands)
             self._outcomes = planner.plan(
@@ -414,6 +415,8 @@ class MemberCore:
             self._take(outcome, commands)
         if some < self._settings.gangs:
             self._outcomes = None
+        # Gangs that devices were not looked at for are looked at again.
+        self.room.grew = self.room.grew or self.room.devices.unfinished
         self.due = self.due or self._outcomes is not None or self.room.grew or self._lost
         if changed := self.room.touched | self._reworded:
             commands.append(Changed(tuple(sorted(changed))))
