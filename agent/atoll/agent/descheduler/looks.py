@@ -100,7 +100,7 @@ class Looks:
             try:
                 outcome = await self.once()
             except Exception as error:
-                # One object that nobody thought of must not end all looks; what was evicted before stands.
+                # One odd object must not end all looks; evictions before the failure stand.
                 log.exception("a look failed")
                 outcome = Outcome(Plan(), problem=f"the look failed: {type(error).__name__}: {error}"[:500])
             await self._tell(outcome)
