@@ -9,7 +9,7 @@ looks above the target; a node that gave pods takes none, and one that took pods
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -593,8 +593,3 @@ def _excess(has: Mapping[str, float], high: Mapping[str, float]) -> tuple[float,
 
 def _selected(selector: str, node: Node) -> bool:
     return not selector or selectors.label_selector_matches(placer.parse_selector(selector), node.metadata.labels)
-
-
-def reasons(skips: Iterable[Skip]) -> Iterator[tuple[str, int]]:
-    """Reasons by how often they hold, the most frequent first."""
-    yield from sorted(Counter(each.reason for each in skips).items(), key=lambda pair: (-pair[1], pair[0]))

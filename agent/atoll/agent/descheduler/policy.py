@@ -13,14 +13,11 @@ from typing import Any, Final, Literal
 import msgspec
 import orjson
 
+from atoll.agent.descheduler.world import CPU, MEMORY
 from atoll.model import documents, duration, placer, selectors
 
-API_VERSION: Final = "descheduler/v1alpha2"
-KIND: Final = "DeschedulerPolicy"
 MOST: Final = 64
 """Profiles, plug-ins of a profile, names in a list."""
-CPU: Final = "cpu"
-MEMORY: Final = "memory"
 PODS: Final = "pods"
 _PERCENT: Final = 100.0
 
