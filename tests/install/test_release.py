@@ -17,7 +17,7 @@ from atoll.cli.chart_files import find_helm
 from atoll.model.release import VERSION
 
 ROOT = Path(__file__).parents[2]
-CHARTS = ("atoll", "atoll-agent", "atoll-crds", "atoll-topology")
+CHARTS = sorted(each.name for each in (ROOT / "deploy" / "charts").iterdir())
 _LEFT_OUT = shutil.ignore_patterns(".venv", ".git", "dist", "__pycache__", ".*_cache", ".hypothesis")
 
 
@@ -41,7 +41,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_release_has_wheel_sdist_charts_manifests_and_checksums_of_all(dist: Path) -> None:
-    manifests = [f"atoll-{each}.yaml" for each in ("crds", "host", "member", "topology")]
+    manifests = [f"atoll-{each.name}" for each in (ROOT / "deploy" / "manifests").iterdir()]
     charts = [f"{each}-{VERSION}.tgz" for each in CHARTS]
     packages = [f"atoll-{VERSION}-py3-none-any.whl", f"atoll-{VERSION}.tar.gz"]
     files = {*manifests, *charts, *packages}
