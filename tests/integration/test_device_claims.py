@@ -115,7 +115,11 @@ async def test_a_gang_runs_with_a_pair_of_devices_for_each_pod_and_the_next_one_
     await site.submit(using("second", replicas=2, seconds=None))
     decision = await site.decided("second")
     assert decision["reason"] == "InsufficientResources", decision
-    assert "alpha holds 1 of the 2 pods" in str(decision)
+
+    async def figures() -> bool:
+        return "alpha holds 1 of the 2 pods" in str(await site.decision("second"))
+
+    await until(figures, what="the host knows the last free pair")
     site.kubectl("delete", "-n", site.namespace, "vcjob", "first")
     await site.phase("second", "Running")
 
