@@ -9,7 +9,7 @@ import pytest
 from atoll.admission import jsonpatch
 from atoll.admission.rules import Change
 from atoll.model import keys
-from atoll.webhook.stamps import MOST, stamped
+from atoll.webhook.stamps import stamped
 
 PATCH = [jsonpatch.add({"other": "1"}, "metadata", "annotations")]
 
@@ -37,7 +37,7 @@ def test_a_change_keeps_the_old_name(new: dict[str, Any], old: dict[str, Any], k
 
 
 def test_the_name_is_bounded() -> None:
-    assert written(Change(namespace={}, new=workload(), old=None, user="u" * 9000), []) == "u" * MOST
+    assert written(Change(namespace={}, new=workload(), old=None, user="u" * 9000), []) == "u" * keys.MOST_SUBMITTER
 
 
 def test_an_unchanged_workload_needs_no_patch() -> None:

@@ -61,6 +61,7 @@ COMMANDS = {
     ),
     "top": _Entry("top", "top"),
     "kinds": _Entry("kinds", "kinds"),
+    "submit": _Entry("submit", "submit"),
     "usage": _Entry(
         "records",
         "usage",

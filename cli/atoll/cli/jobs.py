@@ -15,6 +15,7 @@ from atoll.cli.options import NoHeaders, Output, Selector, SortBy, Watch, settin
 from atoll.cli.printing import show_objects, show_table
 from atoll.cli.suggestions import queue_names
 from atoll.cli.workloads import Name
+from atoll.model.keys import MOST_SUBMITTER, SUBMITTED_BY
 from atoll.view.jobs import HEADERS, by_workload, queue_of, rows
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ Json = dict[str, Any]
 app = typer.Typer(no_args_is_help=True, help="Jobs: where they run, why they wait; hold, release, abort.")
 
 
-@app.command("list", epilog="Example: atollctl job list -A -o wide; atollctl job list -l team=a --sort-by .spec.queue")
+@app.command(
+    "list",
+    epilog="Example: atollctl job list -A -o wide; atollctl job list --me; atollctl job list -l a=b --sort-by .kind",
+)
 def list_(
     ctx: typer.Context,
     output: Output = None,
@@ -37,9 +41,10 @@ def list_(
     selector: Selector = None,
     sort_by: SortBy = None,
     watch: Watch = False,
+    me: Annotated[bool, typer.Option("--me", help="Only jobs that I submitted.")] = False,
 ) -> None:
     """List the workloads that Atoll runs of a namespace, or of all with -A."""
-    _show(ctx, None, output, no_headers, watch, queue=queue, selector=selector, sort_by=sort_by)
+    _show(ctx, None, output, no_headers, watch, queue=queue, selector=selector, sort_by=sort_by, me=me)
 
 
 @app.command(epilog="Example: atollctl job get train -n research -o jsonpath='{.status.state.phase}'")
@@ -81,6 +86,7 @@ def _show(
     queue: str | None = None,
     selector: str | None = None,
     sort_by: str | None = None,
+    me: bool = False,
 ) -> None:
     from atoll.cli.connection import call
     from atoll.kinds import BY_RESOURCE, known
@@ -89,11 +95,16 @@ def _show(
     options, wanted = settings(ctx), shape(output)
     where = options.where if name is None else options.one_namespace
     namespaced = options.all_namespaces and name is None
+    user = call(options, _myself) if me else None
     headers = (("NAMESPACE",) if namespaced else ()) + HEADERS + (("REASON",) if wanted.wide else ())
 
     def chosen(jobs: list[Json]) -> list[Json]:
         return sorted(
-            (job for job in (jobs if name is not None and not watch else ours(jobs)) if queue in (None, queue_of(job))),
+            (
+                job
+                for job in (jobs if name is not None and not watch else ours(jobs))
+                if queue in (None, queue_of(job)) and user in (None, submitter(job))
+            ),
             key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"]),
         )
 
@@ -156,3 +167,16 @@ def _show(
         return
     lines = rows(jobs, by_workload(bindings), time.time(), namespaced=namespaced, wide=wanted.wide, silent=silent)
     show_table(headers, lines, no_headers=no_headers)
+
+
+async def _myself(host: ApiServer) -> str:
+    """The name by which the host knows the user, as records have it."""
+    from atoll.model.apiresource import SUBJECT_REVIEWS
+
+    review = {"apiVersion": SUBJECT_REVIEWS.api_version, "kind": SUBJECT_REVIEWS.kind, "metadata": {}}
+    return str((await host.create(SUBJECT_REVIEWS, review))["status"]["userInfo"]["username"])[:MOST_SUBMITTER]
+
+
+def submitter(job: Json) -> str:
+    """Who created a workload; empty where it does not say."""
+    return str((job["metadata"].get("annotations") or {}).get(SUBMITTED_BY) or "")

@@ -413,7 +413,7 @@ SUBMITTER_POLICY: Final = _policy(
         _rule(
             f"{_ON_CREATE} ? ({_SUBMITTER} in ['', request.userInfo.username]"
             # The webhook cuts longer names.
-            f" || (size({_SUBMITTER}) == 253 && request.userInfo.username.startsWith({_SUBMITTER})))"
+            f" || (size({_SUBMITTER}) == {keys.MOST_SUBMITTER} && request.userInfo.username.startsWith({_SUBMITTER})))"
             f" : {_same_annotations((keys.SUBMITTED_BY,))}",
             f"annotation {keys.SUBMITTED_BY} names the user who created the workload: Atoll's webhook writes it;"
             f" {_EMERGENCY}",

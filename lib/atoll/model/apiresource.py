@@ -100,6 +100,9 @@ ACCESS_REVIEWS: Final = ApiResource(
 SELF_REVIEWS: Final = ApiResource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
+SUBJECT_REVIEWS: Final = ApiResource(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+)
 
 JOBS: Final = ApiResource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")

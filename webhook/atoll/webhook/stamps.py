@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from atoll.admission import jsonpatch
 from atoll.admission.problems import Json
 from atoll.admission.rules import Change
 from atoll.model import keys
-
-MOST: Final = 253
-"""Characters of a user name that are kept."""
 
 
 def stamped(change: Change, patch: list[jsonpatch.Operation]) -> list[jsonpatch.Operation]:
@@ -18,7 +13,7 @@ def stamped(change: Change, patch: list[jsonpatch.Operation]) -> list[jsonpatch.
     if not isinstance(change.new.get("metadata"), dict):
         return patch
     notes = jsonpatch.applied(change.new, patch)["metadata"].get("annotations")
-    wanted = change.user[:MOST] if change.old is None else _annotation(change.old)
+    wanted = change.user[: keys.MOST_SUBMITTER] if change.old is None else _annotation(change.old)
     if not isinstance(notes, dict):
         # The schema refuses another type.
         whole = notes is None and wanted

@@ -1,0 +1,41 @@
+"""`atollctl submit` and `job list --me` against a real host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from atoll.model.apiresource import BATCH_JOBS, JOBS
+from tests.integration.command_line import atollctl
+from tests.integration.federation import Site
+
+pytestmark = pytest.mark.integration
+
+WORDS = ("--image", "busybox:1", "--cpu", "100m")
+
+
+async def test_a_gang_and_an_array_are_submitted_from_a_few_words(site: Site) -> None:
+    queue = await site.queue()
+    said = await atollctl(site, "submit", *WORDS, "--name", "gang", "--workers", "2", "-q", queue, "--", "sleep", "9")
+    assert said.strip() == "job.batch.volcano.sh/gang created"
+    await site.phase("gang", "Running")
+    await atollctl(site, "submit", *WORDS, "--name", "sweep", "--array", "0-5%2", "-q", queue, "--", "true")
+
+    array = await site.host.get(BATCH_JOBS, "sweep", site.namespace)
+    assert (array["spec"]["completions"], array["spec"]["parallelism"]) == (6, 2)
+    listed = await atollctl(site, "job", "list", "--me", "--no-headers")
+    assert {line.split()[0] for line in listed.splitlines()} == {"gang", "sweep"}
+
+
+async def test_a_dry_run_creates_nothing_and_prints_a_manifest_that_the_host_takes(site: Site, tmp_path: Path) -> None:
+    queue = await site.queue()
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n#SBATCH -A {queue} -N 2 -t 10\necho one\n")
+    words = ("submit", "--image", "busybox:1", "--script", str(script), "--name", "dry")
+    printed = await atollctl(site, *words, "--dry-run", "-o", "yaml")
+    assert await site.find(JOBS, "dry") is None
+    found = yaml.safe_load(printed)
+    assert (found["spec"]["queue"], found["spec"]["minAvailable"]) == (queue, 2)
+    await site.submit(found)
