@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -177,6 +178,19 @@ async def test_kills_at_each_write_lose_and_double_nothing(steps: list[tuple[str
     store.how = "well"
     await records._write_batch(store)
     assert sorted(store.rows) == sorted(f"uid-{number + 1}/1" for number in range(made))
+
+
+async def test_nothing_is_written_before_the_records_of_earlier_leaders_are_known() -> None:
+    """The first write looks up which of the known ones are in the store already."""
+    store = Store()
+    _, records = leader(Host(), store, [binding("a", run())])
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(records._write(store), 0.3)
+    assert store.rows == []
+    records._outbox.synced.set()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(records._write(store), 0.3)
+    assert store.rows == ["uid-a/1"]
 
 
 async def test_usage_is_counted_as_it_is_held_and_evictions_once() -> None:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from atoll.model.apiresource import BATCH_JOBS, JOBS
+from tests import atollctl as commands
 from tests.integration.command_line import atollctl
 from tests.integration.federation import Site
 
@@ -18,10 +19,17 @@ WORDS = ("--image", "busybox:1", "--cpu", "100m")
 
 async def test_a_gang_and_an_array_are_submitted_from_a_few_words(site: Site) -> None:
     queue = await site.queue()
-    said = await atollctl(site, "submit", *WORDS, "--name", "gang", "--workers", "2", "-q", queue, "--", "sleep", "9")
+    where = (f"--kubeconfig={site.federation.host.kubeconfig}", f"--namespace={site.namespace}")
+
+    async def submit(name: str, *words: str) -> str:
+        ran = await commands.atollctl("submit", *where, *WORDS, "--name", name, "-q", queue, *words)
+        assert ran.code == 0, ran.said
+        return ran.out
+
+    said = await submit("gang", "--workers", "2", "--", "sleep", "9")
     assert said.strip() == "job.batch.volcano.sh/gang created"
     await site.phase("gang", "Running")
-    await atollctl(site, "submit", *WORDS, "--name", "sweep", "--array", "0-5%2", "-q", queue, "--", "true")
+    await submit("sweep", "--array", "0-5%2", "--", "true")
 
     array = await site.host.get(BATCH_JOBS, "sweep", site.namespace)
     assert (array["spec"]["completions"], array["spec"]["parallelism"]) == (6, 2)

@@ -54,6 +54,8 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
     elector = election.elector(host, "atoll-control", running.identity, settings.election)
     caches: Caches | KarmadaCaches | None = None
     metrics, record_metrics = MemberMetrics(running.metrics), RecordMetrics(running.metrics)
+    if settings.on == "karmada" and settings.records.store:
+        raise SystemExit("--records: bindings of a Karmada have no runs to record; leave it out with --on karmada")
     store = _store(settings.records.store)
 
     declared = Declared(host, host, rights.ON_HOST)

@@ -209,6 +209,8 @@ class Records:
                 self._pending.pop(record.id, None)
 
     async def _write(self, store: Store) -> None:
+        # The first write looks up all records that may be in the store already.
+        await self._outbox.synced.wait()
         expired, until = 0.0, 0.0
         while True:
             self._metrics.pending.set(len(self._pending))
