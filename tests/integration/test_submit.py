@@ -34,7 +34,7 @@ async def test_a_gang_and_an_array_are_submitted_from_a_few_words(site: Site) ->
     array = await site.host.get(BATCH_JOBS, "sweep", site.namespace)
     assert (array["spec"]["completions"], array["spec"]["parallelism"]) == (6, 2)
     listed = await atollctl(site, "job", "list", "--me", "--no-headers")
-    assert {line.split()[0] for line in listed.splitlines()} == {"gang", "sweep"}
+    assert {line.split()[0] for line in listed.splitlines()} == {"gang", "job.batch/sweep"}
 
 
 async def test_a_dry_run_creates_nothing_and_prints_a_manifest_that_the_host_takes(site: Site, tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def usage(
 
     span = _span(since, month)
     costs, currency = _prices(prices)
-    lines = view.usage(_rows(ctx, store, span), by.value, *span)
+    columns = [*view.COLUMNS, *view.BY[by.value]]
+    lines = view.usage(_rows(ctx, store, span, columns), by.value, *span)
     if output is Output.TABLE:
         show_table((by.value.upper(), *view.USAGE), view.usage_rows(lines, costs), no_headers=no_headers)
     else:
@@ -127,7 +128,7 @@ def preemptions(
         _print([view.plain(row) for row in found], output)
 
 
-def _rows(ctx: typer.Context, store: str | None, span: Span) -> Iterator[Row]:
+def _rows(ctx: typer.Context, store: str | None, span: Span, columns: Sequence[str] | None = None) -> Iterator[Row]:
     """Rows of that time, of the namespace where one is given."""
     options = settings(ctx)
     since, until = span
@@ -144,7 +145,9 @@ def _rows(ctx: typer.Context, store: str | None, span: Span) -> Iterator[Row]:
             raise CommandError(f"--records needs a package that is not installed ({error}): atoll[records]") from error
         try:
             # Records are read one file at a time.
-            yield from (row for row in read(store, since, until) if options.namespace in (None, row["namespace"]))
+            yield from (
+                row for row in read(store, since, until, columns) if options.namespace in (None, row["namespace"])
+            )
         except (ImportError, OSError, ValueError) as error:
             raise CommandError(f"records at {store} can't be read: {error}") from error
         return

@@ -129,8 +129,14 @@ class Ledger:
         self._day, self._next = day, self._next + 1
 
 
-def read(url: str, since: datetime, until: datetime) -> Iterator[dict[str, Any]]:
+def read(url: str, since: datetime, until: datetime, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     """Records of runs that held capacity in this time, day by day; maps are lists of pairs.
+
+    Args:
+        url: of the store.
+        since: only runs that were released later.
+        until: only runs that were dispatched earlier.
+        names: of the columns, for nested ones take most of the time; None for all.
 
     Raises:
         ImportError: the package of the URL's file system is not installed.
@@ -142,7 +148,8 @@ def read(url: str, since: datetime, until: datetime) -> Iterator[dict[str, Any]]
         if day >= since.astimezone(UTC).strftime("%Y-%m-%d"):
             for path in _files(fs, root, day):
                 with fs.open(path, "rb") as file:
-                    table = parquet.read_table(file, filters=[("released", ">=", since), ("dispatched", "<", until)])
+                    wanted = [("released", ">=", since), ("dispatched", "<", until)]
+                    table = parquet.read_table(file, columns=names, filters=wanted)
                 yield from table.to_pylist()
 
 

@@ -23,6 +23,11 @@ _HOURS = ("hours", 3600.0)
 _LEFT_OUT = ("pods",)
 
 
+COLUMNS = ("namespace", "queued", "dispatched", "bound", "ended", "released", "outcome")
+"""Of a row that `usage` reads, beside those of `BY`."""
+BY = {"queue": ("queue", "seconds"), "namespace": ("seconds",), "user": ("user", "seconds"), "member": ("parts",)}
+
+
 @dataclass(slots=True)
 class Amount:
     """One resource of one line of a report; amounts are in the unit of the report."""
