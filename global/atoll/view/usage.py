@@ -24,7 +24,7 @@ _LEFT_OUT = ("pods",)
 
 
 COLUMNS = ("namespace", "queued", "dispatched", "bound", "ended", "released", "outcome")
-"""Of a row that `usage` reads, beside those of `BY`."""
+"""Of a row that `usage` reads, beside the ones of `BY`."""
 BY = {"queue": ("queue", "seconds"), "namespace": ("seconds",), "user": ("user", "seconds"), "member": ("parts",)}
 
 
