@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from atoll.kinds import nearness
-from atoll.model import duration, keys, numa, pod_references, pod_rules, ports, selectors
+from atoll.model import duration, keys, needs, numa, pod_rules, ports, selectors
 from atoll.model.flavors import Assigned, pinned, required
 from atoll.model.gang import Gang, Task, TopologyWish, scopes_of
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer
@@ -263,7 +263,7 @@ def task_of(
         # Of others devices alone count, which most nodes don't align: their member looks at them when it has the pods.
         aligned=numa.aligned(pod) if guaranteed else [],
         numa=numa_policy if guaranteed and numa_policy != numa.Policy.NONE else "",
-        claim_names=pod_references.device_claims(pod),
+        claim_names=needs.device_claims(pod),
         later=later,
         grace=grace if isinstance(grace := pod.get("terminationGracePeriodSeconds"), int) and grace >= 0 else 30,
     )

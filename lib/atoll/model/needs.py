@@ -71,6 +71,16 @@ def asked(pod_spec: Json) -> Iterator[Asked]:
                 yield Asked(Need.VOLUMES, f"volumes[{index}].{kind}")
 
 
+def device_claims(pod: Json) -> list[str]:
+    """`claims/NAME` or `templates/NAME` of each ResourceClaim of a pod, in order."""
+    found = []
+    for each in _list(pod.get("resourceClaims")):
+        for field, kind in (("resourceClaimName", "claims"), ("resourceClaimTemplateName", "templates")):
+            if isinstance(name := _mapping(each).get(field), str) and name:
+                found.append(f"{kind}/{name}")
+    return found
+
+
 def _mapping(value: object) -> Json:
     return value if isinstance(value, Mapping) else {}
 

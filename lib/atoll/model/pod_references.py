@@ -53,16 +53,6 @@ def references(manifest: Mapping[str, Any]) -> list[Reference]:
     return [found[key] for key in sorted(found)]
 
 
-def device_claims(pod: Mapping[str, Any]) -> list[str]:
-    """`claims/NAME` or `templates/NAME` of each ResourceClaim of a pod, in order."""
-    found = []
-    for each in pod.get("resourceClaims") or ():
-        for field, kind in (("resourceClaimName", "claims"), ("resourceClaimTemplateName", "templates")):
-            if isinstance(name := each.get(field), str) and name:
-                found.append(f"{kind}/{name}")
-    return found
-
-
 def _pods(value: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, list):
         for each in value:
