@@ -47,7 +47,7 @@ _STEPS = 20_000
 """Of one search, a tenth of a second."""
 _EFFORT = 100_000
 """Steps of searches and costs of selectors, about two microseconds each, that one pass may take; the next one goes on.
-A tenant's claims slow nobody else by more.
+The claims of one tenant delay others by no more.
 """
 _PASSES = 500
 """That go on in a row: two minutes."""
