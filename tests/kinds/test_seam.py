@@ -14,6 +14,8 @@ SOURCES = ("global", "webhook", "dispatcher", "agent", "sim", "cli", "deploy")
 NAMES = re.compile(r"\bBATCH_JOBS\b|atoll\.kinds\.(\w+_job|pod_group)|from atoll\.kinds import .*(_job|pod_group)")
 KNOWN = {
     "agent/atoll/agent/jobs": "the controller of Volcano Jobs",
+    "cli/atoll/cli/submit.py": "makes a batch Job of a command line",
+    "cli/atoll/client": "makes batch Jobs of Python's values",
     "global/atoll/control/makers": "makes Volcano Jobs",
     "global/atoll/install/embedding.py": "a Job of the carrier's own runs init",
     "global/atoll/install/roles.py": "the right to try out whether an API server keeps managedBy",
