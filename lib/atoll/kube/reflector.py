@@ -163,6 +163,8 @@ class Reflector(Generic[T]):
         self._page_size = transport.PAGE_SIZE
         #: where a watch is resumed; empty when only a list can help
         self._version = ""
+        #: whether the server did not answer the last attempt
+        self._was_away = False
         #: the highest number that was seen as a version, and that of the last list; -1 = none
         self._newest = self._listed = -1
         #: key -> number of the version at which it was deleted, for the last of them
@@ -297,6 +299,7 @@ class Reflector(Generic[T]):
             except errors.ApiError as error:
                 at_least = min(error.retry_after or 0.0, _BACKOFF_MAX)
                 log.warning("watch interrupted", resource=self.name, error=str(error))
+                self._was_away = self._was_away or self._alive_since is None
             if self._alive_since is not None and loop.time() - self._alive_since >= _HEALTHY_AFTER:
                 failures = 0
                 if orderly:
@@ -334,9 +337,30 @@ class Reflector(Generic[T]):
             except (errors.Invalid, _NoWatchList):
                 self._watch_list = False
                 log.info("the server has no watch-list, reading pages", resource=self.name)
+        if self._version and self._was_away:
+            await self._compare_with_server()
+        self._was_away = False
         if not self._version:
             await self._list()
         return await self._follow(None)
+
+    async def _compare_with_server(self) -> None:
+        """After a time without an answer: where the store was put back, a watch from a version that it does not have
+        any more is silent, and what changed is never heard.
+        """
+        source = self._api.pages(
+            self.resource,
+            self._namespace,
+            label_selector=self._labels,
+            field_selector=self._fields,
+            metadata_only=True,
+            page_size=1,
+        )
+        async with aclosing(source) as pages:
+            page = await anext(pages)
+        now = page.metadata.resource_version
+        if 0 <= versions.number(now) < versions.number(self._version):
+            raise _Distrusted(f"the server is at {now}, before {self._version}")
 
     async def _follow(self, initial: _Initial | None) -> None:
         """Watch until the stream ends; with `initial`, what exists comes first."""
