@@ -11,6 +11,7 @@ from atoll.kube.errors import ApiError
 from atoll.model.apiresource import (
     CAPACITIES,
     DEVICE_CLASSES,
+    PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -153,3 +154,36 @@ async def test_a_tenant_gets_no_access_for_administration(site: Site, devices: N
     admin = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "adminAccess": True}}
     with pytest.raises(ApiError, match="admin-access"):
         await template(site, "admin", {"requests": [admin]})
+
+
+async def test_devices_of_a_try_that_an_agent_did_not_finish_are_given_back(site: Site, devices: None) -> None:
+    """A claim is allocated and reserved for a pod that has no node: an agent ended between the two."""
+    member, name = site.members[MEMBER], f"left-{site.namespace}"
+    about = {"name": name, "namespace": "default"}
+    spec = {
+        "schedulerName": "atoll",
+        "containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1000"}}}],
+        "resourceClaims": [{"name": "devices", "resourceClaimName": name}],
+    }
+    try:
+        await member.create(
+            RESOURCE_CLAIMS, {**_about(RESOURCE_CLAIMS, name), "metadata": about, "spec": {"devices": PAIR}}
+        )
+        made = await member.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
+        results = [
+            {"request": kind, "driver": DRIVER, "pool": f"{MEMBER}-n0", "device": f"{kind}-0"}
+            for kind in ("gpu", "nic")
+        ]
+        status = {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [{"resource": "pods", "name": name, "uid": made["metadata"]["uid"]}],
+        }
+        await member.merge_patch(RESOURCE_CLAIMS, name, {"status": status}, "default", subresource="status")
+
+        async def given_back() -> bool:
+            return "allocation" not in (await member.get(RESOURCE_CLAIMS, name, "default")).get("status", {})
+
+        await until(given_back, what="the claim has no devices")
+    finally:
+        await member.delete(PODS, name, "default")
+        await member.delete(RESOURCE_CLAIMS, name, "default")

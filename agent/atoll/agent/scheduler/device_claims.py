@@ -18,7 +18,7 @@ from atoll.agent.scheduler.core.commands import Deallocate, Reserve
 from atoll.agent.settings import DeviceSettings
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import RESOURCE_CLAIMS
+from atoll.model.apiresource import PODS, RESOURCE_CLAIMS
 
 _LOOK = 1.0
 """Seconds after which it is looked whether the pods are still wanted, where nothing else happens."""
@@ -129,12 +129,16 @@ class DeviceClaims:
         return True
 
     async def give_back(self, command: Deallocate) -> None:
-        """Clear a claim that an earlier try left allocated, unless it is another one by now."""
+        """Clear a claim that an earlier try left allocated, unless it is another one by now, or its pod has a node."""
         namespace, _, name = command.claim.partition("/")
         about = {"uid": command.uid, "resourceVersion": command.version}
         status = {"allocation": None, "reservedFor": None, "devices": None}
         while True:
             try:
+                # A process before this one may have bound it, of which the cache has not heard.
+                pod = await self._api.get(PODS, command.pod.partition("/")[2], namespace)
+                if pod["spec"].get("nodeName"):
+                    return
                 await self._api.merge_patch(
                     RESOURCE_CLAIMS, name, {"metadata": about, "status": status}, namespace, subresource="status"
                 )

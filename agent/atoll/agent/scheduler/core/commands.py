@@ -29,12 +29,14 @@ class Bind(Struct, frozen=True, gc=False):
 
 
 class Deallocate(Struct, frozen=True, gc=False):
-    """Take the allocation and the reservation of a ResourceClaim back."""
+    """Take the allocation and the reservation of a ResourceClaim back, unless its pod has a node by now."""
 
     claim: str
     uid: str
     version: str
     """resourceVersion at which that was decided."""
+    pod: str
+    """Key of the pod that it is reserved for."""
 
 
 class Explain(Struct, frozen=True, gc=False):

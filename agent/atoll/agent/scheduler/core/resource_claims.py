@@ -94,7 +94,7 @@ class ResourceClaims:
             for key in _keys(pod) if not pod.held else ():
                 claim = self._claims.get(key)
                 if claim is not None and _is_left(claim, pod):
-                    found.append(Deallocate(key, claim.metadata.uid, claim.metadata.resource_version))
+                    found.append(Deallocate(key, claim.metadata.uid, claim.metadata.resource_version, pod.metadata.key))
         return found
 
     def reserves(self, pods: Iterable[Pod]) -> list[Reserve]:
