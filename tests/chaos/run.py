@@ -154,8 +154,22 @@ def judge(facts: Facts, logs: Path) -> Outcome:
     return judge_of(facts, wishes, logs)
 
 
-def judge_of(facts: Facts, wishes: Sequence[Submission], logs: Path, since: float = 0.0) -> Outcome:
-    """The same of any workloads; `since`: what was logged before is of no account."""
+def judge_of(
+    facts: Facts,
+    wishes: Sequence[Submission],
+    logs: Path,
+    since: float = 0.0,
+    undone: tuple[float, float] | None = None,
+) -> Outcome:
+    """The same of any workloads.
+
+    Args:
+        facts: of the run.
+        wishes: the workloads.
+        logs: audit logs of all clusters.
+        since: events before that are of no account.
+        undone: between these moments nothing happened in the end: the store went back from the second to the first.
+    """
     found = Record(
         plan.by_name([*wishes, *plan.probes()]), plan.capabilities(), plan.allocatable(), facts.spans,
         {**dict.fromkeys((wish.name for wish in wishes), drive.UNREAD), **facts.final}, facts.left, facts.unreturned,
@@ -163,13 +177,15 @@ def judge_of(facts: Facts, wishes: Sequence[Submission], logs: Path, since: floa
     )  # fmt: skip
     clusters = (record.HOST, *(member.name for member in plan.LAYOUT.members))
     kept = {name: logs / f"{name}-audit.log" for name in clusters}
-    events = {name: _later(audit.read(path), since) for name, path in kept.items() if path.exists()}
+    events = {name: _counted(audit.read(path), since, undone) for name, path in kept.items() if path.exists()}
     record.build(found, events, facts.checkpoints)
     return Outcome(facts, found, checks.judge(found))
 
 
-def _later(events: Iterable[audit.Event], since: float) -> Iterator[audit.Event]:
-    return (event for event in events if event.at >= since)
+def _counted(events: Iterable[audit.Event], since: float, undone: tuple[float, float] | None) -> Iterator[audit.Event]:
+    return (
+        event for event in events if event.at >= since and not (undone is not None and undone[0] < event.at < undone[1])
+    )
 
 
 def judge_kept(directory: Path) -> Outcome:

@@ -36,6 +36,8 @@ class Ground:
     say: Callable[[str], None]
     spans: list[Span] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
+    #: between these moments nothing happened in the end, as the store was put back from the second to the first
+    undone: tuple[float, float] | None = None
     #: what is there and must not be
     problems: list[str] = field(default_factory=list)
 

@@ -64,7 +64,7 @@ async def _one(name: str, scenario: Scenario, ground: Ground, logs: Path) -> Ver
         log.exception("the scenario broke", scenario=name)
         facts.broken = repr(error)
     facts.spans, facts.checkpoints = ground.spans, ground.checkpoints
-    outcome = judge_of(facts, wishes, logs, began)
+    outcome = judge_of(facts, wishes, logs, began, ground.undone)
     found = [each for each in outcome.violations if each.check not in scenario.EXEMPT]
     found += getattr(scenario, "own_checks", lambda _: [])(outcome.record)
     print(report.explanations(Outcome(outcome.facts, outcome.record, found)), end="")

@@ -28,7 +28,7 @@ async def play(ground: Ground) -> None:
     data = Path(next(each for each in store.spec.argv if each.startswith("--data-dir=")).partition("=")[2])
     copy = data.with_name("etcd-copy")
     await ground.sleep(ground.size(8, 4))
-    await _stopped(ground, lambda: shutil.copytree(data, copy), "copied")
+    copied = await _stopped(ground, lambda: shutil.copytree(data, copy), "copied")
     await ground.sleep(ground.size(20, 8))
 
     def put_back() -> None:
@@ -36,22 +36,24 @@ async def play(ground: Ground) -> None:
         shutil.copytree(copy, data)
         shutil.rmtree(copy)
 
-    await _stopped(ground, put_back, "put back")
+    ground.undone = copied, await _stopped(ground, put_back, "put back")
     await _begin_anew(ground)
 
 
-async def _stopped(ground: Ground, change: object, what: str) -> None:
-    """Change the store's files while it and all API servers are down."""
+async def _stopped(ground: Ground, change: object, what: str) -> float:
+    """Change the store's files while it and all API servers are down; when that was."""
     servers = [ground.servers.of(name) for name in (STORE, "host", *ground.members)]
     began = time.time()
     async with ground.fault(f"outage (the store is {what})", STORE):
         for server in reversed(servers):
             await ground.servers.kill(server)
+        changed = time.time()
         await asyncio.to_thread(change)  # type: ignore[arg-type]
         for server in servers:
             await server.start()
             await server.wait_ready(ground.ready_s)
         ground.checkpoints += await ground.servers.settle(ground.members, began, store=True)
+    return changed
 
 
 async def _begin_anew(ground: Ground) -> None:
