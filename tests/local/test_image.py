@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from atoll.local.image import requirements
 
 
@@ -14,8 +16,10 @@ def test_the_pins_hold_every_need_of_a_package_and_leave_out_the_kubernetes_pack
     assert not names & {"kubernetes", "requests", "oauthlib", "pytest", "mypy"}
 
 
-def test_every_pin_has_hashes_and_no_address() -> None:
-    text = Path(requirements.__file__).with_suffix(".txt").read_text()
+@pytest.mark.parametrize("path", requirements.FILES, ids=lambda path: path.stem)
+def test_every_pin_has_hashes_and_no_address(path: Path) -> None:
+    text = path.read_text()
+    assert ("\npyarrow==" in text) == path.stem.endswith("records")
     packages = [line for line in text.splitlines() if line[0].isalpha()]
     assert packages
     assert all(line.endswith("\\") for line in packages)

@@ -140,6 +140,9 @@ def build_image(
     output: Annotated[
         Path | None, typer.Option("--output", help="Of Atoll's own image: copy the archive here.")
     ] = None,
+    records: Annotated[
+        bool, typer.Option("--records", help="Of Atoll's own image: with the store of records (pyarrow).")
+    ] = False,
 ) -> None:
     """Build a container image, and give it to all real nodes that run."""
     from atoll.local import supervisor
@@ -149,13 +152,15 @@ def build_image(
         print(line, file=sys.stderr, flush=True)
 
     if folder is not None:
-        if repository is not None or output is not None:
-            raise CommandError("--repository and --output are of Atoll's own image: leave the folder out", USAGE)
+        if repository is not None or output is not None or records:
+            raise CommandError(
+                "--repository, --output and --records are of Atoll's own image: leave the folder out", USAGE
+            )
         image_name, archive = images.build(folder, report)
     else:
         from atoll.local.image import build
 
-        built = build.build(report, repository=repository or build.REPOSITORY)
+        built = build.build(report, repository=repository or build.REPOSITORY, records=records)
         image_name, archive = built.name, built.archive
         report(f"{built.compressed / 1e6:.1f} MB compressed")
         if output is not None:

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from atoll.local.image import requirements as wheels
 from atoll.local.image import rootfs
 from atoll.local.realnodes import images, requirements
 from atoll.model.release import VERSION
 
 REPOSITORY: Final = "atoll.local/atoll"
 """Name of the image where none is given: no registry has it, so that nothing of that name can be pulled by mistake."""
-_PINS: Final = Path(__file__).parent / "requirements.txt"
 _CHECKOUT: Final = Path(__file__).parents[4]
 _LABELS: Final = {
     "org.opencontainers.image.title": "atoll",
@@ -42,8 +42,11 @@ class Built:
     """Bytes of all layers together, each compressed as a registry keeps it."""
 
 
-def build(report: Callable[[str], None], *, repository: str = REPOSITORY, tag: str = VERSION) -> Built:
-    """Build the image of this checkout. Blocks: seconds once Debian's packages and the wheels are there.
+def build(
+    report: Callable[[str], None], *, repository: str = REPOSITORY, tag: str = VERSION, records: bool = False
+) -> Built:
+    """Build the image of this checkout, with the store of records or without. Blocks: seconds once Debian's packages
+    and the wheels are there.
 
     Raises:
         ImageError: this is no checkout, or a package or wheel can't be had.
@@ -53,7 +56,8 @@ def build(report: Callable[[str], None], *, repository: str = REPOSITORY, tag: s
         raise images.ImageError("Atoll's image is built from a checkout of its sources; this Atoll is installed")
     requirements.check(requirements.BUILD)
     cache = images.cache()
-    recipe = Path(rootfs.__file__).read_bytes() + _PINS.read_bytes()
+    pins = list(wheels.FILES)[records]
+    recipe = Path(rootfs.__file__).read_bytes() + pins.read_bytes()
     base = cache / f"atoll-base-{hashlib.sha256(recipe).hexdigest()[:16]}.tar"
     with images.locked(base), tempfile.TemporaryDirectory(dir=cache, prefix=".new-") as folder:
         scratch = Path(folder)
@@ -64,7 +68,7 @@ def build(report: Callable[[str], None], *, repository: str = REPOSITORY, tag: s
                 subprocess.run(["tar", "--extract", f"--file={base}", f"--directory={root}"], check=True)
             else:
                 report("Debian's packages and wheels: a minute or two, once")
-                rootfs.make_base(root, _PINS)
+                rootfs.make_base(root, pins)
                 _pack(root, (path.name for path in root.iterdir()), scratch / "base.tar")
                 (scratch / "base.tar").replace(base)
             report(f"Atoll {VERSION}")

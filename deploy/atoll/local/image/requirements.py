@@ -1,12 +1,13 @@
 """The wheels of Atoll's image: the pins of `requirements.txt` that its processes import.
 
-`python -m atoll.local.image.requirements` writes them beside this file; with `--check` it compares.
+`python -m atoll.local.image.requirements` writes them beside this file, without and with the store of records, which
+makes the image half as large again; with `--check` it compares.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -17,20 +18,25 @@ from packaging.utils import canonicalize_name
 from atoll.local.image.rootfs import PYTHON
 
 _FROM: Final = Path("requirements.txt")
-_TO: Final = Path(__file__).parent / "requirements.txt"
-_EXTRAS: Final = ("cli", "descheduler", "records", "topology")
+_EXTRAS: Final = ("cli", "descheduler", "topology")
+FILES: Final = {
+    Path(__file__).parent / "requirements.txt": _EXTRAS,
+    Path(__file__).parent / "requirements-records.txt": (*_EXTRAS, "records"),
+}
+"""Of the image -> its extras."""
 # Pods have accounts: the package that reads people's kubeconfigs is larger than everything else together.
 _WITHOUT: Final = frozenset(("kubernetes",))
 _PYTHON: Final = {"python_version": PYTHON, "python_full_version": f"{PYTHON}.0"}
 
 
-def pinned(text: str) -> str:
+def pinned(text: str, extras: Iterable[str] = _EXTRAS) -> str:
     """The part of a file of pins that the image needs.
 
     Args:
         text: pins with hashes, as pip-compile writes them: one package begins each line that is not indented.
+        extras: of Atoll, that it has.
     """
-    wanted = _closure("atoll", set(_EXTRAS))
+    wanted = _closure("atoll", set(extras))
     kept, keeping = [], False
     for line in text.splitlines():
         if line[:1].isalnum():
@@ -62,14 +68,16 @@ def _needs(package: str, extras: set[str]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Write the file, or compare it; exit code 1 where it differs."""
-    fresh = pinned(_FROM.read_text())
-    if "--check" not in sys.argv[1:]:
-        _TO.write_text(fresh)
-    elif not _TO.exists() or _TO.read_text() != fresh:
-        print(f"{_TO.name} of the image is not up to date: run `make generate`", file=sys.stderr)
-        return 1
-    return 0
+    """Write the files, or compare them; exit code 1 where one differs."""
+    differing = 0
+    for path, extras in FILES.items():
+        fresh = pinned(_FROM.read_text(), extras)
+        if "--check" not in sys.argv[1:]:
+            path.write_text(fresh)
+        elif not path.exists() or path.read_text() != fresh:
+            print(f"{path.name} of the image is not up to date: run `make generate`", file=sys.stderr)
+            differing = 1
+    return differing
 
 
 if __name__ == "__main__":
