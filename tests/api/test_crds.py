@@ -123,6 +123,7 @@ FREE = {
         ".spec.components[].replicaRequirements.nodeClaim.hardNodeAffinity",
         ".spec.components[].replicaRequirements.nodeClaim.tolerations[]",
         ".status.aggregatedStatus[].status",
+        ".status.runs[]",
     },
 }
 """Pod templates and what is like them, values of patches, whole objects of any kind, and their statuses."""

@@ -71,7 +71,7 @@ def test_metrics_and_log_lines_of_the_runbooks_exist() -> None:
         "watch interrupted",
         "will try again",
         "a review failed",
-        "a token was not renewed",
+        "credentials were not renewed",
         "certificates and registration are tried again",
     }
     for line in lines:
