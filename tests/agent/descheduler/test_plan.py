@@ -231,6 +231,19 @@ def test_a_gang_of_the_host_is_asked_for_whole_with_a_place_for_each_pod() -> No
     assert look(make_gang("n1", "n1"), HOT, groups=GANG).asks == []
 
 
+def test_a_node_that_gives_a_gang_is_not_cool_before_the_gang_is_placed_anew() -> None:
+    """Its pods have ended and are queued on the host: without the taint they could come back."""
+    memory, cooled = Memory(), {**HOT, "n1": use(1)}
+    assert "n1" in look([], cooled, memory=memory, rules=ASK).cool
+    [ask] = look(make_gang("n1", "n1"), {**HOT, "n3": use(2.3)}, groups=GANG, rules=ASK, memory=memory).asks
+    memory.ask(ask, NOW, ASK)
+    assert (
+        "n1"
+        not in look([], cooled, memory=memory, rules=ASK, now=NOW + ASK.settle - 1, taken=NOW + ASK.settle - 1).cool
+    )
+    assert "n1" in look([], cooled, memory=memory, rules=ASK, now=NOW + ASK.settle, taken=NOW + ASK.settle).cool
+
+
 def test_a_pod_on_its_own_goes_before_a_gang() -> None:
     found = look([*make_gang("n1"), make_subject("low", "n1", priority=5)], HOT, groups=GANG, rules=ASK)
     assert (moved(found), found.asks) == ([("low", "n1", "n2")], [])

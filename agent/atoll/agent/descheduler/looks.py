@@ -141,7 +141,7 @@ class Looks:
                     continue
                 await self._evict(move, policy, outcome)
             for ask in found.asks:
-                await self._ask(ask, outcome)
+                await self._ask(ask, policy, outcome)
         return outcome
 
     def _rules(self, policy: Policy) -> Rules:
@@ -175,7 +175,7 @@ class Looks:
             about = {"apiVersion": "v1", "kind": CONFIGMAPS.kind, "namespace": namespace, "name": name, "uid": uid}
             self._recorder.record(about, reason, note, warning=warning)
 
-    async def _ask(self, ask: Ask, outcome: Outcome) -> None:
+    async def _ask(self, ask: Ask, policy: Policy, outcome: Outcome) -> None:
         """Write the request on the gang's PodGroup: the agent reports it, the host moves the gang."""
         namespace, _, name = ask.group.partition("/")
         patch = {"metadata": {"annotations": {keys.MOVE_ASKED: rfc3339_seconds(time.time())}}}
@@ -184,7 +184,7 @@ class Looks:
         except errors.ApiError as error:
             outcome.refused.append(Skip(f"gang {ask.group}", f"not asked for: {error.said}"))
             return
-        self._memory.asked[ask.binding] = self._clock()
+        self._memory.ask(ask, self._clock(), self._rules(policy))
         self._count("asked")
         log.info("the host is asked to move a gang", gang=ask.group, node=ask.node, reason=ask.reason)
 

@@ -95,6 +95,8 @@ class Memory:
     workloads: dict[str, float] = field(default_factory=dict)
     #: UID of a binding -> when the host was asked to move its gang
     asked: dict[str, float] = field(default_factory=dict)
+    #: node -> until when a gang that leaves it may still wait for its next place
+    leaving: dict[str, float] = field(default_factory=dict)
 
     def moved(self, move: Move, now: float, rules: Rules) -> None:
         """The pod was evicted."""
@@ -102,10 +104,15 @@ class Memory:
         self.moves.append(_Moved(move.node, move.target, move.use, now))
         self.workloads[move.workload] = now
 
+    def ask(self, ask: Ask, now: float, rules: Rules) -> None:
+        """The host was asked to move the gang."""
+        self.asked[ask.binding] = now
+        self.leaving[ask.node] = now + rules.settle
+
     def expire(self, now: float, rules: Rules) -> None:
         """Forget moves and pauses that ended."""
         self.moves = [each for each in self.moves if each.at + rules.settle > now]
-        for pauses in (self.gave, self.took):
+        for pauses in (self.gave, self.took, self.leaving):
             for name in [name for name, until in pauses.items() if until <= now]:
                 del pauses[name]
         for times, bound in ((self.workloads, rules.rest), (self.asked, rules.settle)):
@@ -286,6 +293,8 @@ class _Look:
         memory.above.update((name, each) for each in hot)
         lasting = {each for each in hot if memory.above[name, each] >= rules.looks}
         cool = {each for each, has in found.shares.items() if _excess(has, high)[0] <= -rules.margin}
+        # The taint keeps a gang that left from coming back while the host has not placed it yet.
+        cool -= memory.leaving.keys()
         found.lasting |= lasting
         found.cool = (found.cool & cool if found.measured else cool) - found.hot
         found.measured = True
