@@ -64,6 +64,7 @@ from atoll.agent.scheduler.core.expected import Expected
 from atoll.agent.scheduler.core.gangs import Standing
 from atoll.agent.scheduler.core.grants import Grants
 from atoll.agent.scheduler.core.holds import Holds
+from atoll.agent.scheduler.core.index import Index, index
 from atoll.agent.scheduler.core.lifted import Lifted, refusal
 from atoll.agent.scheduler.core.mounts import Mounts, claims_of
 from atoll.agent.scheduler.core.nominations import Nomination, Nominations
@@ -98,8 +99,8 @@ class MemberCore:
         #: gangs that the last pass looked at, for events were about them
         self.looked_at: list[str] = []
         self._pods: dict[str, PodSet] = {}
-        #: gang key -> keys of its pods, in the order in which they came; without empty ones
-        self._gangs: dict[str, dict[str, None]] = {}
+        #: gang key -> keys of its pods, in the order in which they came
+        self._gangs: Index = {}
         self._groups: dict[str, PodGroupSet] = {}
         self._expected = Expected()
         self._grants = Grants()
@@ -292,7 +293,7 @@ class MemberCore:
         if old is None or was != now or _claims(old) != _claims(new):
             for pod, gang in ((old, was), (new, now)):
                 if pod is not None:
-                    self._index(self._gangs, gang, key, pod is new)
+                    index(self._gangs, gang, key, there=pod is new)
                     self.mounts.index(pod, there=pod is new)
                     self.claims.index(pod, there=pod is new)
         if old is not None and old.claims and (new is None or new.finished):
@@ -377,15 +378,6 @@ class MemberCore:
     def _mark(self, gang: str) -> None:
         self._dirty[gang] = None
         self.due = True
-
-    @staticmethod
-    def _index(index: dict[str, dict[str, None]], name: str, key: str, there: bool) -> None:
-        if there:
-            index.setdefault(name, {})[key] = None
-        elif name in index:
-            index[name].pop(key, None)
-            if not index[name]:
-                del index[name]
 
     # -- passes ------------------------------------------------------------------------------------------------------
 

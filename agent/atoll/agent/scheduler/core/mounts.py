@@ -19,6 +19,7 @@ from atoll.agent.scheduler.core.events import (
     VolumeSet,
 )
 from atoll.agent.scheduler.core.gangs import Standing
+from atoll.agent.scheduler.core.index import Index, index
 from atoll.agent.scheduler.core.planner import VOLUMES, Wait
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.volumes import IN_USE, Claim, Storage, StorageClass, Volume, narrowed
@@ -43,7 +44,7 @@ class Mounts:
         self._storage_classes: dict[str, StorageClass] = {}
         self.storage = Storage(self._claims.get, self._volumes.get, self._storage_classes.get)
         #: `namespace/name` of a claim -> keys of the pods that mount it; without empty ones
-        self._users: dict[str, dict[str, None]] = {}
+        self._users: Index = {}
         room.attached = self._attached
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -78,12 +79,7 @@ class Mounts:
     def index(self, pod: Pod, *, there: bool) -> None:
         """The pod is there, or has gone."""
         for claim in claims_of(pod):
-            if there:
-                self._users.setdefault(claim, {})[pod.metadata.key] = None
-            elif claim in self._users:
-                self._users[claim].pop(pod.metadata.key, None)
-                if not self._users[claim]:
-                    del self._users[claim]
+            index(self._users, claim, pod.metadata.key, there=there)
 
     # -- queries ------------------------------------------------------------------------------------------------------
 

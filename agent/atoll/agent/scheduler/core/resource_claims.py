@@ -14,6 +14,7 @@ from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.commands import Deallocate, Reserve
 from atoll.agent.scheduler.core.device_book import DeviceBook
 from atoll.agent.scheduler.core.gangs import Standing
+from atoll.agent.scheduler.core.index import Index, index
 from atoll.agent.scheduler.core.planner import DEVICES, Wait
 from atoll.agent.volumes import narrowed
 
@@ -29,7 +30,7 @@ class ResourceClaims:
         self._book = book
         self._claims: dict[str, ResourceClaim] = {}
         #: `namespace/name` of a claim -> keys of the pods that use it; without empty ones
-        self._users: dict[str, dict[str, None]] = {}
+        self._users: Index = {}
 
     def changed(self, key: str, new: ResourceClaim | None) -> list[str]:
         """Take it in; which claims are now different for their pods."""
@@ -44,12 +45,7 @@ class ResourceClaims:
     def index(self, pod: Pod, *, there: bool) -> None:
         """The pod is there, or has gone."""
         for claim in _keys(pod):
-            if there:
-                self._users.setdefault(claim, {})[pod.metadata.key] = None
-            elif claim in self._users:
-                self._users[claim].pop(pod.metadata.key, None)
-                if not self._users[claim]:
-                    del self._users[claim]
+            index(self._users, claim, pod.metadata.key, there=there)
 
     def users_of(self, claims: Iterable[str]) -> Iterator[str]:
         """Keys of the pods that use one of these."""
