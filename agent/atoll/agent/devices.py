@@ -57,24 +57,20 @@ class ResourceClaim(Slim, frozen=True):
         return list(selector.get("nodeSelectorTerms") or ())
 
 
-class ResourceSlice(Slim, frozen=True):
+class _Published(Slim, frozen=True):
+    spec: Json = msgspec.field(default_factory=dict)
+
+    def body(self) -> Json:
+        """As the API server gave it."""
+        return {"metadata": {"name": self.metadata.name}, "spec": self.spec}
+
+
+class ResourceSlice(_Published, frozen=True):
     """A ResourceSlice, of which `atoll.model.resource_slices` reads the rest."""
 
-    spec: Json = msgspec.field(default_factory=dict)
 
-    def body(self) -> Json:
-        """As the API server gave it."""
-        return {"metadata": {"name": self.metadata.name}, "spec": self.spec}
-
-
-class DeviceClass(Slim, frozen=True):
+class DeviceClass(_Published, frozen=True):
     """A DeviceClass, of which `atoll.model.device_claims` reads the rest."""
-
-    spec: Json = msgspec.field(default_factory=dict)
-
-    def body(self) -> Json:
-        """As the API server gave it."""
-        return {"metadata": {"name": self.metadata.name}, "spec": self.spec}
 
 
 decode_resource_claim = msgspec.json.Decoder(ResourceClaim).decode

@@ -6,7 +6,7 @@ Rows are the ones of docs/records.md, from the store or from the status of bindi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -207,7 +207,8 @@ def plain(row: Row) -> Json:
     return result
 
 
-_dispatched: Callable[[Row], Any] = lambda row: (row["dispatched"], row["id"])  # noqa: E731
+def _dispatched(row: Row) -> tuple[Any, Any]:
+    return row["dispatched"], row["id"]
 
 
 def _second(when: datetime | None) -> str:

@@ -223,8 +223,7 @@ class Taken:
         """What the statuses of ResourceClaims hold."""
         found = cls()
         for claim in claims:
-            for each in held_by((claim.get("status") or {}).get("allocation") or {}):
-                found.hold(*each)
+            found.hold_all(held_by((claim.get("status") or {}).get("allocation") or {}))
         return found
 
     def copy(self) -> Taken:
@@ -243,6 +242,16 @@ class Taken:
         mine = self.consumed.setdefault(device, {})
         for name, amount in amounts.items():
             mine[name] = mine.get(name, Fraction()) + amount
+
+    def hold_all(self, held: Iterable[Held]) -> None:
+        """As `hold` of each."""
+        for each in held:
+            self.hold(*each)
+
+    def release_all(self, held: Iterable[Held]) -> None:
+        """As `release` of each."""
+        for each in held:
+            self.release(*each)
 
     def release(self, device: DeviceId, amounts: Mapping[str, Fraction] | None = None) -> None:
         """The inverse of `hold`; of a share the last one that is held."""

@@ -9,7 +9,7 @@ two for a gang. It may import `atoll.model`; cluster objects come in through `mo
 from __future__ import annotations
 
 from atoll.fit.devices.allocate import allocate
-from atoll.fit.devices.gangs import Answers, Fleet, OnNode, Prepared, amounts_of, take
+from atoll.fit.devices.gangs import Answers, Fleet, OnNode, Prepared, held_of
 from atoll.fit.devices.problem import ClaimError, NodeError, Problem, SelectionError, prepare
 from atoll.fit.devices.results import allocation_results
 from atoll.fit.devices.search import Pick, Refused, Undecided, solve
@@ -28,8 +28,7 @@ __all__ = [
     "Undecided",
     "allocate",
     "allocation_results",
-    "amounts_of",
+    "held_of",
     "prepare",
     "solve",
-    "take",
 ]

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from atoll.fit.devices.problem import Ask, Problem
 from atoll.fit.devices.search import STEPS, Pick, Refused, Undecided, free_counters, solve_in
-from atoll.model.devices import Taken
+from atoll.model.devices import Held, Taken
 from atoll.model.quantity import parse
 
 _T = TypeVar("_T")
@@ -93,7 +93,7 @@ class Answers:
             if isinstance(picks, (Refused, Undecided)):
                 break
             found += 1
-            take(picks, then)
+            then.hold_all(held_of(picks))
         _keep(self._counts, key, found)
         return found
 
@@ -124,7 +124,7 @@ class Fleet:
                     reasons[answer.reason if isinstance(answer, Refused) else "undecided"] += 1
                     break
                 placed.append(OnNode(name, answer))
-                take(answer, then)
+                then.hold_all(held_of(answer))
         if len(placed) == pods:
             return placed
         if undecided:
@@ -142,15 +142,12 @@ def _around(problem: Problem, taken: Taken) -> Taken:
     )
 
 
-def take(picks: Sequence[Pick], taken: Taken) -> None:
-    """Add the devices of a pod to a copy."""
-    for each in picks:
-        if not each.ask.wish.admin:
-            taken.hold(each.option.device.id, amounts_of(each))
+def held_of(picks: Sequence[Pick]) -> list[Held]:
+    """What a pod holds with these; access for administration holds nothing."""
+    return [Held(each.option.device.id, _amounts(each)) for each in picks if not each.ask.wish.admin]
 
 
-def amounts_of(pick: Pick) -> Mapping[str, Fraction] | None:
-    """Consumed capacity of a share; None of a whole device."""
+def _amounts(pick: Pick) -> Mapping[str, Fraction] | None:
     amounts = pick.option.amounts
     return None if amounts is None else {name: parse(text) for name, text in amounts.items()}
 

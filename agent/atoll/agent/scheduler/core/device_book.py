@@ -23,9 +23,8 @@ from atoll.fit.devices import (
     Refused,
     Undecided,
     allocation_results,
-    amounts_of,
+    held_of,
     prepare,
-    take,
 )
 from atoll.fit.devices.problem import DevicesError, SelectionError
 from atoll.fit.devices.selection import Selection
@@ -138,10 +137,8 @@ class DeviceBook:
         before, _ = self._held.pop(key, ([], ()))
         promise = self._promises.pop(key, None) if new is None or new.status.allocation else None
         gone = [*before, *(promise.held if promise is not None else ())]
-        for each in gone:
-            self.taken.release(*each)
-        for each in held:
-            self.taken.hold(*each)
+        self.taken.release_all(gone)
+        self.taken.hold_all(held)
         if held:
             self._held[key] = held, pods
         if gone != held:
@@ -191,9 +188,8 @@ class DeviceBook:
         shares = (str(uuid5(_SHARES, f"{pod.metadata.uid} {number}")) for number in range(len(picks)))
         results = allocation_results(problem.problem, picks, node, lambda: next(shares))
         for number, (claim, allocation) in enumerate(zip(pod.device_claims, results, strict=True)):
-            held = _held([each for each in picks if each.ask.claim == number])
-            for one in held:
-                self.taken.hold(*one)
+            held = held_of([each for each in picks if each.ask.claim == number])
+            self.taken.hold_all(held)
             self._promises[claim] = _Promise(pod.metadata.key, allocation, held)
         self._changed({node}, False)
         return ""
@@ -202,8 +198,7 @@ class DeviceBook:
         """The pod of this key is not on its way any more; `grew`: that may help others."""
         for claim in [claim for claim, each in self._promises.items() if each.pod == pod]:
             held = self._promises.pop(claim).held
-            for one in held:
-                self.taken.release(*one)
+            self.taken.release_all(held)
             self._changed(self._reached(held), grew)
 
     def reserve(self, node: str, claims: Sequence[Json], count: int) -> None:
@@ -211,12 +206,10 @@ class DeviceBook:
         kept = self._reserved.setdefault((node, _key(claims)), [])
         for _ in range(count):
             picks = self._picks(claims, node, self.taken)
-            kept.append(_held(picks) if not isinstance(picks, str) else [])
-            for one in kept[-1]:
-                self.taken.hold(*one)
+            kept.append(held_of(picks) if not isinstance(picks, str) else [])
+            self.taken.hold_all(kept[-1])
         for _ in range(-count):
-            for one in kept.pop():
-                self.taken.release(*one)
+            self.taken.release_all(kept.pop())
         if not kept:
             del self._reserved[node, _key(claims)]
 
@@ -282,18 +275,17 @@ class DeviceBook:
         for _ in range(count):
             picks = self._picks(claims, node, taken)
             if not isinstance(picks, str):
-                take(picks, taken)
+                taken.hold_all(held_of(picks))
 
     def without(self, pods: Collection[str]) -> Taken:
         """Held devices, as if the pods of these keys were gone."""
         found = self.taken.copy()
         for held, users in self._held.values():
             if users and all(each in pods for each in users):
-                for one in held:
-                    found.release(*one)
+                found.release_all(held)
         for promise in self._promises.values():
-            for one in promise.held if promise.pod in pods else ():
-                found.release(*one)
+            if promise.pod in pods:
+                found.release_all(promise.held)
         return found
 
     def reasons(self, claims: Sequence[Json], nodes: Sequence[str]) -> str:
@@ -344,10 +336,6 @@ class DeviceBook:
             return self._answers.prepared(prepare(read, pools, self._classes, self._selects, node, labels))
         except (DevicesError, SelectorError, device_claims.UnsupportedClaim) as error:
             return str(error)
-
-
-def _held(picks: Sequence[Pick]) -> list[Held]:
-    return [Held(each.option.device.id, amounts_of(each)) for each in picks if not each.ask.wish.admin]
 
 
 def _key(claims: Sequence[Json]) -> bytes:
