@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from atoll.fit.devices import Fleet, Problem, Refused, Undecided, gangs, prepare
+from atoll.fit.devices import Answers, Fleet, Problem, Refused, Undecided, gangs, prepare
 from atoll.fit.devices.search import solve_in
 from atoll.model.device_claims import Claim, Constraint, Request, Wish
 from atoll.model.devices import Attribute, Capacity, Device, DeviceId, Nodes, Pool, Taken
@@ -81,3 +81,16 @@ def test_shares_of_a_device_on_the_network_are_counted_over_nodes():
     assert [each.node for each in placed] == ["w", "w", "w"]
     assert isinstance(both.place(4, Taken()), Refused)
     assert isinstance(both.place(3, Taken(consumed={shared.id: {"memory": Fraction(1)}})), Refused)
+
+
+def test_shapes_that_are_forgotten_leave_no_answers_to_others(monkeypatch: pytest.MonkeyPatch):
+    """Claims of tenants come and go: what is kept of them is bounded, and a number stands for one shape for ever."""
+    monkeypatch.setattr(gangs, "_SHAPES", 2)
+    answers = Answers()
+    problems = [
+        prepare([PAIR], [node_of("w", roots)], nodes.CLASSES, nodes.selects, "w", {})
+        for roots in ("a", "ab", "abc", "a")
+    ]
+    prepared = [answers.prepared(each) for each in problems]
+    assert [answers.count(each, Taken(), 10) for each in prepared] == [1, 2, 3, 1]
+    assert len({each.shape for each in prepared[:3]}) == 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import count
 from typing import NamedTuple, TypeVar
 
 from atoll.fit.devices.problem import Ask, Problem
@@ -18,6 +19,8 @@ from atoll.model.quantity import parse
 _T = TypeVar("_T")
 _KEPT = 65_536
 """Answers; once there are more, all are found anew."""
+_SHAPES = 4096
+"""Shapes; likewise."""
 _SEARCH = 50
 """Steps that the rest of a search costs."""
 _Numbers = tuple[tuple[int, int], ...]
@@ -49,12 +52,18 @@ class Answers:
         #: steps of all searches, and a few for each
         self.spent = 0
         self._shapes: dict[object, int] = {}
+        self._numbers = count()
         self._answers: dict[object, _Numbers | Refused | Undecided] = {}
         self._counts: dict[object, int] = {}
 
     def prepared(self, problem: Problem) -> Prepared:
         """To be kept as long as the problem is: it hashes all that is known of it."""
-        return Prepared(problem, _asks(problem), self._shapes.setdefault(problem.shape, len(self._shapes)))
+        number = self._shapes.get(problem.shape)
+        if number is None:
+            # Numbers are never given again: answers of a forgotten shape are no other one's.
+            number = next(self._numbers)
+            _keep(self._shapes, problem.shape, number, _SHAPES)
+        return Prepared(problem, _asks(problem), number)
 
     def picks(self, prepared: Prepared, taken: Taken) -> tuple[Pick, ...] | Refused | Undecided:
         """Devices for one pod; as `solve`.
@@ -152,8 +161,8 @@ def _amounts(pick: Pick) -> Mapping[str, Fraction] | None:
     return None if amounts is None else {name: parse(text) for name, text in amounts.items()}
 
 
-def _keep(known: dict[object, _T], key: object, value: _T) -> None:
-    if len(known) >= _KEPT:
+def _keep(known: dict[object, _T], key: object, value: _T, most: int = _KEPT) -> None:
+    if len(known) >= most:
         known.clear()
     known[key] = value
 

@@ -149,12 +149,13 @@ class DeviceBook:
             for devices in self._offers.pop(name, {}).values():
                 for each in devices:
                     self._reach.get(each, set()).discard(name)
-        for known in self._problems.values():
-            if nodes is None:
-                known.clear()
-            else:
-                for name in nodes:
-                    known.pop(name, None)
+        if nodes is None:
+            self._problems.clear()
+        for key, known in list(self._problems.items()):
+            for name in nodes or ():
+                known.pop(name, None)
+            if not known:
+                del self._problems[key]
 
     def begin_pass(self) -> None:
         """There is time again."""
