@@ -36,13 +36,13 @@ class Evictable:
         """
         self._world, self._evictor, self._wall = world, evictor, wall
         self._youngest = max(youngest, evictor.least_age)
-        said = evictor.priority_threshold
-        self._below = SYSTEM_CRITICAL if said.value is None else said.value
-        if said.name:
-            if said.name not in world.priorities:
-                raise ValueError(f"priorityThreshold names PriorityClass {said.name}, which is not there")
-            self._below = world.priorities[said.name]
-        if evictor.system_critical and said.value is None and not said.name:
+        threshold = evictor.priority_threshold
+        self._below = SYSTEM_CRITICAL if threshold.value is None else threshold.value
+        if threshold.name:
+            if threshold.name not in world.priorities:
+                raise ValueError(f"priorityThreshold names PriorityClass {threshold.name}, which is not there")
+            self._below = world.priorities[threshold.name]
+        if evictor.system_critical and threshold.value is None and not threshold.name:
             self._below = 2**31
         #: workload -> pods that are not finished, and how many of them are not ready
         self._replicas: Counter[str] = Counter()

@@ -549,9 +549,9 @@ class _Look:
         )
         why = next(
             (
-                f"{count} pods {what} go in this look already"
-                for count, said, own, what in bounds
-                if count >= (own if said is None else said)
+                f"{count} pods {where} go in this look already"
+                for count, asked, own, where in bounds
+                if count >= (own if asked is None else asked)
             ),
             "",
         )

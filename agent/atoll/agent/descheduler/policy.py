@@ -354,21 +354,21 @@ def parse(text: str) -> Policy:
         found = documents.read_yaml(text)
     except documents.BadDocument as error:
         raise PolicyError(f"the policy can't be read: {error}") from error
-    said = _read(_Document, found, "the policy")
-    _selects(said.node_selector)
-    if not 0 < len(said.profiles) <= MOST:
-        raise PolicyError(f"the policy has {len(said.profiles)} profiles; from 1 to {MOST} are read")
+    raw = _read(_Document, found, "the policy")
+    _selects(raw.node_selector)
+    if not 0 < len(raw.profiles) <= MOST:
+        raise PolicyError(f"the policy has {len(raw.profiles)} profiles; from 1 to {MOST} are read")
     limits = {
-        "maxNoOfPodsToEvictPerNode": said.max_no_of_pods_to_evict_per_node,
-        "maxNoOfPodsToEvictPerNamespace": said.max_no_of_pods_to_evict_per_namespace,
-        "maxNoOfPodsToEvictTotal": said.max_no_of_pods_to_evict_total,
-        "gracePeriodSeconds": said.grace_period_seconds,
+        "maxNoOfPodsToEvictPerNode": raw.max_no_of_pods_to_evict_per_node,
+        "maxNoOfPodsToEvictPerNamespace": raw.max_no_of_pods_to_evict_per_namespace,
+        "maxNoOfPodsToEvictTotal": raw.max_no_of_pods_to_evict_total,
+        "gracePeriodSeconds": raw.grace_period_seconds,
     }
     for name, value in limits.items():
         if value is not None and value < 0:
             raise PolicyError(f"{name} is {value}, below 0")
     address = ""
-    for provider in said.metrics_providers[:MOST]:
+    for provider in raw.metrics_providers[:MOST]:
         if provider.source == "Prometheus":
             address = provider.prometheus.url if provider.prometheus is not None else ""
             if not address:
@@ -379,30 +379,30 @@ def parse(text: str) -> Policy:
                     " prometheus.tokenFile"
                 )
     idle: list[str] = []
-    profiles = tuple(_profile(each, address, idle) for each in said.profiles)
+    profiles = tuple(_profile(each, address, idle) for each in raw.profiles)
     return Policy(
         profiles,
-        said.node_selector,
-        said.max_no_of_pods_to_evict_per_node,
-        said.max_no_of_pods_to_evict_per_namespace,
-        said.max_no_of_pods_to_evict_total,
-        said.grace_period_seconds,
-        failure_events=said.eviction_failure_event_notification,
+        raw.node_selector,
+        raw.max_no_of_pods_to_evict_per_node,
+        raw.max_no_of_pods_to_evict_per_namespace,
+        raw.max_no_of_pods_to_evict_total,
+        raw.grace_period_seconds,
+        failure_events=raw.eviction_failure_event_notification,
         without_effect=tuple(idle),
     )
 
 
-def _profile(said: _Profile, address: str, idle: list[str]) -> Profile:
-    where = f"profile {said.name!r}"
-    if len(said.plugin_config) > MOST:
+def _profile(raw: _Profile, address: str, idle: list[str]) -> Profile:
+    where = f"profile {raw.name!r}"
+    if len(raw.plugin_config) > MOST:
         raise PolicyError(f"{where} has more than {MOST} plug-ins")
     configured: dict[str, dict[str, Any]] = {}
-    for each in said.plugin_config:
+    for each in raw.plugin_config:
         _known(each.name, where)
         if each.name in configured:
             raise PolicyError(f"{where}: plug-in {each.name} is configured twice")
         configured[each.name] = each.args
-    points = {name: getattr(said.plugins, name) for name in said.plugins.__struct_fields__}
+    points = {name: getattr(raw.plugins, name) for name in raw.plugins.__struct_fields__}
     for point, chosen in points.items():
         if len(chosen.enabled) + len(chosen.disabled) > MOST:
             raise PolicyError(f"{where}: plugins.{point} has more than {MOST} names")
@@ -424,24 +424,24 @@ def _profile(said: _Profile, address: str, idle: list[str]) -> Profile:
     idle += [f"{where}: {name} is configured and not enabled" for name in sorted(configured)]
     if not strategies:
         raise PolicyError(f"{where} enables no plug-in; write plugins.balance.enabled: [{LOAD_AWARE}]")
-    return Profile(said.name, evictor, tuple(strategies))
+    return Profile(raw.name, evictor, tuple(strategies))
 
 
 def _strategy(name: str, args: dict[str, Any], address: str, where: str) -> Balance | Misfits:
     if name == LOAD_AWARE:
-        said = _read(_LoadAware, args, where)
-        kind = said.metrics.type.lower().replace("_", "-")
+        raw = _read(_LoadAware, args, where)
+        kind = raw.metrics.type.lower().replace("_", "-")
         source: Requests | MetricsApi | Prometheus
         if kind in ("prometheus", ""):
-            url = said.metrics.address or address
+            url = raw.metrics.address or address
             if not url.startswith(("http://", "https://")):
                 raise PolicyError(f"{where}: metrics.address is {url!r}; write http://HOST:PORT of a Prometheus")
-            source = Prometheus(url.rstrip("/"), duration.parse(said.duration))
+            source = Prometheus(url.rstrip("/"), duration.parse(raw.duration))
         elif kind in ("metrics-server", "metricsserver", "kubernetesmetrics", "prometheus-adaptor"):
             source = MetricsApi()
         else:
-            raise PolicyError(f"{where}: metrics.type is {said.metrics.type!r}; write Prometheus or metrics-server")
-        return _balance(name, said, source, node_selector=said.node_selector)
+            raise PolicyError(f"{where}: metrics.type is {raw.metrics.type!r}; write Prometheus or metrics-server")
+        return _balance(name, raw, source, node_selector=raw.node_selector)
     if name == LOW_NODE_UTILIZATION:
         low = _read(_LowNodeUtilization, args, where)
         use = low.metrics_utilization
@@ -459,7 +459,7 @@ def _strategy(name: str, args: dict[str, Any], address: str, where: str) -> Bala
 
 def _balance(
     name: str,
-    said: _Balance,
+    raw: _Balance,
     source: Requests | MetricsApi | Prometheus,
     *,
     node_selector: str = "",
@@ -467,11 +467,11 @@ def _balance(
 ) -> Balance:
     return Balance(
         name,
-        {resource: value / _PERCENT for resource, value in said.thresholds.items()},
-        {resource: value / _PERCENT for resource, value in said.target_thresholds.items()},
-        said.use_deviation_thresholds,
-        said.number_of_nodes,
-        said.evictable_namespaces,
+        {resource: value / _PERCENT for resource, value in raw.thresholds.items()},
+        {resource: value / _PERCENT for resource, value in raw.target_thresholds.items()},
+        raw.use_deviation_thresholds,
+        raw.number_of_nodes,
+        raw.evictable_namespaces,
         source,
         node_selector,
         per_node,

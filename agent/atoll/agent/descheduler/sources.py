@@ -223,8 +223,8 @@ def _by_node(answer: list[tuple[Mapping[str, Any], float]], nodes: frozenset[str
     found: dict[str, float] = {}
     wrong = set()
     for labels, value in answer:
-        said = (str(labels.get(each) or "") for each in _LABELS)
-        names = (each for text in said for each in (text, text.rpartition(":")[0]))
+        texts = (str(labels.get(each) or "") for each in _LABELS)
+        names = (each for text in texts for each in (text, text.rpartition(":")[0]))
         name = next((each for each in names if each in nodes), None)
         if name is None:
             continue
@@ -261,11 +261,11 @@ async def _asked(
 
 def _read(address: str, status: int, body: bytes) -> list[tuple[Mapping[str, Any], float]]:
     try:
-        said = orjson.loads(body)
-        if said["status"] != "success":
-            raise SourceError(f"{address}: {str(said.get('error'))[:300]}")
-        if said["data"]["resultType"] != "vector":
-            raise SourceError(f"{address}: the query gives a {str(said['data']['resultType'])[:20]}, no vector")
-        return [(dict(each["metric"]), float(each["value"][1])) for each in said["data"]["result"]]
+        answer = orjson.loads(body)
+        if answer["status"] != "success":
+            raise SourceError(f"{address}: {str(answer.get('error'))[:300]}")
+        if answer["data"]["resultType"] != "vector":
+            raise SourceError(f"{address}: the query gives a {str(answer['data']['resultType'])[:20]}, no vector")
+        return [(dict(each["metric"]), float(each["value"][1])) for each in answer["data"]["result"]]
     except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
         raise SourceError(f"{address}: HTTP {status}, which is no answer of a Prometheus") from error
