@@ -21,7 +21,6 @@ from atoll.agent.summary import (
     NodeRoom,
     Summary,
     object_name,
-    summarise,
 )
 from atoll.api.atoll import ClusterCapacity
 from atoll.model.topology import Domain, Tree
@@ -36,6 +35,10 @@ TREE = Tree([Domain("top", 2, tier_name="block"), Domain("rack-a", 1, 0), Domain
 def make_room(name: str, *, lowest: int = -1, labels: dict[str, str] | None = None, **free: int) -> NodeRoom:
     named = {"nvidia.com/gpu" if key == "gpu" else key: amount for key, amount in free.items()}
     return NodeRoom(name, labels or {}, [], OFFER, {**OFFER, **named}, lowest)
+
+
+def summarise(*arguments: Any) -> dict[str, Any]:
+    return Summary(*arguments).specs()
 
 
 def fits(free: dict[str, int], shape: dict[str, int]) -> int:

@@ -151,7 +151,7 @@ def test_any_capacities_leave_the_other_member_its_room(published: list[Json]) -
     def tell(obj: Json) -> None:
         key = f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
         try:
-            new: objects.CapacityObject | None = objects.decode_capacity(orjson.dumps(obj))
+            new: objects.CapacityObject | None = objects.read_report(objects.decode_report(orjson.dumps(obj)))
         except msgspec.MsgspecError:
             new = None
         old = before.pop(key, None)

@@ -128,7 +128,9 @@ def test_device_has_qualified_attributes_topology_and_health():
     [device] = pool.devices
     assert device.attribute(f"{DRIVER}/model") == Attribute("string", ("H100",))
     assert device.attribute(f"{DRIVER}/fabrics") == Attribute("string", ("a", "b"), is_list=True)
-    assert (device.pcie_root, device.numa_node, device.healthy) == ("pci0000:00", 1, False)
+    assert device.attribute("resource.kubernetes.io/pcieRoot") == Attribute("string", ("pci0000:00",))
+    assert device.attribute("resource.kubernetes.io/numaNode") == Attribute("int", (1,))
+    assert not device.healthy
 
 
 @pytest.mark.parametrize(

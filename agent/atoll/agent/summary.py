@@ -160,17 +160,6 @@ def described_trees(nodes: Sequence[NodeRoom], trees: Mapping[str, Tree], hidden
     return found
 
 
-def summarise(
-    cluster: str,
-    nodes: Iterable[NodeRoom],
-    tree: Tree,
-    problems: Mapping[str, str] | None = None,
-    others: Mapping[str, Tree] | None = None,
-) -> dict[str, Json]:
-    """The ClusterCapacity specs of a member by object name, without `generation`; see `Summary`."""
-    return Summary(cluster, nodes, tree, problems, others).specs()
-
-
 class Summary:
     """The ClusterCapacity specs of a member; what a change does not touch is not worked out again."""
 

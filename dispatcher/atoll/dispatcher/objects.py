@@ -365,7 +365,6 @@ _decode_member_status = msgspec.json.Decoder(MemberStatus | None).decode
 decode_queue = msgspec.json.Decoder(QueueObject).decode
 decode_quota = msgspec.json.Decoder(QuotaObject).decode
 decode_cluster = msgspec.json.Decoder(ClusterObject).decode
-_decode_capacity = msgspec.json.Decoder(CapacityObject).decode
 _decode_capacity_spec = msgspec.json.Decoder(CapacitySpec).decode
 _decode_report = msgspec.json.Decoder(CapacityReport).decode
 
@@ -415,16 +414,6 @@ def _with_state(found: BindingObject, raw: bytes | msgspec.Raw) -> BindingObject
     return msgspec.structs.replace(found, left={name: labels for name, labels in left.items() if labels})
 
 
-def decode_capacity(raw: bytes | msgspec.Raw) -> CapacityObject:
-    """A ClusterCapacity.
-
-    Raises:
-        msgspec.MsgspecError: it can't be read, or is larger than what members may publish.
-    """
-    _check_size(raw)
-    return _decode_capacity(raw)
-
-
 def decode_report(raw: bytes | msgspec.Raw) -> CapacityReport:
     """A ClusterCapacity, its spec not looked at.
 
@@ -442,13 +431,9 @@ def read_report(report: CapacityReport) -> CapacityObject:
     Raises:
         msgspec.MsgspecError: that can't be read, or is larger than what members may publish.
     """
-    _check_size(report.spec)
+    if (size := memoryview(report.spec).nbytes) > MAX_CAPACITY:
+        raise msgspec.ValidationError(f"{size} bytes; the most that is read is {MAX_CAPACITY}")
     return CapacityObject(report.metadata, _decode_capacity_spec(report.spec))
-
-
-def _check_size(raw: bytes | msgspec.Raw) -> None:
-    if memoryview(raw).nbytes > MAX_CAPACITY:
-        raise msgspec.ValidationError(f"{memoryview(raw).nbytes} bytes; the most that is read is {MAX_CAPACITY}")
 
 
 _YES = ("Reserved", "Fits")

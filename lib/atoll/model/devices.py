@@ -12,12 +12,10 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from atoll.model import quantity
-from atoll.model.node_affinity import node_selector
+from atoll.model.node_affinity import selects
 
 Json = Mapping[str, Any]
 
-PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
-NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 _PREVENTING: Final = ("NoSchedule", "NoExecute")
 """Effects of taints that keep devices from claims; `None` and unknown ones don't."""
 
@@ -105,7 +103,7 @@ class Nodes(NamedTuple):
         """
         if self.name is not None:
             return self.name == name
-        return self.everywhere or (self.terms is not None and node_selector(self.terms).matches(labels, name))
+        return self.everywhere or (self.terms is not None and selects(self.terms, labels, name))
 
 
 NOWHERE: Final = Nodes()
@@ -137,22 +135,6 @@ class Device:
     def attribute(self, name: str) -> Attribute | None:
         """By qualified name."""
         return self.attributes.get(name)
-
-    @property
-    def pcie_root(self) -> str | None:
-        """The root complex of its PCIe bus; devices of one root reach each other without the CPU."""
-        found = self._single(PCIE_ROOT)
-        return found if isinstance(found, str) else None
-
-    @property
-    def numa_node(self) -> int | None:
-        """The NUMA node of its bus."""
-        found = self._single(NUMA_NODE)
-        return found if isinstance(found, int) else None
-
-    def _single(self, name: str) -> bool | int | str | None:
-        found = self.attributes.get(name)
-        return found.values[0] if found is not None and len(found.values) == 1 else None
 
     @property
     def healthy(self) -> bool:

@@ -13,11 +13,12 @@ from typing import Any, Literal, cast
 import msgspec
 
 from atoll.model.labels import int64
-from atoll.model.node_affinity import NODE_NAME
 from atoll.model.timestamps import is_time, to_seconds
 
 Labels = Mapping[str, str]
 Json = Mapping[str, Any]
+NODE_NAME = "metadata.name"
+"""The one field of a node that an affinity can select by."""
 
 
 class _Expression(msgspec.Struct, forbid_unknown_fields=True, rename="camel", omit_defaults=True):

@@ -16,7 +16,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.agent.summary import NodeRoom, summarise
+from atoll.agent.summary import NodeRoom, Summary
 from atoll.dispatcher import capacity as bounds
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import Capacities
@@ -37,7 +37,7 @@ class Told:
         self.last: dict[str, objects.CapacityObject] = {}
 
     def put(self, body: Json) -> list[Event]:
-        new = objects.decode_capacity(orjson.dumps(body))
+        new = objects.read_report(objects.decode_report(orjson.dumps(body)))
         old, self.last[new.metadata.key] = self.last.get(new.metadata.key), new
         return list(self.capacities.changed(old, new))
 
@@ -194,9 +194,9 @@ def test_a_member_s_objects_together_have_no_more_classes_than_one(monkeypatch: 
 
 def test_an_object_that_is_too_large_is_not_read() -> None:
     body = capacity("a")
-    body["metadata"]["annotations"] = {"x": "y" * objects.MAX_CAPACITY}
+    body["spec"]["x"] = "y" * objects.MAX_CAPACITY
     with pytest.raises(msgspec.ValidationError, match="the most that is read"):
-        objects.decode_capacity(orjson.dumps(body))
+        objects.read_report(objects.decode_report(orjson.dumps(body)))
 
 
 class Published:
@@ -238,9 +238,9 @@ DOCUMENTS = Path(__file__).parents[2] / "documents"
 def specs_of(hyper_nodes: Sequence[Json], nodes: Sequence[str] = TE) -> dict[str, Json]:
     built = topology.build(hyper_nodes, {name: {} for name in nodes})
     free = {"cpu": 4000, "pods": 10}
-    return summarise(
+    return Summary(
         "m", [NodeRoom(name, {}, [], free, free, built.lowest.get(name, -1)) for name in nodes], built.tree
-    )
+    ).specs()
 
 
 def test_the_member_is_known_whole_whatever_the_order_in_which_its_hyper_nodes_come() -> None:

@@ -203,8 +203,10 @@ def test_a_capacity_brings_names_and_total() -> None:
         "total": {"cpu": 8000},
     }
     found = capacity_view(
-        objects.decode_capacity(
-            orjson.dumps({"metadata": {"namespace": "karmada-es-m", "name": "nodes"}, "spec": spec})
+        objects.read_report(
+            objects.decode_report(
+                orjson.dumps({"metadata": {"namespace": "karmada-es-m", "name": "nodes"}, "spec": spec})
+            )
         )
     )
     assert found.total == {"cpu": 8000}

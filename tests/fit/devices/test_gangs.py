@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from atoll.fit.devices import Answers, Fleet, Problem, Refused, Undecided, gangs, prepare
-from atoll.fit.devices.search import solve_in
+from atoll.fit.devices.search import solve
 from atoll.model.device_claims import Claim, Constraint, Request, Wish
 from atoll.model.devices import Attribute, Capacity, Device, DeviceId, Nodes, Pool, Taken
 from tests.fit.devices import nodes
@@ -40,9 +40,9 @@ def test_every_pod_gets_a_pair_of_its_own_on_the_first_nodes(monkeypatch: pytest
 
     def counted(problem: Problem, taken: Taken, steps: int) -> object:
         searches.append(taken)
-        return solve_in(problem, taken, steps)
+        return solve(problem, taken, steps)
 
-    monkeypatch.setattr(gangs, "solve_in", counted)
+    monkeypatch.setattr(gangs, "solve", counted)
     placed = fleet([node_of(name, "abcd") for name in "wxyz"]).place(10, Taken())
     assert isinstance(placed, list)
     assert [each.node for each in placed] == [*"wwww", *"xxxx", *"yy"]

@@ -19,7 +19,7 @@ FREE = Taken()
 
 def answer(case: nodes.Case) -> list[nodes.Pair] | Undecided | None:
     problem = prepare(case.claims, case.pools, nodes.CLASSES, nodes.selects, nodes.NODE, {})
-    found = solve(problem, case.taken)
+    found, _ = solve(problem, case.taken)
     if isinstance(found, Undecided):
         return found
     if isinstance(found, Refused):
@@ -67,7 +67,7 @@ def solve_pairs(roots_of_gpus: str, roots_of_nics: str, count: int, steps: int) 
         for number, root in enumerate(roots)
     ]
     problem = prepare([pairs_of(count)], [Pool("d", "p", tuple(devices))], nodes.CLASSES, nodes.selects, nodes.NODE, {})
-    return solve(problem, Taken(), steps)
+    return solve(problem, Taken(), steps)[0]
 
 
 def test_eight_pairs_under_common_roots_are_refused_in_few_steps():
@@ -92,7 +92,7 @@ def test_more_requests_than_devices_are_refused_without_a_search():
 
 def searched(claims: list[Claim], pools: list[Pool], taken: Taken = FREE) -> list[str] | None:
     """The names of the devices."""
-    found = solve(prepare(claims, pools, nodes.CLASSES, nodes.selects, nodes.NODE, {}), taken)
+    found, _ = solve(prepare(claims, pools, nodes.CLASSES, nodes.selects, nodes.NODE, {}), taken)
     assert not isinstance(found, Undecided)
     return None if isinstance(found, Refused) else [pick.option.device.id.name for pick in found]
 

@@ -1,16 +1,14 @@
 """Devices for the claims of a pod on a node: complete, deterministic, in the order in which Kubernetes tries them.
 
 `prepare` tells which devices could serve which request, `solve` searches for a combination of free ones,
-`allocation_results` writes it as the status of the claims; `allocate` does the three for one node, `Fleet` the first
-two for a gang. It may import `atoll.model`; cluster objects come in through `model.resource_slices` and
-`model.device_claims`.
+`allocation_results` writes it as the status of the claims; `Fleet` does the first two for a gang. It may import
+`atoll.model`; cluster objects come in through `model.resource_slices` and `model.device_claims`.
 """
 
 from __future__ import annotations
 
-from atoll.fit.devices.allocate import allocate
 from atoll.fit.devices.gangs import Answers, Fleet, OnNode, Prepared, held_of
-from atoll.fit.devices.problem import ClaimError, NodeError, Problem, SelectionError, prepare
+from atoll.fit.devices.problem import ClaimError, Problem, SelectionError, prepare
 from atoll.fit.devices.results import allocation_results
 from atoll.fit.devices.search import Pick, Refused, Undecided, solve
 
@@ -18,7 +16,6 @@ __all__ = [
     "Answers",
     "ClaimError",
     "Fleet",
-    "NodeError",
     "OnNode",
     "Pick",
     "Prepared",
@@ -26,7 +23,6 @@ __all__ = [
     "Refused",
     "SelectionError",
     "Undecided",
-    "allocate",
     "allocation_results",
     "held_of",
     "prepare",

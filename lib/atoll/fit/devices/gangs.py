@@ -12,7 +12,7 @@ from itertools import count
 from typing import NamedTuple, TypeVar
 
 from atoll.fit.devices.problem import Ask, Problem
-from atoll.fit.devices.search import STEPS, Pick, Refused, Undecided, free_counters, solve_in
+from atoll.fit.devices.search import STEPS, Pick, Refused, Undecided, free_counters, solve
 from atoll.model.devices import Held, Taken
 from atoll.model.quantity import parse
 
@@ -75,7 +75,7 @@ class Answers:
         key = (shape, *_in_use(problem, taken))
         answer = self._answers.get(key)
         if answer is None:
-            found, steps = solve_in(problem, taken, self.steps)
+            found, steps = solve(problem, taken, self.steps)
             self.spent += _SEARCH + steps
             if isinstance(found, (Refused, Undecided)):
                 answer = found

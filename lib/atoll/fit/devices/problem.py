@@ -25,10 +25,6 @@ class ClaimError(DevicesError):
     """A claim or class is wrong wherever the pod goes: Kubernetes gives up on the pod."""
 
 
-class NodeError(DevicesError):
-    """A node's pools are wrong; other nodes may do."""
-
-
 class SelectionError(ValueError):
     """A selector that is no CEL, or that fails on a device."""
 

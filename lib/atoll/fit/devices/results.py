@@ -9,7 +9,7 @@ from uuid import uuid4
 from atoll.fit.devices.problem import Problem
 from atoll.fit.devices.search import Pick
 from atoll.model.devices import Nodes
-from atoll.model.node_affinity import NODE_NAME
+from atoll.model.selectors import NODE_NAME
 
 Json = dict[str, Any]
 

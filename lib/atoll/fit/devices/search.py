@@ -54,21 +54,12 @@ class _OutOfSteps(Exception):
     pass
 
 
-def solve(problem: Problem, taken: Taken, steps: int = STEPS) -> tuple[Pick, ...] | Refused | Undecided:
-    """Devices for all claims, none of them already taken.
+def solve(problem: Problem, taken: Taken, steps: int = STEPS) -> tuple[tuple[Pick, ...] | Refused | Undecided, int]:
+    """Devices for all claims, none of them already taken; with the number of steps of the search.
 
     Raises:
         ClaimError: a claim asks for too many devices, a selector fails on a device that is tried, or a constraint
             refuses one of all devices.
-    """
-    return solve_in(problem, taken, steps)[0]
-
-
-def solve_in(problem: Problem, taken: Taken, steps: int) -> tuple[tuple[Pick, ...] | Refused | Undecided, int]:
-    """As `solve`, with the number of steps that it took.
-
-    Raises:
-        ClaimError: as `solve`.
     """
     options = _available(problem, taken)
     _check_size(problem, options)

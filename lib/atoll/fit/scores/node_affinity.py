@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
 from atoll.fit.constraints.beside import Beside
@@ -14,15 +17,14 @@ def score(task: Task, beside: Beside) -> Ints | None:
     """int64[M]; None without such terms."""
     if not task.preferences:
         return None
-    wanted = [(each.get("weight"), each.get("preference") or {}) for each in task.preferences]
-    weighted = [(weight, term) for weight, term in wanted if isinstance(weight, int)]
-    found = [
-        # An empty term matches every node, here.
-        sum(
-            weight
-            for weight, term in weighted
-            if not term or selectors.node_affinity_matches([term], site.labels, name)
-        )
-        for name, site in beside.peers.sites()
-    ]
-    return np.array(found, np.int64)
+    return np.array([weight(task.preferences, site.labels, name) for name, site in beside.peers.sites()], np.int64)
+
+
+def weight(preferences: Sequence[Mapping[str, Any]], labels: Mapping[str, str], name: str) -> int:
+    """The sum of the weights of preferred terms that match a node."""
+    return sum(
+        each["weight"]
+        for each in preferences
+        if isinstance(each.get("weight"), int)
+        and selectors.node_affinity_matches([each.get("preference") or {}], labels, name)
+    )

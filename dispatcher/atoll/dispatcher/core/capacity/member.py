@@ -21,7 +21,7 @@ from atoll.model.features import said_of
 from atoll.model.gang import Gang, TopologyWish
 from atoll.model.member import UNSAID
 from atoll.model.needs import HONOURED
-from atoll.model.node_affinity import NODE_NAME
+from atoll.model.selectors import NODE_NAME
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
