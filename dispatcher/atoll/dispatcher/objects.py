@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,7 +22,6 @@ from atoll.dispatcher.core.capacity.refusals import MOST_WORDS
 from atoll.dispatcher.core.events import NOTHING, Circuit, Failure
 from atoll.dispatcher.split import webster
 from atoll.model import (
-    affinity,
     conditions,
     decision,
     duration,
@@ -42,8 +41,8 @@ from atoll.model.failover import EvictionTask
 from atoll.model.lost import STALE_GONE, absence
 from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
+from atoll.model.placement import Mode, Placement, Shared, Whole
 from atoll.model.placer import Placer
-from atoll.model.policies import ALL_MEMBERS
 from atoll.model.queues import truth
 from atoll.model.quotas import Quota, scopes_in
 from atoll.model.timestamps import is_time, to_seconds
@@ -87,14 +86,6 @@ class Target(Part, frozen=True, rename="camel"):
     components: list[Component] = []
 
 
-class BindingPlacement(Part, frozen=True, rename="camel"):
-    cluster_affinity: dict[str, Any] = {}
-    cluster_affinities: list[dict[str, Any]] = []
-    cluster_tolerations: list[dict[str, Any]] = []
-    replica_scheduling: dict[str, Any] | None = None
-    spread_constraints: list[dict[str, Any]] = []
-
-
 class Reference(Part, frozen=True, rename="camel"):
     api_version: str = ""
     kind: str = ""
@@ -115,7 +106,7 @@ class BindingSpec(Part, frozen=True, rename="camel"):
     resource: Reference = Reference()
     suspension: Suspension | None = None
     clusters: list[Target] = []
-    placement: BindingPlacement | None = None
+    placement: Placement | None = None
     schedule_priority: SchedulePriority | None = None
     reschedule_triggered_at: str = ""
     graceful_eviction_tasks: list[EvictionTask] = []
@@ -465,14 +456,12 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     released, bound = conditions.get("Released"), conditions.get("Bound", Condition())
     healthy = conditions.get("Healthy", Condition())
     whole, lost = bound.status == "True", bound.status == "False" and bound.reason == PODS_LOST
-    placement = obj.spec.placement or BindingPlacement()
+    placement = obj.spec.placement or Placement()
+    mode, tasks = placement.mode(read), obj.spec.graceful_eviction_tasks
+    # Its policy sends nothing there, or it left them and its tasks there are not over.
+    excluded = [*(read.suspended if read is not None else ()), *(task.from_cluster for task in tasks)]
     at = numbers.whole(annotations.get(keys.EPOCH)) or 0
-    least, most = _spread(placement)
     said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
-    sharing = _sharing(placement, read, obj.spec.resource.uid)
-    if read is not None and not read.copies:
-        # The rest of a workload may be fewer pods than the clusters that its policy wants it spread over.
-        least, most = (1, 1) if read.whole else (max(min(least, read.replicas), 1), most)
     return BindingView(
         uid=obj.metadata.uid,
         namespace=obj.metadata.namespace,
@@ -485,14 +474,12 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         kind=obj.spec.resource.whole_kind,
         suspended=obj.spec.suspension is not None and obj.spec.suspension.scheduling,
         parts=tuple((target.name, _counts(read, target)) for target in obj.spec.clusters),
-        affinities=_affinities(
-            placement, _kept_from(read, obj.spec.graceful_eviction_tasks), tiers=sharing is not None
-        ),
+        affinities=placement.affinities(excluded, together=isinstance(mode, Shared)),
         tolerations=tuple(placement.cluster_tolerations),
-        divided=sharing is not None or (_divided(placement) and (most is None or most > 1)),
-        least_clusters=least,
-        most_clusters=most,
-        sharing=sharing,
+        divided=not isinstance(mode, Whole),
+        least_clusters=mode.least,
+        most_clusters=mode.most,
+        sharing=_sharing(placement, mode, obj.spec.resource.uid),
         rescheduled=_asked_anew(obj.spec.reschedule_triggered_at, told, said),
         bound=whole or lost,
         bound_at=bound.last_transition_time if whole else "",
@@ -549,7 +536,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
             if healthy.status == "False" and item.health == "Unhealthy"
         }
         or NOTHING,
-        tasks=tuple(obj.spec.graceful_eviction_tasks),
+        tasks=tuple(tasks),
         state=obj.left or NOTHING,
     )
 
@@ -560,32 +547,6 @@ def _counts(read: gang.Gang | None, target: Target) -> tuple[int, ...]:
         return ()
     told = {component.name: component.replicas for component in target.components}
     return tuple(gang.counts_in(read, target.replicas, told))
-
-
-def _kept_from(read: gang.Gang | None, tasks: Sequence[EvictionTask]) -> list[str]:
-    """Members to which it is not sent now: its policy says so, or it left them and its tasks there are not over."""
-    return [*(read.suspended if read is not None else ()), *(task.from_cluster for task in tasks)]
-
-
-def _affinities(placement: BindingPlacement, suspended: Sequence[str], *, tiers: bool) -> tuple[dict[str, Any], ...]:
-    """Its cluster affinities, without the members to which it is not sent now.
-
-    `tiers`: whether overflow tiers are filled together; else they are tried one after the other.
-    """
-    found = tuple(placement.cluster_affinities) or (placement.cluster_affinity,)
-    if not tiers:
-        found = tuple(dict(tier) for each in found for tier in affinity.tiers(each))
-    if not suspended or ALL_MEMBERS in suspended:
-        return found
-    return tuple(_without(each, suspended) for each in found)
-
-
-def _without(group: dict[str, Any], suspended: Sequence[str]) -> dict[str, Any]:
-    """A cluster affinity, with its overflow tiers, that takes none of these members."""
-    less = {**group, "exclude": sorted({*(group.get("exclude") or ()), *suspended})}
-    if tiers := group.get("overflowAffinities"):
-        less["overflowAffinities"] = [_without(tier, suspended) for tier in tiers]
-    return less
 
 
 def _asked_anew(by_user: str, decided: decision.Decision, members: Mapping[str, MemberStatus]) -> str:
@@ -601,49 +562,16 @@ def _asked_anew(by_user: str, decided: decision.Decision, members: Mapping[str, 
     return max(asked, key=to_seconds, default="")
 
 
-def _sharing(placement: BindingPlacement, read: gang.Gang | None, uid: str) -> dict[str, Any] | None:
-    """Karmada's way of division for a workload; None for the native division."""
-    scheduling = placement.replica_scheduling
-    if read is None or scheduling is None:
+def _sharing(placement: Placement, mode: Mode, uid: str) -> dict[str, Any] | None:
+    """`BindingView.sharing`."""
+    if not isinstance(mode, Shared):
         return None
-    kind = scheduling.get("replicaSchedulingType", "Divided")
-    preference = scheduling.get("replicaDivisionPreference") or "Aggregated"
-    if kind == "Duplicated":
-        if not read.copies:
-            return None
-    else:
-        groups = any(each.get("spreadByLabel") or _field(each) != "cluster" for each in placement.spread_constraints)
-        overflow = any(each.get("overflowAffinities") for each in placement.cluster_affinities)
-        if read.whole or not (groups or overflow or preference == "Weighted"):
-            return None
-    found: dict[str, Any] = {
-        "replicaScheduling": {**scheduling, "replicaSchedulingType": kind, "replicaDivisionPreference": preference}
-    }
+    found: dict[str, Any] = {"replicaScheduling": mode.scheduling}
     if placement.spread_constraints:
         found["spreadConstraints"] = placement.spread_constraints
     if webster.descending(uid):
         found["lastFirst"] = True
     return found
-
-
-def _field(constraint: Mapping[str, Any]) -> str:
-    return constraint.get("spreadByField") or "cluster"
-
-
-def _divided(placement: BindingPlacement) -> bool:
-    """Whether the policy divides replicas: `Divided`, and an empty `replicaScheduling` as in Karmada."""
-    scheduling = placement.replica_scheduling
-    return scheduling is not None and scheduling.get("replicaSchedulingType", "Divided") == "Divided"
-
-
-def _spread(placement: BindingPlacement) -> tuple[int, int | None]:
-    """(least, most) clusters by the spread constraint on clusters."""
-    for constraint in placement.spread_constraints:
-        if _field(constraint) == "cluster" and not constraint.get("spreadByLabel"):
-            most = constraint.get("maxGroups") or None
-            least = max(int(constraint.get("minGroups") or 1), 1)
-            return least, None if most is None else max(int(most), least)
-    return 1, None
 
 
 def _about(obj: BindingObject) -> dict[str, str]:

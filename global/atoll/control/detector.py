@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from atoll.admission import trust
-from atoll.control import device_claims, foreign, placements, policies
+from atoll.control import device_claims, foreign, policies
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, QueueObject
 from atoll.control.predecessors import Predecessors
@@ -28,6 +28,7 @@ from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import failover, gang, keys, lost, network, numbers, quantity, together
+from atoll.model import placement as placements
 from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
 from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
@@ -297,7 +298,7 @@ class Detector:
         wish = device_claims.charged(wish, obj.metadata.namespace, self._caches)
         if wish.replicas > numbers.INT32:
             raise ValueError(f"{wish.replicas} pods are more than an object can say")
-        placement = placements.placement_of(
+        placement = placements.with_annotations(
             (policy.spec.placement if policy is not None else None) or {}, obj.metadata.annotations
         )
         on_lost, toleration = lost.wish(
@@ -315,7 +316,7 @@ class Detector:
             unhealthy=failover.of_application(said, service=kind.service),
             leaving=failover.of_cluster(said, service=kind.service),
             suspended=suspended_on(policy),
-            copies=kind.service and placements.duplicated(placement),
+            copies=kind.service and placements.duplicates(placement.get("replicaScheduling")),
             network=network.read(policy.metadata.annotations.get(keys.NETWORK)) if policy is not None else "",
             **placements.groups_of(placement, obj.metadata.labels),
             together=together.read(obj.metadata.annotations.get(keys.TOGETHER)),

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from atoll.api import effects
 from atoll.model import duration, keys, lost, quantity, scoring, together
-from atoll.model.divided import is_most
+from atoll.model.placement import is_most
 
 Json = dict[str, Any]
 

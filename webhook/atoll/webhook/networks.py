@@ -10,8 +10,8 @@ from atoll.admission.problems import Json, Problem, mapping
 from atoll.kube.reflector import Reflector
 from atoll.model import keys, network
 from atoll.model.apiresource import ApiResource
-from atoll.model.divided import may_divide
 from atoll.model.objects import Full, Meta
+from atoll.model.placement import may_divide
 from atoll.model.policies import PolicyObject, TooMany, choose, selected
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from atoll.dispatcher.core.events import BindingView
-from atoll.dispatcher.objects import BindingObject, BindingPlacement, BindingSpec, QueueObject, binding_view
+from atoll.dispatcher.objects import BindingObject, BindingSpec, QueueObject, binding_view
 from atoll.dispatcher.query.documents import Refusal
 from atoll.kinds import Kind, declare, kind_of, known, left_to_atoll
 from atoll.kinds.declared import followed
@@ -26,6 +26,7 @@ from atoll.model.apiresource import (
 )
 from atoll.model.namespaces import LABELLED, opted_in
 from atoll.model.objects import MALFORMED, Full, Meta
+from atoll.model.placement import Placement
 from atoll.model.policies import PolicyObject, TooMany, choose, lookup
 from atoll.model.priority import PriorityClassObject, class_of, default_class
 
@@ -62,7 +63,7 @@ class Wishes:
         _check(wish)
         annotations = {keys.GANG: gang.encode(wish)}
         try:
-            placed = msgspec.convert(placement, BindingPlacement) if placement else None
+            placed = msgspec.convert(placement, Placement) if placement else None
         except msgspec.MsgspecError as error:
             raise Refusal(422, "Invalid", f"spec.placement of its policy: {error}") from error
         meta = Meta(name=UID, namespace=namespace, uid=UID, annotations=annotations)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from atoll.control.placements import placement_of
 from atoll.model import affinity, keys
+from atoll.model.placement import with_annotations
 
 CLUSTERS = ("east", "north", "west")
 DIVIDED = {"replicaSchedulingType": "Divided"}
@@ -26,9 +26,9 @@ DIVIDED = {"replicaSchedulingType": "Divided"}
 def test_a_workload_may_use_fewer_members_than_its_policy_allows(
     policy: dict[str, Any], only: str, allowed: set[str]
 ) -> None:
-    found = placement_of({"clusterAffinity": policy}, {keys.ONLY_CLUSTERS: only})
+    found = with_annotations({"clusterAffinity": policy}, {keys.ONLY_CLUSTERS: only})
     assert {name for name in CLUSTERS if affinity.matches(found["clusterAffinity"], name, {}, {})} == allowed
-    several = placement_of({"clusterAffinities": [{"affinityName": "a", **policy}]}, {keys.ONLY_CLUSTERS: only})
+    several = with_annotations({"clusterAffinities": [{"affinityName": "a", **policy}]}, {keys.ONLY_CLUSTERS: only})
     [group] = several["clusterAffinities"]
     assert {name for name in CLUSTERS if affinity.matches(group, name, {}, {})} == allowed
 
@@ -45,11 +45,11 @@ def test_a_workload_may_use_fewer_members_than_its_policy_allows(
 def test_a_workload_may_be_divided_by_its_own_wish(policy: Any, text: str, spread: dict[str, int]) -> None:
     region = {"spreadByField": "region", "maxGroups": 1}
     mine = [{"spreadByField": "cluster", **policy}] if policy else []
-    found = placement_of({"spreadConstraints": [region, *mine]}, {keys.DIVIDED: text})
+    found = with_annotations({"spreadConstraints": [region, *mine]}, {keys.DIVIDED: text})
     assert found["replicaScheduling"] == DIVIDED
     assert found["spreadConstraints"] == [region, {"spreadByField": "cluster", **spread}]
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "many", "1.5"])
 def test_what_can_not_be_read_changes_nothing(text: str) -> None:
-    assert placement_of({"clusterAffinity": {}}, {keys.DIVIDED: text}) == {"clusterAffinity": {}}
+    assert with_annotations({"clusterAffinity": {}}, {keys.DIVIDED: text}) == {"clusterAffinity": {}}
