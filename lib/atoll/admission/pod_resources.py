@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from atoll.admission.problems import Json, Problem, amounts, mapping, sequence
-from atoll.model import quantity, vector
+from atoll.model import cards, gpu_shares, quantity, vector
 from atoll.model.vector import Vector
 
 _HUGE = "hugepages-"
+_SHARES = (cards.SHARE, cards.MEMORY)
 
 
 def pod_resource_problems(spec: Json, path: str) -> list[Problem]:
@@ -42,6 +43,26 @@ def pod_resource_problems(spec: Json, path: str) -> list[Problem]:
     problems += _below_containers(spec, requests, limits, resources, here)
     problems += _container_limits(spec, limits, resources, path)
     return problems
+
+
+def gpu_share_problems(template: object, path: str) -> Iterator[Problem]:
+    """Problems of parts of GPUs, under any name, in a pod template."""
+    pod = mapping(mapping(template).get("spec"))
+    notes = mapping(mapping(mapping(template).get("metadata")).get("annotations"))
+    containers = [
+        mapping(mapping(each).get("resources"))
+        for field in ("initContainers", "containers")
+        for each in sequence(pod.get(field))
+    ]
+    try:
+        asked = [{**mapping(each.get("limits")), **mapping(each.get("requests"))} for each in containers]
+        together = {name: each for name, each in vector.container_requests(pod).items() if name in _SHARES and each}
+        gpu_shares.check([*map(quantity.requests, asked), together], notes)
+    except gpu_shares.BadShare as error:
+        yield Problem(f"{path}.spec", str(error))
+    except (quantity.QuantityError, AttributeError, TypeError):
+        # Reported where the containers are checked, or by the member.
+        return
 
 
 def _above_limits(

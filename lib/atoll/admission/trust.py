@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from atoll.admission.pod_resources import gpu_share_problems
 from atoll.admission.problems import Json, Problem, integer, mapping
 from atoll.model import keys
 from atoll.model.placer import SCHEDULERS
@@ -25,6 +26,7 @@ def template_problems(template: object, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}.spec.nodeName", text)
     yield from scheduler_problems(spec.get("schedulerName"), f"{path}.spec.schedulerName")
     yield from class_problems(spec.get("priorityClassName"), f"{path}.spec.priorityClassName")
+    yield from gpu_share_problems(template, path)
     if mapping(mapping(template).get("metadata")).get("finalizers"):
         text = (
             "can't be given: a pod that waits for another program keeps its node from others for ever; leave them out"

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from atoll.kinds import nearness
-from atoll.model import duration, keys, needs, numa, pod_rules, ports, selectors
+from atoll.model import duration, gpu_shares, keys, needs, numa, pod_rules, ports, selectors
 from atoll.model.flavors import Assigned, pinned, required
 from atoll.model.gang import Gang, Task, TopologyWish, scopes_of
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer
@@ -46,7 +46,7 @@ def template_for_member(
     """A pod template without queues and tasks of the host, kept to the nodes of the flavors that its task got."""
     head = template.get("metadata") or {}
     named = {field: without_queues(head[field]) for field in ("labels", "annotations") if head.get(field)}
-    made = {**template, "metadata": {**head, **named}} if named else dict(template)
+    made = dict(gpu_shares.spelled({**template, "metadata": {**head, **named}} if named else template))
     if nodes := required(flavors, task):
         pod = made.get("spec") or {}
         affinity = pod.get("affinity") or {}
@@ -230,6 +230,7 @@ def task_of(
     min_available: int,
     default_class: str = "",
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     namespace: str = "",
     later: bool = False,
     numa_policy: str = "",
@@ -243,6 +244,7 @@ def task_of(
         min_available: how many of them must start together.
         default_class: PriorityClass of pods that name none.
         labels: of its pods.
+        annotations: theirs.
         namespace: theirs.
         later: whether they are made once other tasks have started.
         numa_policy: the policy of the topology manager that their nodes must have; empty, or `none`, for any.
@@ -252,7 +254,7 @@ def task_of(
         name=name,
         replicas=replicas,
         min_available=min_available,
-        requests=pod_requests(pod),
+        requests=gpu_shares.of_annotations(annotations or {}) | pod_requests(pod),
         node_selector=pod.get("nodeSelector") or {},
         node_terms=selectors.required_node_terms(pod),
         tolerations=pod.get("tolerations") or [],

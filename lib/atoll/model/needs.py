@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from atoll.model import gpu_shares
 
 Json = Mapping[str, Any]
 
@@ -23,6 +25,8 @@ class Need(StrEnum):
     HOST_PORTS = "host-ports"
     RESOURCE_CLAIMS = "resource-claims"
     VOLUMES = "volumes"
+    HAMI = "hami-gpu-shares"
+    VOLCANO_VGPU = "volcano-vgpu"
 
 
 class Asked(NamedTuple):
@@ -45,6 +49,10 @@ def of(pod_specs: Iterable[Json]) -> list[str]:
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_SHARES: Final = {
+    **dict.fromkeys(gpu_shares.HAMI, Need.HAMI),
+    **dict.fromkeys((*gpu_shares.VOLCANO, gpu_shares.VOLCANO_CARDS), Need.VOLCANO_VGPU),
+}
 _CONTAINERS = ("initContainers", "containers")
 
 
@@ -63,6 +71,9 @@ def asked(pod_spec: Json) -> Iterator[Asked]:
             for number, port in enumerate(_list(_mapping(container).get("ports"))):
                 if _mapping(port).get("hostPort") or host_network:
                     yield Asked(Need.HOST_PORTS, f"{kind}[{index}].ports[{number}].hostPort")
+            for name in _mapping(_mapping(_mapping(container).get("resources")).get("limits")):
+                if name in _SHARES:
+                    yield Asked(_SHARES[name], f"{kind}[{index}].resources.limits.{name}")
     if _list(pod_spec.get("resourceClaims")):
         yield Asked(Need.RESOURCE_CLAIMS, "resourceClaims")
     for index, volume in enumerate(_list(pod_spec.get("volumes"))):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from atoll.model import quantity
+from atoll.model import gpu_shares, quantity
 
 K = TypeVar("K", bound=Hashable)
 N = TypeVar("N", bound=Hashable)
@@ -135,7 +135,9 @@ def container_requests(spec: Mapping[str, Any]) -> Vector:
 
 def _container_requests(container: Mapping[str, Any]) -> Vector:
     resources = container.get("resources") or {}
-    return quantity.requests({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    asked = quantity.requests({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    add(asked, gpu_shares.of_container(asked))
+    return asked
 
 
 def _raise_to(vector: Vector, other: Mapping[str, int]) -> None:

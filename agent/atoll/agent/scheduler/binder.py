@@ -95,7 +95,7 @@ class Binder:
 
     async def _create(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
-        which = ",".join(map(str, self._room.cards.of(meta.key)))
+        which = ",".join(map(str, self._room.cards.of(meta.key)[1]))
         body = {
             "apiVersion": "v1",
             "kind": "Binding",

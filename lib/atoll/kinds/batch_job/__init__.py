@@ -137,7 +137,8 @@ class BatchJob:
         replicas = min(int(spec.get("parallelism", 1)), _remaining(spec, carried))
         minimum = min(minimum_of(obj) or replicas, replicas)
         deadline = _deadline(obj)
-        said = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        head = (spec.get("template") or {}).get("metadata") or {}
+        said = head.get("labels") or {}
         about = obj["metadata"]
         task = metadata.task_of(
             TASK,
@@ -146,6 +147,7 @@ class BatchJob:
             min_available=minimum,
             default_class=default_class,
             labels={**said, "batch.kubernetes.io/job-name": about.get("name", ""), "job-name": about.get("name", "")},
+            annotations=head.get("annotations"),
             namespace=about.get("namespace", ""),
         )
         if indexed(spec):

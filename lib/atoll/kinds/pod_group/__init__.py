@@ -173,6 +173,7 @@ class PodGroup(VolcanoJob):
                 min_available=here,
                 default_class=default_class,
                 labels=(sort[0].get("metadata") or {}).get("labels"),
+                annotations=(sort[0].get("metadata") or {}).get("annotations"),
                 namespace=obj["metadata"].get("namespace", ""),
             )
             tasks.append(task)
@@ -402,7 +403,8 @@ def _sorts(group: Mapping[str, Any]) -> dict[str, list[Json]]:
     """
     found: dict[str, list[Json]] = {}
     for pod in _members(group):
-        task = metadata.task_of(TASK, _spec(pod), replicas=1, min_available=1)
+        said = (pod.get("metadata") or {}).get("annotations")
+        task = metadata.task_of(TASK, _spec(pod), replicas=1, min_available=1, annotations=said)
         digest = hashlib.sha256(msgspec.json.encode(task, order="deterministic")).hexdigest()[:8]
         found.setdefault(f"{TASK}-{digest}", []).append(pod)
     if len(found) == 1 and not _is_fast(group):

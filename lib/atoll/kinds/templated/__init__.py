@@ -278,7 +278,7 @@ class Templated:
         """All pods of all components; all of them start together unless the object asks for fewer."""
         obj = self.entire(obj)
         components = self.components(obj)
-        pods = self._pods(obj)
+        pods, said = self._pods(obj), [self._template(obj, each) for each in components]
         tasks = [
             metadata.task_of(
                 each.name,
@@ -286,11 +286,11 @@ class Templated:
                 replicas=each.pods,
                 min_available=each.pods if each.minimum is None else min(each.minimum, each.pods),
                 default_class=default_class,
+                annotations=(template.get("metadata") or {}).get("annotations"),
             )
-            for each, pod in zip(components, pods, strict=True)
+            for each, pod, template in zip(components, pods, said, strict=True)
         ]
         tasks = [_in_units(task, each, components) for task, each in zip(tasks, components, strict=True)]
-        said = [self._template(obj, each) for each in components]
         tasks, wish = self._near(obj, components, tasks, said)
         replicas = sum(task.replicas for task in tasks)
         minimum = min(minimum_of(obj) or sum(task.min_available for task in tasks), replicas)

@@ -490,7 +490,8 @@ def _pod_spec(task: Mapping[str, Any]) -> Json:
 
 def _task(number: int, task: Mapping[str, Any], priority_class: str, job: Mapping[str, Any]) -> Task:
     pod = _pod_spec(task)
-    said = ((task.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    head = (task.get("template") or {}).get("metadata") or {}
+    said = head.get("labels") or {}
     for field in ("replicas", "minAvailable"):
         if type(task.get(field, 0)) not in (int, NoneType):
             raise ValueError(f"spec.tasks[{number}].{field}: {task[field]!r} is no whole number")
@@ -501,6 +502,7 @@ def _task(number: int, task: Mapping[str, Any], priority_class: str, job: Mappin
         min_available=task_minimum(task),
         default_class=priority_class,
         labels={**said, keys.JOB_NAME: job.get("name", ""), keys.TASK_SPEC: task_name(task, number)},
+        annotations=head.get("annotations"),
         namespace=job.get("namespace", ""),
         later=bool(task_dependencies(task)),
         numa_policy=task.get("topologyPolicy") or "",

@@ -26,11 +26,13 @@ class CardBook:
 
     #: node -> cards
     _numbers: dict[str, int] = field(default_factory=dict)
+    #: node -> bytes of each card, where they are known
+    _memory: dict[str, int] = field(default_factory=dict)
     #: node -> thousandths that are taken of each card; of nodes of which some are
     _taken: dict[str, list[int]] = field(default_factory=dict)
     #: pod key -> its cards
     _of_pods: dict[str, _Taken] = field(default_factory=dict)
-    #: (node, thousandths of each card, cards) -> reservations for such pods, the last one last
+    #: (node, requested thousandths, requested bytes) -> reservations for such pods, the last one last
     _reserved: dict[tuple[str, int, int], list[_Taken]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -40,8 +42,10 @@ class CardBook:
         """A node offers this; None for one that is gone."""
         if offered is not None and (number := cards.number(offered)):
             self._numbers[node] = number
+            self._memory[node] = cards.memory(offered)
         else:
             self._numbers.pop(node, None)
+            self._memory.pop(node, None)
 
     def free(self, node: str) -> list[int]:
         """Thousandths of each card."""
@@ -49,6 +53,10 @@ class CardBook:
         return [
             max(0, cards.CARD - (taken[card] if card < len(taken) else 0)) for card in range(self._numbers.get(node, 0))
         ]
+
+    def memory(self, node: str) -> int:
+        """Bytes of each card; 0 where they are not known."""
+        return self._memory.get(node, 0)
 
     def matrix(self, nodes: Sequence[str]) -> Ints:
         """int64[N, C], 0 where a node has no such card."""
@@ -61,7 +69,7 @@ class CardBook:
 
     def put(self, key: str, node: str, requests: Mapping[str, int], told: tuple[int, ...], choose: Choose) -> None:
         """A pod is on a node, on the reported cards, or on chosen ones."""
-        amount, count = cards.asked(requests)
+        amount, count = cards.asked(requests, self.memory(node))
         if not amount:
             return
         found = told if len(told) == count else choose(node, self.free(node))
@@ -73,22 +81,24 @@ class CardBook:
         if (found := self._of_pods.pop(key, None)) is not None:
             self._take(found[0], found[2], -found[1])
 
-    def of(self, key: str) -> tuple[int, ...]:
-        """The cards of a pod; empty for none."""
-        found = self._of_pods.get(key)
-        return found[2] if found is not None else ()
+    def of(self, key: str) -> tuple[int, tuple[int, ...]]:
+        """(thousandths of each card, cards) of a pod; no cards for none."""
+        _, amount, found = self._of_pods.get(key, ("", 0, ()))
+        return amount, found
 
     def reserve(self, node: str, requests: Mapping[str, int], count: int, choose: Choose) -> None:
         """Take cards for so many pods that do not exist yet; a negative number gives them back."""
-        amount, number = cards.asked(requests)
+        amount, _ = cards.asked(requests, self.memory(node))
         if not amount:
             return
-        kept = self._reserved.setdefault((node, amount, number), [])
+        alike = node, requests.get(cards.SHARE, 0), requests.get(cards.MEMORY, 0)
+        kept = self._reserved.setdefault(alike, [])
         for _ in range(count):
             kept.append((node, amount, choose(node, self.free(node))))
             self._take(node, kept[-1][2], amount)
         for _ in range(-count):
-            self._take(node, kept.pop()[2], -amount)
+            _, taken, which = kept.pop()
+            self._take(node, which, -taken)
 
     def _take(self, node: str, which: Sequence[int], amount: int) -> None:
         taken = self._taken.setdefault(node, [])

@@ -25,8 +25,8 @@ from atoll.fit.peers import Peers, Site
 from atoll.fit.placement import Ints
 from atoll.fit.scores import Typical
 from atoll.fit.singles import Singles
-from atoll.model import keys, numbers, ports, quantity, topology, vector
-from atoll.model.cards import SHARE, asked, chosen
+from atoll.model import gpu_shares, keys, numbers, ports, quantity, topology, vector
+from atoll.model.cards import MEMORY, SHARE, asked, chosen
 from atoll.model.decision import Gone
 from atoll.model.device_claims import CLASS_SUFFIX
 from atoll.model.gang import Task
@@ -98,7 +98,7 @@ class Room:
         #: of the arrays
         self._host_ports = HostPorts()
         #: of the arrays, likewise
-        self._cards = Cards(np.zeros((0, 0), np.int64))
+        self._cards = Cards(np.zeros((0, 0), np.int64), np.zeros(0, np.int64))
         #: nodes whose column is out of date; meaningless while there are no arrays
         self._stale: set[str] = set()
         #: label keys that some pod selects by, though they differ on every node
@@ -375,10 +375,11 @@ class Room:
 
         def choose(node: str, free: Sequence[int]) -> tuple[int, ...]:
             column = self._column.get(node)
+            share = {**requests, SHARE: asked(requests, self.cards.memory(node))[0]} if MEMORY in requests else requests
             if self._arrays is not None and column is not None and "fragmentation" in self.scoring.terms:
                 cpu, profile = self.free(node).get("cpu", 0), int(self._arrays.profile[column])
-                return self.typical.chosen(requests, cpu, np.array(free, np.int64), profile)
-            return chosen(free, *asked(requests))
+                return self.typical.chosen(share, cpu, np.array(free, np.int64), profile)
+            return chosen(free, *asked(share))
 
         return choose
 
@@ -740,8 +741,8 @@ class Room:
         for key in away:
             charge = self._charges.get(key)
             if charge is not None and charge.node in self._column:
-                amount, _ = asked(charge.requests)
-                found.free[self._column[charge.node], list(self.cards.of(key))] += amount
+                amount, which = self.cards.of(key)
+                found.free[self._column[charge.node], list(which)] += amount
         return (found,)
 
     def _of_devices(self, names: Sequence[str], away: Collection[str] = ()) -> Devices:
@@ -770,6 +771,7 @@ class Room:
 
     def _offer(self, node: Node) -> None:
         offers = quantity.capacity(node.status.allocatable) | self.devices.offered(node.metadata.name)
+        offers |= gpu_shares.memory_offered(offers, node.metadata.labels)
         self._allocatable[node.metadata.name] = {name: min(each, MOST_ON_NODE) for name, each in offers.items()}
 
     def column_of(self, node: str) -> int | None:
@@ -822,7 +824,7 @@ class Room:
         )
         taken = {self._column[name]: each for name, each in self._ports.items() if name in self._column}
         self._host_ports = HostPorts(taken)
-        self._cards = Cards(self.cards.matrix(names))
+        self._cards = Cards(self.cards.matrix(names), np.array([*map(self.cards.memory, names)], np.int64))
         made.exact = (self._host_ports, *self._of_cards(), self._of_devices(names))
         made.typical = self.typical if self.cards else None
         made.company = Company(self.peers, names)

@@ -1,0 +1,135 @@
+"""Parts of GPUs under every system's names are one arithmetic, and combinations that mean nothing are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from atoll.admission.pod_resources import gpu_share_problems
+from atoll.fit.constraints import Cards
+from atoll.kinds.metadata import task_of, template_for_member
+from atoll.model import needs
+from atoll.model.gang import Task
+from atoll.model.vector import pod_requests
+
+GIB = 2**30
+KOORD = "koordinator.sh/gpu"
+
+
+def template(*containers: dict[str, str], annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    return {
+        "metadata": {"annotations": annotations or {}},
+        "spec": {"containers": [{"name": f"c{n}", "resources": {"limits": each}} for n, each in enumerate(containers)]},
+    }
+
+
+def shares(pod: dict[str, Any]) -> tuple[int, int]:
+    """(thousandths, bytes) that a pod counts with on the host."""
+    made = task_of("t", pod["spec"], replicas=1, min_available=1, annotations=pod["metadata"]["annotations"])
+    return made.requests.get("atoll.sh/gpu-milli", 0), made.requests.get("atoll.sh/gpu-memory", 0)
+
+
+MEANINGS = {
+    "ours": (template({"atoll.sh/gpu-milli": "500"}), (500, 0)),
+    "ours, by memory": (template({"atoll.sh/gpu-memory": "8Gi"}), (1, 8 * GIB)),
+    "Koordinator, half": (template({f"{KOORD}-core": "50", f"{KOORD}-memory-ratio": "50"}), (500, 0)),
+    "Koordinator, the larger part": (template({f"{KOORD}-core": "30", f"{KOORD}-memory-ratio": "50"}), (500, 0)),
+    "Koordinator, by memory": (template({f"{KOORD}-core": "20", f"{KOORD}-memory": "8Gi"}), (200, 8 * GIB)),
+    "Koordinator, memory alone": (template({f"{KOORD}-memory": "8Gi"}), (1, 8 * GIB)),
+    "Koordinator, shared": (template({f"{KOORD}.shared": "1", f"{KOORD}-memory-ratio": "25"}), (250, 0)),
+    "Koordinator, two cards": (template({f"{KOORD}-core": "200", f"{KOORD}-memory-ratio": "200"}), (2000, 0)),
+    "Koordinator, a card": (template({KOORD: "100"}), (1000, 0)),
+    "Koordinator, two containers": (
+        template({f"{KOORD}-memory-ratio": "30"}, {f"{KOORD}-memory-ratio": "40"}),
+        (700, 0),
+    ),
+    "KAI, a fraction": (template({}, annotations={"gpu-fraction": "0.5"}), (500, 0)),
+    "KAI, rounded up": (template({}, annotations={"gpu-fraction": "0.3333"}), (334, 0)),
+    "KAI, memory in MiB": (template({}, annotations={"gpu-memory": "2048"}), (1, 2 * GIB)),
+    "HAMi counts by its own names": (template({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}), (0, 0)),
+    "a MIG profile is a resource like others": (template({"nvidia.com/mig-1g.5gb": "1"}), (0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+def test_a_name_means(name: str) -> None:
+    pod, expected = MEANINGS[name]
+    assert shares(pod) == expected
+    assert not list(gpu_share_problems(pod, "spec.template"))
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+def test_pods_of_a_member_ask_for_the_same(name: str) -> None:
+    """An agent reads containers alone: annotations reach it as resources."""
+    pod, expected = MEANINGS[name]
+    found = pod_requests(template_for_member(pod)["spec"])
+    assert (found.get("atoll.sh/gpu-milli", 0), found.get("atoll.sh/gpu-memory", 0)) == expected
+
+
+REFUSED = {
+    "one and a half": (template({"atoll.sh/gpu-milli": "1500"}), "multiple of 1000"),
+    "one and a half by two containers": (template(*[{"atoll.sh/gpu-milli": "750"}] * 2), "multiple of 1000"),
+    "two cards with memory": (template({"atoll.sh/gpu-milli": "2000", "atoll.sh/gpu-memory": "1Gi"}), "alone"),
+    "core alone": (template({f"{KOORD}-core": "50"}), "legal are"),
+    "memory twice": (template({f"{KOORD}-memory": "1Gi", f"{KOORD}-memory-ratio": "10"}), "legal are"),
+    "120 percent": (template({f"{KOORD}-memory-ratio": "120"}), "multiples of 100"),
+    "the vendor's name beside": (template({"nvidia.com/gpu": "1", f"{KOORD}-memory-ratio": "10"}), "legal are"),
+    "parts of two cards": (template({f"{KOORD}.shared": "2", f"{KOORD}-memory-ratio": "100"}), "a part of one card"),
+    "not equal": (template({f"{KOORD}.shared": "2", f"{KOORD}-memory-ratio": "25"}), "equal parts"),
+    "two systems": (template({f"{KOORD}-memory-ratio": "10", "atoll.sh/gpu-milli": "100"}), "names of one"),
+    "HAMi, memory twice": (
+        template({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpumem-percentage": "10"}),
+        "nvidia.com/gpumem or nvidia.com/gpumem-percentage",
+    ),
+    "HAMi, more cores than a card": (template({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "101"}), "up to 100"),
+    "Volcano, more cores than a card": (template({"volcano.sh/vgpu-cores": "200"}), "up to 100"),
+    "KAI, both": (template({}, annotations={"gpu-fraction": "0.5", "gpu-memory": "1"}), "one of them"),
+    "KAI, more than a card": (template({}, annotations={"gpu-fraction": "1.5"}), "such as 0.5"),
+    "KAI, of several cards": (
+        template({}, annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}),
+        "of one card",
+    ),
+    "KAI, no number": (template({}, annotations={"gpu-memory": "1Gi"}), "MiB"),
+    "KAI, with a whole card": (template({"nvidia.com/gpu": "1"}, annotations={"gpu-fraction": "0.5"}), "alone"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_combination_is_refused_with_the_legal_ones(name: str) -> None:
+    pod, words = REFUSED[name]
+    [problem] = gpu_share_problems(pod, "spec.template")
+    assert words in str(problem)
+
+
+def test_a_bad_combination_that_reached_a_member_fits_nowhere() -> None:
+    found = pod_requests(template({f"{KOORD}-core": "50"})["spec"])
+    room = Cards(np.array([[1000, 1000]])).room(Task("t", 1, 1, found), 1)
+    assert room is not None
+    assert room.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "need"),
+    [
+        pytest.param({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "30"}, "hami-gpu-shares", id="HAMi"),
+        pytest.param({"volcano.sh/vgpu-number": "1"}, "volcano-vgpu", id="Volcano"),
+        pytest.param({f"{KOORD}-memory-ratio": "30"}, None, id="Koordinator"),
+        pytest.param({"nvidia.com/gpu": "1"}, None, id="whole cards"),
+    ],
+)
+def test_shares_that_only_their_own_scheduler_hands_over_are_a_need(limits: dict[str, str], need: str | None) -> None:
+    assert needs.of([template(limits)["spec"]]) == ([need] if need else [])
+
+
+def test_memory_takes_its_part_of_the_cards_of_each_node() -> None:
+    """8Gi is half of a card of 16Gi, a tenth of one of 80Gi, and nothing where the memory is not known."""
+    task = Task("t", 9, 1, pod_requests(template({"atoll.sh/gpu-memory": "8Gi"})["spec"]))
+    there = Cards(np.array([[1000], [1000], [1000]]), np.array([16 * GIB, 80 * GIB, 0]))
+    room = there.room(task, 3)
+    assert room is not None
+    assert room.tolist() == [2, 10, 0]
+    there.take(task, 0, 1)
+    there.take(task, 1, 1)
+    assert there.free.tolist() == [[500], [900], [1000]]
