@@ -7,6 +7,7 @@ from typing import Any
 from atoll.model import decision, gang, keys
 from atoll.model.decision import Decision, Line, Phase
 from atoll.model.verdict import Blocker, Reason
+from atoll.view import queue_description
 
 Json = dict[str, Any]
 
@@ -73,3 +74,9 @@ def told(item: Json, problem: str = "", **status: Any) -> Json:
     """A queue with the status that the dispatcher has written."""
     valid = {"type": "Valid", "status": "False" if problem else "True", "message": problem}
     return {**item, "status": {**item["status"], **status, "conditions": [valid]}}
+
+
+def described(item: Json, queues: list[Json], bindings: list[Json], now: float, **more: Any) -> Json:
+    """A queue among others as `queue describe` shows it."""
+    others = [each for each in queues if each["metadata"]["name"] != item["metadata"]["name"]]
+    return queue_description.describe(item, queue_description.read([item, *others], bindings, **more), now)

@@ -6,11 +6,11 @@ from atoll.model import keys
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason
 from atoll.view import queue_description
-from tests.view.made import NOW, binding, queue
+from tests.view.made import NOW, binding, described, queue
 
 
 def test_an_empty_queue_without_limits() -> None:
-    data = queue_description.describe(queue("idle"), [], [], NOW)
+    data = described(queue("idle"), [], [], NOW)
     text = queue_description.text(data)
     assert data["resources"] == data["running"] == data["pending"] == []
     assert "nothing is used, nothing is limited" in text
@@ -22,7 +22,7 @@ def test_limits_are_shown_with_what_is_deserved_and_kept() -> None:
     item["metadata"]["annotations"] = {
         keys.NAMESPACE_SELECTOR: '{"matchExpressions":[{"key":"x","operator":"Exists"}]}'
     }
-    text = queue_description.text(queue_description.describe(item, [queue("child", parent="q")], [], NOW))
+    text = queue_description.text(described(item, [queue("child", parent="q")], [], NOW))
     assert "[........................] 0 of 8 (0%)  (deserves 4, keeps 1)" in text
     assert "x exists" in text
     assert "divided into child" in text
@@ -30,7 +30,7 @@ def test_limits_are_shown_with_what_is_deserved_and_kept() -> None:
 
 def test_waiting_workloads_are_in_order_and_say_why() -> None:
     waiting = binding(reason=Reason.QUOTA_EXCEEDED, blocker=Blocker("Queue", "research", "cpu", "4", "1"))
-    data = queue_description.describe(queue("research"), [], [waiting], NOW)
+    data = described(queue("research"), [], [waiting], NOW)
     assert [each["position"] for each in data["pending"]] == [1]
     assert "has 1 cpu free for it, 4 needed" in queue_description.text(data)
 
@@ -40,7 +40,7 @@ def test_what_was_deleted_and_is_not_gone_is_charged_under_its_own_line() -> Non
     old = binding("old", phase=Phase.EVICTING, reason=Reason.EVICTED, clusters=("east",))
     old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     other = binding("other", phase=Phase.DISPATCHED, reason=Reason.DISPATCHED, clusters=("east",))
-    data = queue_description.describe(queue("research"), [], [old, other], NOW)
+    data = described(queue("research"), [], [old, other], NOW)
     assert [(each["binding"], each.get("removing")) for each in data["running"]] == [
         ("old-job", True),
         ("other-job", None),

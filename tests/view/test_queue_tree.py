@@ -12,7 +12,7 @@ from atoll.model.verdict import Reason
 from atoll.view import queue_description, queue_tree
 from atoll.view.bindings import views
 from atoll.view.queues import rows
-from tests.view.made import NOW, binding, queue, told
+from tests.view.made import NOW, binding, described, queue, told
 
 Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ def member(name: str, cpu: int, **labels: str) -> tuple[Json, Json]:
 
 def describe(name: str, queues: list[Json], *bindings: Json, members: tuple[tuple[Json, Json], ...] = ()) -> Json:
     [mine] = [each for each in queues if each["metadata"]["name"] == name]
-    return queue_description.describe(
+    return described(
         mine,
         queues,
         list(bindings),
@@ -240,7 +240,7 @@ def test_a_queue_by_fair_share_shows_the_shares_and_who_goes_next() -> None:
     first, second = binding("b"), binding("c")
     second["metadata"]["namespace"] = "other"
     odd = {"metadata": {"name": "other", "annotations": {keys.FAIR_WEIGHT: "many"}}}
-    data = queue_description.describe(mine, [mine], [runs, first, second], NOW, namespaces=[odd])
+    data = described(mine, [mine], [runs, first, second], NOW, namespaces=[odd])
     assert [(each["namespace"], each["part"]) for each in data["shares"]] == [("other", 0.0), ("team", 0.25)]
     assert [each["binding"] for each in data["pending"]] == [second["metadata"]["name"], first["metadata"]["name"]]
     lines = queue_description.text(data).splitlines()

@@ -11,9 +11,9 @@ from atoll.model import ages, gang, keys
 from atoll.model.decision import Line, Phase
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason
-from atoll.view import explanation, jobs, queue_description, queues, tables
+from atoll.view import explanation, jobs, queues, tables
 from atoll.view.bindings import use_by_queue, views, waiting_line
-from tests.view.made import NOW, T0, binding, job, queue, told
+from tests.view.made import NOW, T0, binding, described, job, queue, told
 
 Json = dict[str, Any]
 
@@ -366,7 +366,7 @@ def test_elastic_work_counts_with_the_pods_that_it_was_given() -> None:
     )
     runs["metadata"]["annotations"][keys.GANG] = gang.encode(wish)
     mine = queue(capability={"nvidia.com/gpu": "16"})
-    data = queue_description.describe(mine, [mine], [runs], to_seconds(T0))
+    data = described(mine, [mine], [runs], to_seconds(T0))
     [line] = [each for each in data["resources"] if each["resource"] == "nvidia.com/gpu"]
     assert (line["used"], line["limit"]) == ("16", "16")
     [workload] = data["running"]
@@ -394,7 +394,7 @@ def test_what_came_back_from_where_it_ran_waits_since_then() -> None:
     data = explanation.explain(explanation.Facts(job(), mine), NOW)
     assert data["waiting"]["seconds"] == 8
     assert f"Waits for 8s, since it came back to its queue (submitted {T0})" in explanation.text(data).splitlines()
-    [pending] = queue_description.describe(queue(), [queue()], [mine], NOW)["pending"]
+    [pending] = described(queue(), [queue()], [mine], NOW)["pending"]
     assert pending["seconds"] == 8
 
 

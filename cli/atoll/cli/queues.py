@@ -84,20 +84,17 @@ def describe(
         namespaces: Sequence[Json] = ()
         if any(map(fair_shares.weighs, chosen)):
             namespaces = await unseen.allowed("the weights of namespaces", host.list(NAMESPACES)) or ()
-        return [
-            queue_description.describe(
-                queue,
-                queues,
-                bindings or [],
-                time.time(),
-                clusters=clusters,
-                capacities=capacities,
-                namespaces=namespaces,
-                partial=partial,
-                unseen=unseen.lines,
-            )
-            for queue in chosen
-        ]
+        federation = queue_description.read(
+            # One that was chosen may be younger than the list.
+            [*({each["metadata"]["name"]: each for each in [*queues, *chosen]}).values()],
+            bindings or [],
+            clusters=clusters,
+            capacities=capacities,
+            namespaces=namespaces,
+            partial=partial,
+            unseen=unseen.lines,
+        )
+        return [queue_description.describe(queue, federation, time.time()) for queue in chosen]
 
     found = call(options, read)
     if output is not None:

@@ -6,16 +6,18 @@ A pure function from objects to data, which is what `-o json` prints, and one fr
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.quota.tree import Tree
 from atoll.model import keys, quantity, selectors, vector
 from atoll.model.ages import duration
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Verdict
 from atoll.view import fair_shares, queue_objects, queue_tree
-from atoll.view.bindings import charges, use_by_queue, views, waiting_line
+from atoll.view.bindings import QueueUse, charges, use_by_queue, views, waiting_line
 from atoll.view.seen import waits_since
 from atoll.view.tables import table
 
@@ -39,40 +41,83 @@ _SHOWN = 20
 """Workloads that the text names of each sort; the data has all of them."""
 
 
-def describe(
-    queue: Json,
-    queues: list[Json],
-    bindings: list[Json],
-    now: float,
+@dataclass(frozen=True, slots=True)
+class Federation:
+    """Objects of the host, read once for all queues."""
+
+    queues: dict[str, Json]
+    by_queue: Mapping[str, Sequence[BindingView]]
+    """Workloads that have not ended."""
+    deleted: frozenset[str]
+    """UIDs of bindings that are being deleted."""
+    tree: Tree
+    use: dict[str, QueueUse]
+    clusters: Sequence[Json] | None
+    namespaces: Sequence[Json]
+    partial: bool
+    unseen: Sequence[str]
+
+
+def read(
+    queues: Sequence[Json],
+    bindings: Sequence[Json],
     *,
     clusters: Sequence[Json] | None = (),
     capacities: Sequence[Json] = (),
     namespaces: Sequence[Json] = (),
     partial: bool = False,
     unseen: Sequence[str] = (),
-) -> Json:
-    """Everything that is known about a queue, as plain data.
+) -> Federation:
+    """The federation as `describe` and `waiting` need it.
 
     Args:
-        queue: the Queue.
-        queues: all of them, for those around it.
+        queues: all of them.
         bindings: all of the federation.
-        now: seconds since the epoch.
         clusters: all of them; None where this user may not list them.
         capacities: all ClusterCapacity objects.
         namespaces: all Namespaces, for their weights.
         partial: these bindings are not all; contents of queues are from their status.
-        unseen: what this user may not see, in words.
+        unseen: parts that this user may not see, in words.
+    """
+    everyone = views(bindings, queue_tree.flavors_of(queues))
+    by_queue: dict[str, list[BindingView]] = {}
+    for view in everyone:
+        if view.gang is not None and not view.finished:
+            by_queue.setdefault(view.gang.queue, []).append(view)
+    if partial:
+        use = queue_tree.said_use(queues)
+        tree = queue_tree.build(queues, (), clusters or (), capacities, use=use)
+    else:
+        use = use_by_queue(everyone)
+        tree = queue_tree.build(queues, everyone, clusters or (), capacities)
+    return Federation(
+        {queue["metadata"]["name"]: queue for queue in queues},
+        by_queue,
+        frozenset(each["metadata"].get("uid") for each in bindings if each["metadata"].get("deletionTimestamp")),
+        tree,
+        use,
+        clusters,
+        namespaces,
+        partial,
+        unseen,
+    )
+
+
+def describe(queue: Json, federation: Federation, now: float) -> Json:
+    """Everything that is known about a queue, as plain data.
+
+    Args:
+        queue: the Queue.
+        federation: all queues, this one among them, and the objects around them.
+        now: seconds since the epoch.
     """
     meta, spec = queue["metadata"], queue_objects.mapping(queue.get("spec"))
-    name = meta["name"]
-    queues = [queue, *(each for each in queues if each["metadata"]["name"] != name)]
-    everyone = views(bindings, queue_tree.flavors_of(queues))
-    mine = [view for view in everyone if view.gang is not None and view.gang.queue == name and not view.finished]
+    name, clusters = meta["name"], federation.clusters
+    mine = federation.by_queue.get(name, ())
     data: Json = {
         "name": name,
         "state": queue_objects.own_state(queue),
-        "effectiveState": queue_tree.states(queues)[name],
+        "effectiveState": queue_tree.states([*federation.queues.values()])[name],
         "weight": spec.get("weight", 1),
         "priority": spec.get("priority") or 0,
     }
@@ -84,13 +129,7 @@ def describe(
     if text := annotations.get(keys.NAMESPACE_SELECTOR):
         data["namespaces"] = _selector(text)
     data |= {key: annotations[name] for key, (name, _) in _SHOWN_AS.items() if annotations.get(name)}
-    if partial:
-        use = queue_tree.said_use(queues)
-        tree = queue_tree.build(queues, (), clusters or (), capacities, use=use)
-    else:
-        use = use_by_queue(everyone)
-        tree = queue_tree.build(queues, everyone, clusters or (), capacities)
-    node = tree.queues[name]
+    node = federation.tree.queues[name]
     if node.problem:
         data["problem"] = node.problem
     if node.serving is not None and clusters is not None:
@@ -102,35 +141,62 @@ def describe(
     if node.children:
         data["children"] = sorted(node.children)
         data["leaves"] = queue_tree.leaves(node)
-        data["tree"] = queue_tree.branch(node, use)
+        data["tree"] = queue_tree.branch(node, federation.use)
     data["resources"] = queue_tree.resources(node)
-    shares = fair_shares.of_queue(node, mine, namespaces) if not partial else {}
-    if shares:
+    if shares := _shares(federation, name):
         data["shares"] = list(shares.values())
-    deleted = {each["metadata"].get("uid") for each in bindings if each["metadata"].get("deletionTimestamp")}
     data["running"] = [
-        {**_workload(view, now), **({"removing": True} if view.uid in deleted else {})}
+        {**workload(view, now), **({"removing": True} if view.uid in federation.deleted else {})}
         for view in sorted(mine, key=lambda view: (view.namespace, view.name))
         if view.decision.phase.charged
     ]
-    data["pending"] = [
-        {
-            **({} if partial else {"position": place}),
-            **_workload(view, now),
-            "reason": view.decision.reason.value,
-            "message": Verdict(view.decision.reason, view.decision.blocker).sentence(),
-        }
-        for place, view in enumerate(fair_shares.in_order(node, waiting_line(everyone, name), shares), start=1)
-    ]
-    if partial:
+    data["pending"] = [pending(place, view, now) for place, view in waiting(federation, name)]
+    if federation.partial:
         held = queue_objects.counts(queue)
         data["held"] = {"pending": held["pending"], "running": held["inqueue"] + held["running"]}
-    if unseen:
-        data["unseen"] = list(unseen)
+    if federation.unseen:
+        data["unseen"] = list(federation.unseen)
     return data
 
 
-def _workload(view: BindingView, now: float) -> Json:
+def _shares(federation: Federation, name: str) -> dict[str, Json]:
+    if federation.partial:
+        return {}
+    node = federation.tree.queue(name)
+    return fair_shares.of_queue(node, federation.by_queue.get(name, ()), federation.namespaces)
+
+
+def waiting(federation: Federation, name: str) -> Iterator[tuple[int | None, BindingView]]:
+    """Waiting workloads of a queue, the next one first, with their positions as far as this user may know them."""
+    line = waiting_line(federation.by_queue.get(name, ()), name)
+    ordered = fair_shares.in_order(federation.tree.queue(name), line, _shares(federation, name))
+    for place, view in enumerate(ordered, start=1):
+        yield (None if federation.partial else place), view
+
+
+def pending(place: int | None, view: BindingView, now: float) -> Json:
+    """A waiting workload as data.
+
+    Args:
+        place: its position in its queue; None where it is not known.
+        view: its binding.
+        now: seconds since the epoch.
+    """
+    return {
+        **({} if place is None else {"position": place}),
+        **workload(view, now),
+        "reason": view.decision.reason.value,
+        "message": Verdict(view.decision.reason, view.decision.blocker).sentence(),
+    }
+
+
+def workload(view: BindingView, now: float) -> Json:
+    """A workload that has not ended, as data.
+
+    Args:
+        view: its binding, of a readable gang.
+        now: seconds since the epoch.
+    """
     gang = view.gang
     assert gang is not None
     charged = view.decision.phase.charged
