@@ -16,11 +16,12 @@ from atoll.model.apiresource import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
+from atoll.model.claim_shapes import name_of, shape_of
 from atoll.model.device_claims import class_resource
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
-MEMBER = "alpha"
+MEMBER, OTHER = "alpha", "beta"
 DRIVER = "gpu.example.com"
 ROOT = "resource.kubernetes.io/pcieRoot"
 PAIR = {
@@ -34,12 +35,17 @@ def _about(resource: Any, name: str) -> dict[str, Any]:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
 
 
-def _slice(node: str, taints: list[dict[str, str]] | None = None, generation: int = 1) -> dict[str, Any]:
-    """Two GPUs and two NICs, a pair on each of two roots."""
+def _slice(
+    node: str, taints: list[dict[str, str]] | None = None, generation: int = 1, *, joined: bool = True
+) -> dict[str, Any]:
+    """Two GPUs and two NICs, a pair on each of two roots; or none of them with another on one root."""
     devices = [
         {
             "name": f"{kind}-{root}",
-            "attributes": {"kind": {"string": kind}, ROOT: {"string": f"root-{root}"}},
+            "attributes": {
+                "kind": {"string": kind},
+                ROOT: {"string": f"root-{root}" if joined else f"{kind}-{root}"},
+            },
             **({"taints": taints} if taints and kind == "gpu" else {}),
         }
         for root in range(2)
@@ -72,6 +78,35 @@ async def devices(site: Site) -> AsyncIterator[None]:
             await member.delete(RESOURCE_SLICES, node)
         for kind in ("gpu", "nic"):
             await member.delete(DEVICE_CLASSES, f"{kind}.example.com")
+
+
+@pytest.fixture
+async def apart(site: Site, devices: None) -> AsyncIterator[None]:
+    """Another member has as many devices, none of which go together, on as many nodes."""
+    member, nodes = site.members[OTHER], [f"{OTHER}-n0", f"{OTHER}-n1"]
+    for each in await site.members[MEMBER].list(DEVICE_CLASSES):
+        await member.create(DEVICE_CLASSES, {**_about(DEVICE_CLASSES, each["metadata"]["name"]), "spec": each["spec"]})
+    for node in nodes:
+        await member.create(RESOURCE_SLICES, _slice(node, joined=False))
+    try:
+        yield
+    finally:
+        for node in nodes:
+            await member.delete(RESOURCE_SLICES, node)
+        for kind in ("gpu", "nic"):
+            await member.delete(DEVICE_CLASSES, f"{kind}.example.com")
+
+
+async def fitting(site: Site, member: str, shape: str) -> dict[str, int] | None:
+    """By node of a member, how many pods of the shape fit, as it published; None where it does not say."""
+    found = {
+        name: each["free"][shape]
+        for capacity in await site.host.list(CAPACITIES, f"karmada-es-{member}")
+        for each in capacity["spec"]["classes"]
+        for name in each["names"]
+        if shape in each["free"]
+    }
+    return found or None
 
 
 async def _published(site: Site) -> bool:
@@ -123,6 +158,26 @@ async def test_a_gang_runs_with_a_pair_of_devices_for_each_pod_and_the_next_one_
     await until(figures, what="the host knows the last free pair")
     site.kubectl("delete", "-n", site.namespace, "vcjob", "first")
     await site.phase("second", "Running")
+
+
+async def test_a_gang_goes_to_the_member_where_its_devices_go_together(site: Site, apart: None) -> None:
+    """1. A gang waits, too large for all members: they publish how many of its pods fit, none in one where as many
+    devices of each class are free. 2. One that fits runs in the other member, and that one is not asked.
+    """
+    await template(site)
+    await site.submit(using("waits", replicas=9, seconds=None))
+    shape = name_of(shape_of([{"name": "pair", "spec": {"devices": PAIR}}]))
+
+    async def known() -> bool:
+        found = [await fitting(site, member, shape) for member in (MEMBER, OTHER)]
+        return found == [{f"{name}-n{node}": count for node in range(2)} for name, count in ((MEMBER, 2), (OTHER, 0))]
+
+    await until(known, what="both members say how many pairs fit")
+    await site.submit(using("runs", replicas=4, seconds=None))
+    await site.phase("runs", "Running")
+    assert await site.where("runs") == MEMBER
+    asked = [each for each in site.audit() if (each["objectRef"].get("namespace") or "") == f"karmada-es-{OTHER}"]
+    assert not [each for each in asked if each["objectRef"]["resource"] == "works" and each["verb"] == "create"]
 
 
 async def test_devices_by_class_are_a_resource_of_queues(site: Site, devices: None) -> None:

@@ -169,6 +169,7 @@ async def setup(running: Process, settings: AgentSettings) -> None:
         notes=notes,
         figures=lambda: figures_annotation(works[0].tally.figures()) if works is not None and works[0].ready else {},
         contact=fence.contact if fence is not None else lambda _: None,
+        asked=lambda text: works[0].ask_claims(text) if works is not None else None,
     )
     if fence is not None:
         running.add_task("fence", fence.run(lambda: elector.certain))

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from atoll.agent.scheduler.core.device_book import Aside
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.summary import NodeRoom, Summary
+from atoll.model.claim_shapes import Shape
 from atoll.model.topology import NO_DOMAIN
+from atoll.model.vector import Vector
 
 Json = dict[str, Any]
 
@@ -21,22 +24,52 @@ class MemberCapacity:
         self._summary: Summary | None = None
         #: of the `Room` when `_summary` was made
         self._said = -1, False, -1
+        #: shapes of claims that the host asks about, and nodes of which not all are counted yet
+        self._shapes: dict[str, Shape] = {}
+        self._undone: set[str] = set()
+        self._devices = Aside(room.devices)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the next specs may say more, though nothing changes."""
+        return self._devices.unfinished
+
+    def ask(self, shapes: dict[str, Shape]) -> bool:
+        """Count pods of these shapes from now on; whether these are others."""
+        if shapes.keys() == self._shapes.keys():
+            return False
+        self._shapes, self._summary = shapes, None
+        return True
 
     def specs(self) -> dict[str, Json]:
         """As the `Room` is now, by object name, without `generation`; don't change them."""
         room = self._room
+        self._devices.begin_pass()
         if self._summary is None or self._said != (room.layout, room.aligns, room.numa_kinds):
             self._said = room.layout, room.aligns, room.numa_kinds
             self._summary = self._begin()
         else:
-            for name in room.refilled:
+            for name in sorted(room.refilled | self._undone):
                 if room.usable(name):
-                    self._summary.set_free(name, room.free(name))
+                    self._summary.set_free(name, self._free(name))
         room.refilled.clear()
         return self._summary.specs()
 
+    def _free(self, node: str) -> Vector:
+        """With pods of the shapes that are asked about, where its devices could be counted by now."""
+        free = self._room.free(node)
+        self._undone.discard(node)
+        for name, shape in self._shapes.items() if self._devices.offered(node) else ():
+            fits = self._devices.fits(shape, node)
+            if fits is None:
+                self._undone.add(node)
+            else:
+                free[name] = fits
+        return free
+
     def _begin(self) -> Summary:
         room = self._room
+        self._undone.clear()
         nodes = room.ready_nodes()
         tree, lowest = room.topology()
         others = room.other_trees()
@@ -46,7 +79,7 @@ class MemberCapacity:
                 node.metadata.labels,
                 node.taints,
                 room.allocatable(node.metadata.name),
-                room.free(node.metadata.name),
+                self._free(node.metadata.name),
                 lowest.get(node.metadata.name, NO_DOMAIN),
                 {
                     name: grown.lowest[node.metadata.name]

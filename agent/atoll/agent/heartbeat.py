@@ -39,6 +39,7 @@ class Heartbeat:
         notes: Callable[[], dict[str, str]] = dict,
         figures: Callable[[], dict[str, str]] = dict,
         contact: Callable[[float], None] = lambda _: None,
+        asked: Callable[[str], None] = lambda _: None,
         settings: HeartbeatSettings = HeartbeatSettings(),
     ) -> None:
         """No I/O happens here; `run` does it.
@@ -53,6 +54,8 @@ class Heartbeat:
             figures: others, which wait for the next renewal.
             contact: called after an answer of the host to the leader, with the time of the request, by
               `time.monotonic`.
+            asked: called with the shapes of claims that the host asks about (`atoll.model.claim_shapes`), in the
+              answer to each renewal.
             settings: its times and bounds.
         """
         self._settings = settings
@@ -61,7 +64,7 @@ class Heartbeat:
         self._namespace = keys.execution_namespace(cluster)
         self._identity = identity
         self._notes, self._figures = notes, figures
-        self._leads, self._contact = leads, contact
+        self._leads, self._contact, self._asked = leads, contact, asked
         #: annotations as last written, and when, on the loop's clock
         self._told: dict[str, str] = {}
         self._told_at = -self._settings.period
@@ -134,4 +137,5 @@ class Heartbeat:
                 "renewTime": rfc3339_micro(time.time()),
             },
         }
-        await self._host.apply(LEASES, lease, field_manager=NAME)
+        found = await self._host.apply(LEASES, lease, field_manager=NAME)
+        self._asked((found["metadata"].get("annotations") or {}).get(keys.CLAIM_SHAPES, ""))

@@ -31,7 +31,7 @@ from atoll.kube.events import Recorder
 from atoll.kube.recording import BestEffort
 from atoll.kube.schedulers import Placing
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
+from atoll.model import claim_shapes, keys
 from atoll.model.apiresource import PODS
 from atoll.model.placer import MadeFor
 from atoll.model.timestamps import to_seconds
@@ -66,7 +66,8 @@ class MemberAgent:
         self.tally = Tally(self.cache)
         self.recorder = Recorder(member, "agent")
         self.cache.owners.tell(self.recorder)
-        self.publisher = Publisher(host, cluster, lambda: self._summary.specs(), settings=settings.capacity)
+        self.publisher = Publisher(host, cluster, self._specs, settings=settings.capacity)
+        self._interval = settings.capacity.interval
         self.surroundings = Surroundings(host, member, cluster)
         self.ours = Ours(self.cache)
         self.jobs = JobController(member, self.cache, self.recorder, settings=settings.jobs)
@@ -152,6 +153,17 @@ class MemberAgent:
             return {}
         placing = self.surroundings.placing
         return {keys.PLACER: placing.placer, keys.PLACER_WHY: placing.sentence}
+
+    def ask_claims(self, text: str) -> None:
+        """The host asks how many pods of these shapes fit (`atoll.model.claim_shapes`)."""
+        if self._summary.ask(claim_shapes.decode(text)):
+            self.publisher.wake()
+
+    def _specs(self) -> dict[str, dict[str, Any]]:
+        specs = self._summary.specs()
+        if self._summary.unfinished:
+            asyncio.get_running_loop().call_later(self._interval, self.publisher.wake)
+        return specs
 
     def _after_pass(self, changed: set[str]) -> None:
         self.placements.observe(changed)

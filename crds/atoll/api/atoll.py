@@ -107,7 +107,8 @@ class NodeClass(ApiModel):
     nodes: Annotated[int, Field(ge=1)]
     """How many there are."""
     free: dict[str, int] = Field(default_factory=dict)
-    """What each has free: cpu in milli, all else in base units, pods included."""
+    """What each has free: cpu in milli, all else in base units, pods included. HASH.claims.atoll.sh/pods: how many pods
+    with such ResourceClaims get devices, where the host asked about them."""
     names: Annotated[list[str], Field(max_length=MAX_NAMES), ATOMIC] = Field(default_factory=list)
     """Names of the nodes, sorted; empty where the object would become too large."""
     in_trees: dict[str, str] = Field(default_factory=dict)

@@ -22,6 +22,7 @@ from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.objects import CapacityClass, CapacityDomain, CapacityObject, CapacityProfile, CapacityTree
 from atoll.kube import metrics
 from atoll.model import keys, quantity
+from atoll.model.claim_shapes import is_shape
 from atoll.model.numa import MOST_CELLS, Cells, Policy
 from atoll.model.reports import BadReport, readable
 from atoll.model.vector import MOST_ON_NODE, Vector
@@ -198,7 +199,8 @@ def _content(view: CapacityView) -> _Content:
         frozenset([domain[0] for domain in view.domains]),
         sum([each.nodes for each in classes]),
         frozenset(itertools.chain.from_iterable([each.names for each in classes])),
-        frozenset().union(*[each.free for each in classes]),
+        # Shapes of claims come and go with workloads, of any tenant.
+        frozenset(name for name in set().union(*[each.free for each in classes]) if not is_shape(name)),
         frozenset([domain[1] for domain in view.domains]),
         len(classes),
         len({(id(each.labels), id(each.taints)) for each in classes}),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from atoll.control.actions import Actions
 from atoll.control.caches import Caches
 from atoll.control.certificates import Certificates
+from atoll.control.claim_shapes import ClaimShapes
 from atoll.control.clusters import Clusters
 from atoll.control.commands import Commands
 from atoll.control.dependencies import Dependencies
@@ -103,13 +104,14 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         figures = MemberFigures(caches, metrics, settings=settings.figures)
         profiles = Profiles(host, caches, settings=settings.profiles)
         certificates = Certificates(host, caches)
+        claim_shapes = ClaimShapes(host, caches)
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
             group.create_task(recorder.run())
             await caches.wait()
             for controller in (
                 dependencies, overrides, detector, works, status, actions, holds, clusters, queues, ttl, commands,
-                unserved, figures, makers, workload_kinds, profiles, certificates, records,
+                unserved, figures, makers, workload_kinds, profiles, certificates, records, claim_shapes,
             ):  # fmt: skip
                 group.create_task(controller.run())
 

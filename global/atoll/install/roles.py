@@ -264,6 +264,7 @@ CONTROL: Final = (
             _on(CLUSTERS, "list", "watch"),
             _on(CLUSTERS, "patch", sub="status"),
             _on(LEASES, "list", "watch", names=(_AGENT_LEASE,)),
+            _on(LEASES, "patch", names=(_AGENT_LEASE,), rare="only once a workload with ResourceClaims waits"),
             # A policy leaves it the requests of members' agents.
             _on(SIGNING_REQUESTS, "list", "watch", rare=_QUIET),
             _on(SIGNING_REQUESTS, "patch", sub="approval", rare=_CERTIFIED),

@@ -498,7 +498,15 @@ class _Putting:
         if self._free is None:
             self._free = self._nodes.copy()
             self._free.put(self._gang.tasks, self.placement)
-        return np.where(self._inside & (self._room[index] > 0), self._free.room_left(self._gang.tasks[index]), 0)
+        task = self._gang.tasks[index]
+        left = np.where(self._inside & (self._room[index] > 0), self._free.room_left(task), 0)
+        if task.claims:
+            # A host knows the room for claims before any pod is put, not the devices.
+            own = np.zeros_like(left)
+            for each, node, count in self.placement.pods:
+                own[node] += count * (each == index)
+            left = np.clip(self._room[index] - own, 0, left)
+        return left
 
     def _put(self, index: int, here: Ints, count: int) -> None:
         gang, task, free = self._gang, self._gang.tasks[index], self._free

@@ -74,6 +74,8 @@ of what is delivered: `exclusive` where the agent ends it once it has had no con
 FENCE: Final = "atoll.sh/fence-after"
 """Annotation of the agent's Lease on the host: seconds without contact to the host after which it ends what is
 exclusive."""
+CLAIM_SHAPES: Final = "atoll.sh/claim-shapes"
+"""Annotation of the agent's Lease on the host, by the host: shapes of ResourceClaims that wait (JSON)."""
 CONTACT: Final = "atoll.sh/host-contact"
 """Annotation of the agents' Lease in the member: when the leader last had contact to the host."""
 LOST_TOLERATION: Final = "atoll.sh/lost-toleration"

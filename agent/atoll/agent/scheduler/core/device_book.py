@@ -48,6 +48,8 @@ _EFFORT = 100_000
 """Steps of searches and costs of selectors, about two microseconds each, that one pass may take; the next one goes on.
 The claims of one tenant delay others by no more.
 """
+_EFFORT_ASIDE = 20_000
+"""The same for one publication of figures, twice a second."""
 _PASSES = 500
 """That go on in a row: two minutes."""
 _PREPARED = 20_000
@@ -99,8 +101,11 @@ class DeviceBook:
         self._offers: dict[str, dict[str, tuple[DeviceId, ...]]] = {}
         #: device -> nodes in `_offers` that reach it
         self._reach: dict[DeviceId, set[str]] = {}
+        self._most = _EFFORT
         #: claims of a pod -> node -> the problem there, or why there is none
         self._problems: dict[bytes, dict[str, Prepared | str]] = {}
+        #: called with nodes whose problems are others by now (None for all)
+        self.on_forget = [self.forget]
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -149,6 +154,11 @@ class DeviceBook:
             for devices in self._offers.pop(name, {}).values():
                 for each in devices:
                     self._reach.get(each, set()).discard(name)
+        for forget in self.on_forget:
+            forget(nodes)
+
+    def forget(self, nodes: Collection[str] | None) -> None:
+        """The problems of these nodes are others (None for all)."""
         if nodes is None:
             self._problems.clear()
         for key, known in list(self._problems.items()):
@@ -160,7 +170,7 @@ class DeviceBook:
     def begin_pass(self) -> None:
         """There is time again."""
         self._passes = self._passes + 1 if self._left else 0
-        self._end, self._left = self.spent + _EFFORT, False
+        self._end, self._left = self.spent + self._most, False
 
     @property
     def unfinished(self) -> bool:
@@ -337,6 +347,22 @@ class DeviceBook:
             return self._answers.prepared(prepare(read, pools, self._classes, self._selects, node, labels))
         except (DevicesError, SelectorError, device_claims.UnsupportedClaim) as error:
             return str(error)
+
+
+class Aside(DeviceBook):
+    """The same devices, for questions alone: their cost, and everything that is kept for them, is apart."""
+
+    def __init__(self, book: DeviceBook) -> None:
+        """`book` is the one that is told of changes."""
+        self.__dict__.update(book.__dict__)
+        self._selects, self._answers, self._problems = Selection(limit=_DEAREST), Answers(_STEPS), {}
+        self._compared, self._left, self._passes, self._most = 0, False, 0, _EFFORT_ASIDE
+        book.on_forget.append(self.forget)
+
+    def fits(self, claims: Sequence[Json], node: str) -> int | None:
+        """As `count`, with the devices that are free now; None where this pass has no time left for it."""
+        found = self.count(claims, node, self.taken)
+        return None if self._left else found
 
 
 def _key(claims: Sequence[Json]) -> bytes:

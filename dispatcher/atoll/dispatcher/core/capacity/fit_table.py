@@ -22,6 +22,7 @@ from atoll.fit import Nodes, OneRoom, Placement, Profile, place
 from atoll.fit.layout import distinct, domains_of, higher, numbered, sums
 from atoll.fit.placement import MANY, UNBOUNDED, Ints
 from atoll.fit.requests import Requests
+from atoll.model.claim_shapes import is_shape, limited
 from atoll.model.gang import Gang, Task
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -180,7 +181,8 @@ class FitTable:
         for column, member in enumerate(self.order):
             start, end = self._span(member)
             for row, task in [(row, task) for row, task in enumerate(self._tasks) if task is not None]:
-                exact = np.where(member.nodes.accepting(task), member.nodes.room(task.requests), 0)
+                asked = {name: n for name, n in limited(task).items() if name in self._resources or not is_shape(name)}
+                exact = np.where(member.nodes.accepting(task), member.nodes.room(asked), 0)
                 exact = np.minimum(exact, MANY)
                 assert (self._room(row, slice(start, end)) == exact).all(), (
                     f"{member.name}: rooms differ from its nodes"
@@ -260,7 +262,7 @@ class FitTable:
 
     def _fill_row(self, row: int, task: Task) -> None:
         possible = self._possible(task)
-        wanted = {name: amount for name, amount in task.requests.items() if amount > 0} if possible else {}
+        wanted = {name: amount for name, amount in limited(task).items() if amount > 0} if possible else {}
         asked = [index for index, name in enumerate(self._resources) if name in wanted]
         amounts = [[wanted[self._resources[index]]] for index in asked]
         self._wanted[row] = np.array(asked, np.int64), np.array(amounts, np.int64).reshape(-1, 1)
@@ -423,7 +425,7 @@ class FitTable:
 
     def take(self, member: Member, gang: Gang, placement: Placement, times: int = 1) -> None:
         """Subtract a placement's pods from free amounts; -1 times gives them back."""
-        start, requests = self._span(member)[0], gang.requests()
+        start, requests = self._span(member)[0], [limited(task) for task in gang.tasks]
         member.changes += 1
         if len(placement.pods) == 1:
             node = start + placement.pods[0][1]
@@ -564,4 +566,4 @@ class FitTable:
 
 def _pod_key(task: Task) -> bytes:
     aligned = (task.aligned, task.numa, task.devices_in) if task.aligned else None
-    return _encoder.encode((task.requests, task.node_selector, task.node_terms, task.tolerations, aligned))
+    return _encoder.encode((limited(task), task.node_selector, task.node_terms, task.tolerations, aligned))

@@ -14,9 +14,9 @@ import numpy as np
 from atoll.dispatcher.core.events import CapacityView, ClusterView, NodeClass
 from atoll.dispatcher.split.distance import Place, place_of
 from atoll.fit import Miss, Nodes, Placement, Profile, fill, place, weights
-from atoll.fit.placement import Ints
+from atoll.fit.placement import MANY, Ints
 from atoll.model import affinity as cluster_affinity
-from atoll.model import keys, selectors, vector
+from atoll.model import claim_shapes, keys, selectors, vector
 from atoll.model.features import said_of
 from atoll.model.gang import Gang, TopologyWish
 from atoll.model.member import UNSAID
@@ -27,6 +27,8 @@ from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict
 
 _NOTHING = np.zeros(0, np.int64)
+_UNSAID = MANY
+"""Pods of a shape of claims on nodes of which the member does not say how many fit."""
 PublishedDomain = tuple[str, int, str, str]
 """See `CapacityView.domains`."""
 _Others = Mapping[str, tuple[Tree, Mapping[str, int]]]
@@ -78,7 +80,10 @@ class _Laid:
                 profiles[key] = len(distinct)
                 distinct.append(Profile(each.labels, each.taints, unknown, each.numa))
             profile.append(profiles[key])
-        amounts = [[each.free.get(name, 0) for each in view.classes] for name in resources]
+        amounts = [
+            [each.free.get(name, _UNSAID if claim_shapes.is_shape(name) else 0) for each in view.classes]
+            for name in resources
+        ]
         amounts += [
             [known.get(each.in_trees.get(name, ""), NO_DOMAIN) for each in view.classes]
             for name, (_, known) in others.items()
@@ -306,11 +311,13 @@ class Member:
                 self.inflight[uid] = (gang, replace(before, pods=pods))
         self.nodes = nodes
         known = self.inflight.values()
-        if all(_is_whole(*each) for each in known) and nodes.take_all([(gang.requests(), at) for gang, at in known]):
+        if all(_is_whole(*each) for each in known) and nodes.take_all(
+            [([claim_shapes.limited(task) for task in gang.tasks], at) for gang, at in known]
+        ):
             return
         for uid in self._largest_first(nodes):
             gang, before = self.inflight[uid]
-            requests = gang.requests()
+            requests = [claim_shapes.limited(task) for task in gang.tasks]
             if _is_whole(gang, before) and nodes.take_all([(requests, before)]):
                 continue
             placement = place(nodes, gang)
