@@ -15,8 +15,8 @@ from atoll.model import claim_shapes
 from atoll.model.claim_shapes import name_of, shape_of
 from atoll.model.device_claims import class_resource
 from tests.agent.builders import make_node
+from tests.agent.claiming import GPU, PAIR, allocation, claim, publish, reserved, two_nodes, with_classes
 from tests.agent.telling import core_of
-from tests.agent.test_resource_claims import GPU, PAIR, allocation, claim, publish, reserved, two_nodes, with_classes
 
 Json = dict[str, Any]
 OF_PAIR = shape_of([{"name": "any", "spec": {"devices": PAIR}}])
@@ -51,7 +51,7 @@ def test_figures_follow_claims() -> None:
     core = two_nodes()
     capacity = asked(core, OF_PAIR)
     assert {name: each[PAIRS] for name, each in free(capacity).items()} == {"a": 2, "b": 2}
-    claim(core, "c", PAIR, **{"allocation": allocation("a", "gpu-0"), "reservedFor": reserved("p")})
+    claim(core, "c", PAIR, allocation=allocation("a", "gpu-0"), reservedFor=reserved("p"))
     assert {name: each[PAIRS] for name, each in free(capacity).items()} == {"a": 1, "b": 2}
     core.handle(ResourceClaimGone("default/c"))
     assert {name: each[PAIRS] for name, each in free(capacity).items()} == {"a": 2, "b": 2}

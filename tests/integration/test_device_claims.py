@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from atoll.kube.errors import ApiError
 from atoll.model.apiresource import (
@@ -18,6 +20,7 @@ from atoll.model.apiresource import (
 )
 from atoll.model.claim_shapes import name_of, shape_of
 from atoll.model.device_claims import class_resource
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
@@ -160,19 +163,35 @@ async def test_a_gang_runs_with_a_pair_of_devices_for_each_pod_and_the_next_one_
     await site.phase("second", "Running")
 
 
-async def test_a_gang_goes_to_the_member_where_its_devices_go_together(site: Site, apart: None) -> None:
+async def what_if(site: Site, workload: dict[str, Any], folder: Path, *, ok: bool = True) -> str:
+    file = folder / "job.yaml"
+    file.write_text(yaml.safe_dump(workload))
+    return await atollctl(site, "what-if", "-f", str(file), ok=ok)
+
+
+async def test_a_gang_goes_to_the_member_where_its_devices_go_together(site: Site, apart: None, tmp_path: Path) -> None:
     """1. A gang waits, too large for all members: they publish how many of its pods fit, none in one where as many
-    devices of each class are free. 2. One that fits runs in the other member, and that one is not asked.
+    devices of each class are free. 2. `explain` and `what-if` tell so. 3. One that fits runs in the other member, and that one is not asked.
     """
     await template(site)
     await site.submit(using("waits", replicas=9, seconds=None))
-    shape = name_of(shape_of([{"name": "pair", "spec": {"devices": PAIR}}]))
+    stored = await site.host.get(RESOURCE_CLAIM_TEMPLATES, "pair", site.namespace)
+    shape = name_of(shape_of([{"name": "pair", "spec": stored["spec"]["spec"]}]))
 
     async def known() -> bool:
         found = [await fitting(site, member, shape) for member in (MEMBER, OTHER)]
         return found == [{f"{name}-n{node}": count for node in range(2)} for name, count in ((MEMBER, 2), (OTHER, 0))]
 
     await until(known, what="both members say how many pairs fit")
+    answer = await what_if(site, using("nine", replicas=9), tmp_path)
+    pair = "1 gpu.example.com and 1 nic.example.com with one pcieRoot"
+    assert f"devices that go together ({pair}) are free for 4 pods, on 2 nodes of" in answer, answer
+    assert f"devices that go together ({pair}) are free for 0 pods; 9 needed" in answer, answer
+    assert f"would start now\n  in {MEMBER}" in await what_if(site, using("four", replicas=4), tmp_path)
+    assert "ResourceClaimTemplate none" in await what_if(site, using("lost", claims="none"), tmp_path, ok=False)
+    explained = await atollctl(site, "explain", "waits")
+    assert f"({pair}) are free for 4 pods, on 2 nodes of" in explained, explained
+
     await site.submit(using("runs", replicas=4, seconds=None))
     await site.phase("runs", "Running")
     assert await site.where("runs") == MEMBER

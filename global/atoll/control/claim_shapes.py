@@ -59,7 +59,7 @@ class ClaimShapes:
         return wanted != lease.metadata.annotations.get(keys.CLAIM_SHAPES, "")
 
     async def run(self) -> None:
-        """Write what is new until cancelled."""
+        """Write new shapes until cancelled."""
         self._news.set()
         while True:
             await self._news.wait()

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 import structlog
 
 from atoll.admission import trust
-from atoll.control import device_claims, foreign, policies
+from atoll.control import foreign, policies
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, QueueObject
 from atoll.control.predecessors import Predecessors
@@ -27,7 +28,7 @@ from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import failover, gang, keys, lost, network, numbers, quantity, together
+from atoll.model import claim_charges, failover, gang, keys, lost, network, numbers, quantity, together
 from atoll.model import placement as placements
 from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
 from atoll.model.binding_names import binding_names
@@ -196,7 +197,7 @@ class Detector:
                 return
             try:
                 wanted = self._wanted(kind, obj, current, policy)
-            except device_claims.Missing as error:
+            except claim_charges.Missing as error:
                 note = f"its pods use what does not exist in namespace {obj.metadata.namespace}: {error}; create it"
                 await self._tell_not_followed(kind, obj, current, "ResourceClaimNotFound", note)
                 return
@@ -275,6 +276,10 @@ class Detector:
         claim = claim_of(current.metadata.annotations) if current is not None else None
         return policies.choose(self._caches, kind.resource, obj, _queue(wished, current), claim)
 
+    def _claim(self, namespace: str, resource: ApiResource, name: str) -> Json | None:
+        found = self._caches.device_claims[resource].get(f"{namespace}/{name}")
+        return found.body if found is not None else None
+
     def _wanted(self, kind: Kind, obj: Full, current: BindingObject | None, policy: PolicyObject | None) -> Json:
         """The detector's own fields of the binding."""
         claim = claim_metadata(policy if policy is not None and best([policy], kind.resource, obj) else None)
@@ -295,7 +300,7 @@ class Detector:
         wish = msgspec.structs.replace(
             wish, preempts=class_.preempts, arrival=_arrival(obj, current), queue=_queue(wish.queue, current)
         )
-        wish = device_claims.charged(wish, obj.metadata.namespace, self._caches)
+        wish = claim_charges.charged(wish, partial(self._claim, obj.metadata.namespace))
         if wish.replicas > numbers.INT32:
             raise ValueError(f"{wish.replicas} pods are more than an object can say")
         placement = placements.with_annotations(

@@ -317,6 +317,8 @@ DISPATCHER: Final = (
             _on(CLUSTER_POLICIES, "list", rare=_ASKED),
             _on(PRIORITY_CLASSES, "list", rare=_ASKED),
             _on(WORKLOAD_KINDS, "list", rare=_ASKED),
+            _on(RESOURCE_CLAIMS, "get", rare=_ASKED),
+            _on(RESOURCE_CLAIM_TEMPLATES, "get", rare=_ASKED),
             _on(BINDINGS, "list", "watch", "patch"),
             _on(QUEUES, "list", "watch"),
             _on(QUEUES, "patch", sub="status"),

@@ -501,7 +501,7 @@ class _Putting:
         task = self._gang.tasks[index]
         left = np.where(self._inside & (self._room[index] > 0), self._free.room_left(task), 0)
         if task.claims:
-            # A host knows the room for claims before any pod is put, not the devices.
+            # A host knows how many such pods fit before any is put, not the devices.
             own = np.zeros_like(left)
             for each, node, count in self.placement.pods:
                 own[node] += count * (each == index)

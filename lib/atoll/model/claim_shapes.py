@@ -25,6 +25,9 @@ MOST: Final = 16
 _LONGEST: Final = 4096
 """Bytes of one; the member is asked about larger ones when a workload goes there."""
 
+_WORDS: Final = 200
+"""Characters of an answer about one."""
+
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decode = msgspec.json.Decoder(list[Shape]).decode
 
@@ -49,6 +52,23 @@ _DECIDE = ("requests", "constraints")
 def name_of(shape: Shape) -> str:
     """The resource that stands for a shape."""
     return hashlib.sha256(_encoder.encode(shape)).hexdigest()[:16] + SUFFIX
+
+
+def words(claims: Sequence[Mapping[str, Any]]) -> str:
+    """Devices that one pod gets: `1 gpu.example.com and 1 nic.example.com with one pcieRoot`."""
+    wishes: list[str] = []
+    joins: dict[str, None] = {}
+    for each in shape_of(claims):
+        devices = each["spec"]["devices"]
+        for request in devices.get("requests") or ():
+            ways = [request.get("exactly") or {}] if "exactly" in request else request.get("firstAvailable") or ()
+            wishes.append(" or ".join(f"{way.get('count') or 1} {way.get('deviceClassName')}" for way in ways))
+        for constraint in devices.get("constraints") or ():
+            for key, text in (("matchAttribute", "one"), ("distinctAttribute", "different values of")):
+                if constraint.get(key):
+                    joins[f"{text} {constraint[key].rpartition('/')[2]}"] = None
+    found = " and ".join(wishes) + (f" with {', '.join(joins)}" if joins else "")
+    return found if len(found) <= _WORDS else found[:_WORDS] + " ..."
 
 
 def limited(task: Task) -> Vector:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.dispatcher.core import Ask, CapacitySet
+from atoll.dispatcher.core import Ask, CapacitySet, Dispatch
 from atoll.model.claim_shapes import name_of, shape_of
 from tests.dispatcher.builders import (
     EARLY,
     LATE,
     OLD,
-    BindingBuilder,
     dispatched,
     make_binding,
     make_capacity,
@@ -25,29 +22,7 @@ from tests.dispatcher.builders import (
     named,
     scene,
 )
-
-
-def claims(*constraints: str) -> list[dict[str, Any]]:
-    devices: dict[str, Any] = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}
-    devices["constraints"] = [{"matchAttribute": each} for each in constraints]
-    return [{"name": "c", "spec": {"devices": devices}}]
-
-
-PAIR, OTHER = claims("root"), claims("numa")
-PAIRS, OTHERS = (name_of(shape_of(each)) for each in (PAIR, OTHER))
-
-
-def pairs(name: str, pods: int, **more: Any) -> BindingBuilder:
-    return make_binding(name).tasks(pods, claims=PAIR, **more)
-
-
-def saying(event: CapacitySet, fits: Iterable[int], shape: str = PAIRS) -> CapacitySet:
-    """The same nodes, of which the member says how many pods of a shape fit on each."""
-    classes = [
-        dataclasses.replace(each, free={**each.free, shape: count})
-        for each, count in zip(event.capacity.classes, fits, strict=True)
-    ]
-    return CapacitySet(dataclasses.replace(event.capacity, classes=tuple(classes)))
+from tests.dispatcher.claiming import OTHER, OTHERS, PAIRS, claims, pairs, saying
 
 
 def test_a_gang_goes_where_its_claims_fit_together() -> None:
@@ -62,8 +37,8 @@ def test_a_member_that_says_nothing_of_a_shape_is_judged_by_the_sums_of_its_devi
     m, n = make_capacity("m", [4, 4]), make_capacity("n", [8, 8])
     room = (make_cluster("m"), saying(m, [1, 1]), make_cluster("n"), saying(n, [1, 1], OTHERS))
     assert dispatched(scene(room=room).submit(pairs("a", 8)).run()) == [("a", "n")]
-    room = (make_cluster("m"), make_capacity("m", [4, 4]))
-    assert dispatched(scene(room=room).submit(pairs("a", 8)).run()) == [("a", "m")]
+    alone = (make_cluster("m"), make_capacity("m", [4, 4]))
+    assert dispatched(scene(room=alone).submit(pairs("a", 8)).run()) == [("a", "m")]
 
 
 def test_pods_that_are_on_their_way_are_counted() -> None:
@@ -86,7 +61,7 @@ def test_a_gang_is_divided_by_the_figures() -> None:
     m, n = make_capacity("m", [8]), make_capacity("n", [8])
     room = (make_cluster("m"), saying(m, [1]), make_cluster("n"), saying(n, [3]))
     s = scene(room=room).submit(pairs("a", 4).divided())
-    [command] = [each for each in s.decide() if not each.only_tells]
+    [command] = [each for each in s.decide() if isinstance(each, Dispatch)]
     assert {part.cluster: sum(count for _, count in part.tasks) for part in command.parts} == {"m": 1, "n": 3}
 
 

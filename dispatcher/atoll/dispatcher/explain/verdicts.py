@@ -38,8 +38,10 @@ from atoll.dispatcher.explain.departures import departures
 from atoll.dispatcher.explain.excess import exceeded, higher, limit_of
 from atoll.dispatcher.explain.figures import figures
 from atoll.fit import Miss, Placement, place
+from atoll.fit.place import ALL, covering
+from atoll.fit.placement import MANY
 from atoll.fit.pods import joined
-from atoll.model import keys, quantity, selectors
+from atoll.model import claim_shapes, keys, quantity, selectors
 from atoll.model.decision import Phase
 from atoll.model.flavors import SIGN
 from atoll.model.gang import Gang
@@ -352,16 +354,44 @@ class _Look:
             too_small, what = gang, "larger domains" if placement.reason is Reason.NO_DOMAIN_FITS else "more nodes"
             self._small_in[member.name] = f"{what} in cluster {member.name}, or a gang of fewer pods: ", gang
         wrong = _wrong(member) if self.shape.limited else ""
+        devices = self._devices(member, placement.domain)
         return Room(
             member.name,
             wanted,
             placement.available,
             placement.reason.value,
-            "; ".join(text for text in (placement.sentence(), too_small, wrong) if text),
+            "; ".join(text for text in (placement.sentence(), too_small, wrong, devices) if text),
             placement.domain,
             placement.resource,
             shortage,
         )
+
+    def _devices(self, member: Member, domain: str) -> str:
+        """For how many pods devices are free that go together, in a domain or in all of the member; empty where that is
+        enough, and where the member does not say it of all its nodes with free devices.
+        """
+        nodes = member.nodes.seen_by(self._gang.network_topology)
+        index = next((index for index, each in enumerate(nodes.tree.domains) if each.name == domain), ALL)
+        inside = np.zeros(len(nodes), np.bool_)
+        inside[nodes.inside(index)] = True
+        for task, least in zip(self._gang.tasks, self.shape.floor, strict=True):
+            name = claim_shapes.name_of(claim_shapes.shape_of(task.claims))
+            if not task.claims or name not in nodes.resources:
+                continue
+            fits = np.where(inside & nodes.accepting(task), nodes.free[nodes.resources.index(name)].clip(min=0), 0)
+            # Decisions in flight leave most of the number that stands for no figure.
+            unsaid = fits > MANY // 2
+            if (nodes.room(task.requests)[unsaid] > 0).any() or (pods := int(fits[~unsaid].sum())) >= least:
+                continue
+            found = np.flatnonzero(fits * ~unsaid)
+            around, _ = covering(nodes, found)
+            where = nodes.tree.domains[around].name if around is not None else member.name
+            on = f", on {counted(len(found), 'node')} of {where}" if pods else ""
+            return (
+                f"devices that go together ({claim_shapes.words(task.claims)}) are free for {counted(pods, 'pod')}{on};"
+                f" {least} needed"
+            )
+        return ""
 
     def _too_small(self, member: Member) -> str:
         """Why no node there holds a pod of some task, even if all that runs there had ended; empty where one would."""

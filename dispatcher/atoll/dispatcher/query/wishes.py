@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from atoll.kinds.declared import followed
 from atoll.kinds.metadata import default_queue
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model import gang, keys
+from atoll.model import claim_charges, gang, keys
 from atoll.model.apiresource import (
     CLUSTER_POLICIES,
     NAMESPACES,
@@ -24,6 +25,7 @@ from atoll.model.apiresource import (
     WORKLOAD_KINDS,
     ApiResource,
 )
+from atoll.model.device_claims import Claim
 from atoll.model.namespaces import LABELLED, opted_in
 from atoll.model.objects import MALFORMED, Full, Meta
 from atoll.model.placement import Placement
@@ -35,6 +37,8 @@ Json = dict[str, Any]
 UID: Final = "what-if"
 """Of the binding that does not exist."""
 _MOST_TASKS: Final = 1000
+_MOST_CLAIMS: Final = 64
+"""Claims and templates of one workload that are read."""
 
 
 class Wishes:
@@ -104,8 +108,28 @@ class Wishes:
         except (*MALFORMED, msgspec.MsgspecError) as error:
             raise Refusal(422, "Invalid", f"spec.workload can't be read: {error}") from error
         await self._check_classes(name for resource, name in needs if resource == PRIORITY_CLASSES)
+        wish = await self._charged(wish, namespace)
         policy = await self._policy(kind, full, wish.queue)
         return wish, policy.spec.placement if policy is not None else None
+
+    async def _charged(self, wish: gang.Gang, namespace: str) -> gang.Gang:
+        """With the devices of its claims, as control charges them."""
+        found: dict[tuple[ApiResource, str], Json] = {}
+        referred = claim_charges.referred(wish)
+        if len(referred) > _MOST_CLAIMS:
+            raise Refusal(
+                422, "Invalid", f"its pods name {len(referred)} claims and templates; {_MOST_CLAIMS} are read"
+            )
+        for resource, name in referred:
+            with suppress(errors.NotFound):
+                found[resource, name] = await self._host.get(resource, name, namespace)
+        try:
+            return claim_charges.charged(wish, lambda resource, name: found.get((resource, name)))
+        except claim_charges.Missing as error:
+            text = f"its pods use what does not exist in namespace {namespace}: {error}; create it, then ask again"
+            raise Refusal(422, "Invalid", text) from error
+        except MALFORMED as error:
+            raise Refusal(422, "Invalid", f"a claim of its pods can't be charged: {error}") from error
 
     async def _check_classes(self, names: Iterable[str]) -> None:
         """Refuse classes that members would refuse, so that no answer claims that it starts."""
@@ -154,5 +178,7 @@ def _check(wish: gang.Gang) -> None:
         raise Refusal(422, "Invalid", f"between 1 and {_MOST_TASKS} tasks are wanted")
     try:
         gang.check(wish)
-    except gang.BadGang as error:
+        for claim in (each for task in wish.tasks for each in task.claims):
+            Claim.of({"metadata": claim, "spec": claim["spec"]})
+    except MALFORMED as error:
         raise Refusal(422, "Invalid", str(error)) from error

@@ -353,7 +353,7 @@ class Aside(DeviceBook):
     """The same devices, for questions alone: their cost, and everything that is kept for them, is apart."""
 
     def __init__(self, book: DeviceBook) -> None:
-        """`book` is the one that is told of changes."""
+        """`book` hears of changes."""
         self.__dict__.update(book.__dict__)
         self._selects, self._answers, self._problems = Selection(limit=_DEAREST), Answers(_STEPS), {}
         self._compared, self._left, self._passes, self._most = 0, False, 0, _EFFORT_ASIDE
