@@ -19,7 +19,7 @@ from aiohttp import web
 from atoll.admission import jsonpatch
 from atoll.kube import authority, certificates
 from atoll.local.processes import Process, ProcessSpec
-from atoll.webhook import reviews
+from atoll.webhook import protocol
 from bench.seed import search_path
 
 _UID = re.compile(rb'"uid":"([0-9a-f-]{36})"')
@@ -49,8 +49,8 @@ def prepare(directory: Path, port: int, patches: dict[int, list[jsonpatch.Operat
 
 
 def _application(patches: dict[str, list[jsonpatch.Operation]]) -> web.Application:
-    allowed = _halves(reviews.encode(_PLACEHOLDER))
-    patched = {int(size): _halves(reviews.encode(_PLACEHOLDER, patch=patch)) for size, patch in patches.items()}
+    allowed = _halves(protocol.encode(_PLACEHOLDER))
+    patched = {int(size): _halves(protocol.encode(_PLACEHOLDER, patch=patch)) for size, patch in patches.items()}
 
     async def review(request: web.Request) -> web.Response:
         body = await request.read()

@@ -16,7 +16,7 @@ from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import JOBS, NAMESPACES, QUEUES
 from atoll.model.objects import decode_meta
-from atoll.webhook import queues, reviews
+from atoll.webhook import protocol, queues, reviews
 from atoll.webhook.settings import ReviewSettings
 from tests.webhook.reviews import nobody, review
 
@@ -53,15 +53,15 @@ def workload(labels: Json | None = None, owner: Json | None = None, **spec: Any)
 OPERATOR = "system:serviceaccount:databases:operator"
 
 
-def asked(new: Json, old: Json | None, user: str) -> reviews.Request:
+def asked(new: Json, old: Json | None, user: str) -> protocol.Request:
     content = review(new, old, "UPDATE" if old else "CREATE")
     content["request"]["userInfo"] = {"username": user}
-    return reviews.decode(json.dumps(content).encode())
+    return protocol.decode(json.dumps(content).encode())
 
 
 async def refused(found: reviews.Reviews, route: str, new: Json, old: Json | None = None, *, user: str = "me") -> str:
     request = asked(new, old, user)
-    problems = await found.validations[f"/validate/{route}"][1](request)
+    problems = await found.routes[f"/validate/{route}"].validate(request)
     return "; ".join(map(str, problems))
 
 
@@ -69,8 +69,8 @@ def changes(
     found: reviews.Reviews, route: str, new: Json, old: Json | None = None, *, user: str = "me"
 ) -> list[jsonpatch.Operation]:
     request = asked(new, old, user)
-    assert found.warnings[f"/mutate/{route}"](request) == []
-    return found.mutations[f"/mutate/{route}"](request)
+    assert found.routes[f"/mutate/{route}"].warn(request) == []
+    return found.routes[f"/mutate/{route}"].mutate(request)
 
 
 # -- what the API server asks ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from atoll.model import keys
 from atoll.model.apiresource import CLUSTER_POLICIES, JOBS, NAMESPACES, POLICIES, QUEUES
 from atoll.model.objects import decode_meta
 from atoll.model.policies import decode_policy
-from atoll.webhook import networks, placements, queues, reviews
+from atoll.webhook import networks, placements, protocol, queues, reviews
 from tests.webhook.builders import Json, make_job, make_task
 from tests.webhook.reviews import nobody, review
 
@@ -44,8 +44,8 @@ def told(job: Json, *policies: Json) -> list[str]:
         known.common.take_line(json.dumps({"type": "ADDED", "object": each}).encode())
     for cache in (known.own, known.common):
         cache.synced.set()
-    request = reviews.decode(json.dumps(review(job)).encode())
-    return [each.field for each in answers.warnings["/validate/jobs"](request) if "reach each other" in each.message]
+    request = protocol.decode(json.dumps(review(job)).encode())
+    return [each.field for each in answers.routes["/validate/jobs"].warn(request) if "reach each other" in each.message]
 
 
 def job(*names: str, replicas: int = 2, notes: Json | None = None, **task: Any) -> Json:

@@ -20,7 +20,7 @@ from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, QUEUES
 from atoll.model.objects import decode_meta
-from atoll.webhook import queues, reviews, server
+from atoll.webhook import protocol, queues, reviews, server
 from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_task
 from tests.webhook.reviews import PATHS, make_answers, nobody, review
 
@@ -235,14 +235,14 @@ async def test_a_priority_class_that_is_not_on_the_host_is_warned_of(path: str) 
     answers = reviews.Reviews(Reflector(api, QUEUES, queues.decode), Reflector(api, NAMESPACES, decode_meta), classes)
     template = {"spec": {"priorityClassName": "gold"}}
     job = {"spec": {"template": template, "tasks": [{"template": template}]}}
-    request = reviews.decode(json.dumps(review(job)).encode())
-    assert not [each for each in answers.warnings[path](request) if "gold" in str(each)]
+    request = protocol.decode(json.dumps(review(job)).encode())
+    assert not [each for each in answers.routes[path].warn(request) if "gold" in str(each)]
     classes.synced.set()
-    [told] = [each for each in answers.warnings[path](request) if "gold" in str(each)]
+    [told] = [each for each in answers.routes[path].warn(request) if "gold" in str(each)]
     assert told.field.endswith("template.spec.priorityClassName")
     assert "does not exist on the host" in told.message
     classes.take_line(json.dumps({"type": "ADDED", "object": {"metadata": {"name": "gold"}}}).encode())
-    assert not [each for each in answers.warnings[path](request) if "gold" in str(each)]
+    assert not [each for each in answers.routes[path].warn(request) if "gold" in str(each)]
 
 
 @pytest.mark.asyncio
@@ -309,10 +309,12 @@ def test_what_pod_security_is_to_audit_is_in_the_audit_log(path: str, told: bool
     job = job if told else {"metadata": {"name": "j"}, "spec": {"template": template, "managedBy": keys.CONTROLLER}}
 
     async def once() -> Json:
-        answers = make_answers()
+        api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
+        namespaces = Reflector(api, NAMESPACES, decode_meta)
+        answers = reviews.Reviews(Reflector(api, QUEUES, queues.decode), namespaces)
         labels = {"pod-security.kubernetes.io/audit": "baseline"}
         there = {"type": "ADDED", "object": {"metadata": {"name": "team-a", "labels": labels}}}
-        answers._namespaces.take_line(json.dumps(there).encode())
+        namespaces.take_line(json.dumps(there).encode())
         _, response = await server.answer(answers, path, json.dumps(review(job)).encode())
         assert isinstance(response.body, bytes)
         found: Json = json.loads(response.body)["response"]
@@ -347,10 +349,10 @@ async def test_what_nothing_keeps_from_running_on_the_host_is_refused_where_its_
     answers = reviews.Reviews(Reflector(api, QUEUES, queues.decode), namespaces)
     labels = {keys.QUEUE_LABEL: "q"}
     sized: Json = {"metadata": {"name": "web", "labels": labels}, "spec": {"replicas": 1, "template": {"spec": {}}}}
-    request = reviews.decode(json.dumps(review(sized)).encode())
-    assert await answers.validations["/validate/deployments"][1](request) == []
+    request = protocol.decode(json.dumps(review(sized)).encode())
+    assert await answers.routes["/validate/deployments"].validate(request) == []
     profile = {"name": keys.SYSTEM_NAMESPACE, "labels": {keys.HOST_PROFILE: "shared"}}
     namespaces.take_line(json.dumps({"type": "ADDED", "object": {"metadata": profile}}).encode())
-    [problem] = await answers.validations["/validate/deployments"][1](request)
+    [problem] = await answers.routes["/validate/deployments"].validate(request)
     assert "own controllers from running a Deployment" in problem.message
-    assert await answers.validations["/validate/batch-jobs"][1](request) == []
+    assert await answers.routes["/validate/batch-jobs"].validate(request) == []

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from atoll.kube import serving
 from atoll.kube.serving import Guard, GuardedSite
-from atoll.webhook import reviews
+from atoll.webhook import protocol, reviews
 
 _MAX_BODY: Final = 8 * 2**20
 """Larger than any object that etcd takes, twice (old and new)."""
@@ -60,7 +60,7 @@ def application(answers: reviews.Reviews, metrics: CollectorRegistry, guard: Gua
 
     app = web.Application(middlewares=[guard.middleware])
     app[_LEAVING] = asyncio.Event()
-    for path in (*answers.mutations, *answers.validations):
+    for path in answers.routes:
         app.router.add_post(path, review)
     app.router.add_get("/readyz", readyz)
     return app
@@ -72,33 +72,29 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
     Outcomes: allowed, patched, refused, malformed, failed.
     """
     try:
-        request = reviews.decode(body)
-    except reviews.BadReview as error:
+        request = protocol.decode(body)
+    except protocol.BadReview as error:
         if not error.uid:
             return "malformed", web.Response(status=400, text=f"{error}\n")
-        refused = reviews.encode(error.uid, refusal=str(error), code=400, api_version=error.api_version)
+        refused = protocol.encode(error.uid, refusal=str(error), code=400, api_version=error.api_version)
         return "malformed", _json(refused)
     try:
-        if path in answers.mutations:
-            await answers.prepare(path, request)
-            patch, warn = answers.mutations[path](request), answers.warnings.get(path)
-            told = reviews.warnings_of(warn(request)) if warn is not None else []
-            outcome = "patched" if patch else "allowed"
-            return outcome, _json(reviews.encode(request.uid, patch=patch, warnings=told))
-        kind, check = answers.validations[path]
-        refusal = reviews.refusal_of(request, kind or (request.object or {}).get("kind") or "", await check(request))
-        if refusal:
-            return "refused", _json(reviews.encode(request.uid, refusal=refusal))
-        warn = answers.warnings.get(path)
-        told = reviews.warnings_of(warn(request)) if warn is not None else []
-        return "allowed", _json(reviews.encode(request.uid, warnings=told, audit=answers.audit_of(path, request)))
+        route = answers.routes[path]
+        await route.prepare(request)
+        patch = route.mutate(request)
+        if problems := await route.validate(request):
+            title = route.title or (request.object or {}).get("kind") or ""
+            return "refused", _json(protocol.encode(request.uid, refusal=protocol.refusal_of(request, title, problems)))
+        told = protocol.warnings_of(route.warn(request))
+        answered = protocol.encode(request.uid, patch=patch, warnings=told, audit=route.audit(request))
+        return "patched" if patch else "allowed", _json(answered)
     except RecursionError:
         said = "the object is nested too deeply to be checked; make it flatter"
-        return "malformed", _json(reviews.encode(request.uid, refusal=said, code=400))
+        return "malformed", _json(protocol.encode(request.uid, refusal=said, code=400))
     except Exception as error:
         log.exception("a review failed", path=path, namespace=request.namespace, name=request.name)
         said = f"the Atoll webhook could not judge this object ({type(error).__name__}); its log tells more"
-        return "failed", _json(reviews.encode(request.uid, refusal=said))
+        return "failed", _json(protocol.encode(request.uid, refusal=said))
 
 
 async def serve(
