@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Callable, Iterable
 
 import aiohttp
@@ -20,6 +19,7 @@ from atoll.agent.objects import Pod
 from atoll.agent.sessions import NoSession, Sessions, chosen, send
 from atoll.agent.settings import TunnelSettings
 from atoll.kube import errors
+from atoll.kube.backoff import pause
 from atoll.kube.transport import ApiServer
 from atoll.model import tunnel
 from atoll.model.apiresource import EVENTS, PODS, TUNNELS
@@ -76,8 +76,7 @@ class Tunnel:
                 # A defect of ours here is no reason to place nothing.
                 log.exception("users can't read logs of this member")
             failures += 1
-            longest = min(self._settings.again * 2 ** min(failures, 10), self._settings.longest_again)
-            await asyncio.sleep(random.uniform(longest / 2, longest))
+            await asyncio.sleep(pause(self._settings.again, failures, self._settings.longest_again))
 
     async def _serve(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -10,6 +10,17 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
+def ceiling(first: float, failures: int, most: float) -> float:
+    """The longest pause in seconds after so many failures in a row; `first` after one."""
+    return min(first * 2 ** min(failures - 1, 20), most)
+
+
+def pause(first: float, failures: int, most: float) -> float:
+    """Seconds after so many failures in a row: at least half of the ceiling."""
+    longest = ceiling(first, failures, most)
+    return random.uniform(longest / 2, longest)
+
+
 class Backoff(Generic[K]):
     """The pauses of keys that fail; one that is gone must be forgotten, or it is remembered for ever."""
 
@@ -27,10 +38,9 @@ class Backoff(Generic[K]):
     def failed(self, key: K, *, at_least: float = 0.0) -> float:
         """The key failed once more: seconds until it should be tried again."""
         failures = self._failed.get(key, (0, 0.0))[0] + 1
-        ceiling = min(self._first * 2 ** min(failures - 1, 20), self._most)
-        pause = max(random.uniform(ceiling / 2, ceiling), at_least)
-        self._failed[key] = (failures, asyncio.get_running_loop().time() + pause)
-        return pause
+        seconds = max(pause(self._first, failures, self._most), at_least)
+        self._failed[key] = (failures, asyncio.get_running_loop().time() + seconds)
+        return seconds
 
     def pauses(self, key: K) -> bool:
         """Whether it is too early to try the key again."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import random
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
@@ -25,6 +24,7 @@ import structlog
 from msgspec.structs import force_setattr
 
 from atoll.kube import depth, errors, metrics, transport
+from atoll.kube.backoff import pause
 from atoll.kube.transport import ApiServer, Page
 from atoll.model import versions
 from atoll.model.apiresource import ApiResource
@@ -306,8 +306,7 @@ class Reflector(Generic[T]):
                     # Servers end every watch after some minutes; nothing is wrong.
                     continue
             failures += 1
-            ceiling = min(_BACKOFF_FIRST * 2 ** min(failures - 1, 10), _BACKOFF_MAX)
-            await asyncio.sleep(max(random.uniform(ceiling / 2, ceiling), at_least))
+            await asyncio.sleep(max(pause(_BACKOFF_FIRST, failures, _BACKOFF_MAX), at_least))
 
     async def _is_absent(self) -> bool:
         """Whether there is no such resource; then this returns when that may have changed.

@@ -27,6 +27,7 @@ import orjson
 from yarl import URL
 
 from atoll.kube import config, depth, errors, metrics
+from atoll.kube.backoff import ceiling
 from atoll.kube.drain import Writes, keeps_leadership
 from atoll.kube.lazylog import get_logger
 from atoll.kube.ratelimit import RateLimit
@@ -675,7 +676,7 @@ def _pause(error: errors.ApiError, failures: int) -> float:
         # Not all clients that were sent away at one moment come back at one moment.
         return error.retry_after * random.uniform(1.0, 1.1)
     first, most = _BACKOFF.get(type(error), (0.0, 0.0))
-    return random.uniform(0.0, min(first * 2 ** min(failures, 10), most))
+    return random.uniform(0.0, ceiling(first, failures + 1, most))
 
 
 def _loads(body: bytes) -> Json:

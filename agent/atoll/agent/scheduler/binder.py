@@ -8,7 +8,6 @@ one write, so that this scheduler can't put it anywhere else.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -18,6 +17,7 @@ from atoll.agent.scheduler.core.lifted import pinned
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.settings import SchedulerSettings
 from atoll.kube import errors
+from atoll.kube.backoff import pause
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import PODS
@@ -61,7 +61,7 @@ class Binder:
 
     async def _bind(self, pod: Pod, node: str) -> bool:
         meta = pod.metadata
-        pause = 0.05
+        failures = 0
         while True:
             try:
                 async with self._writes:
@@ -78,8 +78,8 @@ class Binder:
                 return self._give_up(pod, str(error))
             if self._room.node_of(pod) != node:
                 return False
-            await asyncio.sleep(random.uniform(pause / 2, pause))
-            pause = min(pause * 2, self._settings.longest_pause)
+            failures += 1
+            await asyncio.sleep(pause(0.05, failures, self._settings.longest_pause))
 
     async def _lift(self, pod: Pod, node: str) -> None:
         meta = pod.metadata

@@ -7,7 +7,6 @@ are kept for the gang that needs them.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from atoll.agent.cache import MemberCache
 from atoll.agent.scheduler.core.commands import Evict, Nominate
 from atoll.agent.settings import SchedulerSettings
 from atoll.kube import errors
+from atoll.kube.backoff import pause
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import PODS
@@ -67,7 +67,7 @@ class Evictor:
 
     async def _evict(self, gang: str, key: str, uid: str, message: str) -> None:
         namespace, _, name = key.partition("/")
-        pause = 0.1
+        failures = 0
         while self._wanted(gang, uid):
             try:
                 async with self._writes:
@@ -82,8 +82,8 @@ class Evictor:
                 about = {"apiVersion": PODS.api_version, "kind": PODS.kind, "namespace": namespace}
                 self._recorder.record({**about, "name": name, "uid": uid}, "Preempted", message, action="Preempting")
                 return
-            await asyncio.sleep(random.uniform(pause / 2, pause))
-            pause = min(pause * 2, self._settings.longest_pause)
+            failures += 1
+            await asyncio.sleep(pause(0.1, failures, self._settings.longest_pause))
 
     async def _nominate(self, key: str, uid: str, node: str) -> None:
         known = self._cache.pods.get(key)
