@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 
 def ceiling(first: float, failures: int, most: float) -> float:
     """The longest pause in seconds after so many failures in a row; `first` after one."""
-    return min(first * 2 ** min(failures - 1, 20), most)
+    return min(first * 2.0 ** min(failures - 1, 20), most)
 
 
 def pause(first: float, failures: int, most: float) -> float:
