@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ import pytest
 import yaml
 
 from atoll.kube.errors import ApiError
+from atoll.model import keys
 from atoll.model.apiresource import (
+    BINDINGS,
     CAPACITIES,
     DEVICE_CLASSES,
+    NAMESPACES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -208,6 +212,8 @@ async def test_devices_by_class_are_a_resource_of_queues(site: Site, devices: No
     assert GPUS in str(decision), decision
     await site.submit(using("small", replicas=2, seconds=None, queue=queue))
     await site.phase("small", "Running")
+    described = await atollctl(site, "queue", "describe", queue)
+    assert re.search(rf"{re.escape(GPUS)} .*2 of 2 \(100%\)", described), described
 
 
 async def test_a_workload_waits_for_its_claim_template(site: Site, devices: None) -> None:
@@ -228,6 +234,94 @@ async def test_a_tenant_gets_no_access_for_administration(site: Site, devices: N
     admin = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "adminAccess": True}}
     with pytest.raises(ApiError, match="admin-access"):
         await template(site, "admin", {"requests": [admin]})
+
+
+async def test_a_tenant_gets_no_access_for_administration_by_a_claim_of_its_own(site: Site, devices: None) -> None:
+    """As for templates: the host refuses it."""
+    admin = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "adminAccess": True}}
+    about = {"name": "admin", "namespace": site.namespace}
+    claim = {**_about(RESOURCE_CLAIMS, "admin"), "metadata": about, "spec": {"devices": {"requests": [admin]}}}
+    with pytest.raises(ApiError, match="admin-access"):
+        await site.host.create(RESOURCE_CLAIMS, claim)
+
+
+def asking(name: str, resource: str, queue: str) -> dict[str, Any]:
+    """A Job of one pod that asks for two of a resource by its name."""
+    made = job(name, seconds=None, queue=queue)
+    made["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = {"limits": {resource: "2"}}
+    return made
+
+
+async def test_no_other_name_of_a_device_class_leaves_its_quota(site: Site, devices: None) -> None:
+    """A queue of one GPU by class. Jobs ask for two by the extended resource of the class, by the name that Kubernetes
+    gives every class, by the name of the quota, and by a name of Atoll's own figures: all wait, and no device is taken.
+    A Pod by itself is charged as well.
+    """
+    member, queue = site.members[MEMBER], await site.queue("one", capability={GPUS: "1"})
+    await member.merge_patch(DEVICE_CLASSES, "gpu.example.com", {"spec": {"extendedResourceName": "example.com/gpu"}})
+    names = {
+        "extended": "example.com/gpu",
+        "implicit": "deviceclass.resource.kubernetes.io/gpu.example.com",
+        "quota": GPUS,
+        "figure": name_of(shape_of([{"name": "pair", "spec": {"devices": PAIR}}])),
+    }
+    reasons = {}
+    for name, resource in names.items():
+        await site.submit(asking(name, resource, queue))
+        reasons[name] = (await site.decided(name))["reason"]
+    assert reasons.pop("quota") == "QuotaExceeded"
+    assert set(reasons.values()) == {"InsufficientResources"}, reasons
+    await template(site)
+    await site.submit(using("first", seconds=None, queue=queue))
+    await site.phase("first", "Running")
+    container = {"name": "c", "image": "busybox", "resources": {"claims": [{"name": "devices"}]}}
+    spec = {"containers": [container], "resourceClaims": [{"name": "devices", "resourceClaimTemplateName": "pair"}]}
+    about = {"name": "bare", "namespace": site.namespace, "labels": {keys.QUEUE_LABEL: queue}}
+    await site.host.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
+
+    async def waits() -> bool:
+        found = [each for each in await site.host.list(BINDINGS, site.namespace) if "bare" in each["metadata"]["name"]]
+        return any("QuotaExceeded" in str(each["metadata"]["annotations"].get(keys.DECISION)) for each in found)
+
+    await until(waits, what="the Pod waits for quota")
+    held = [each for each in await member.list(RESOURCE_CLAIMS) if (each.get("status") or {}).get("allocation")]
+    assert len(held) == 1
+    assert [pod["metadata"]["name"] for pod in await site.pods(MEMBER)] == ["first-worker-0"]
+
+
+async def test_a_workload_gets_no_claim_of_another_namespace_or_pod(site: Site, devices: None) -> None:
+    """It names a claim that another namespace of the host has, and one that the member made for a pod: it waits, as
+    neither is in its own namespace of the host.
+    """
+    member = site.members[MEMBER]
+    other = f"{site.namespace}-other"
+    await site.host.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    about = {"name": "theirs", "namespace": other}
+    claim = {**_about(RESOURCE_CLAIMS, "theirs"), "metadata": about, "spec": {"devices": PAIR}}
+    await site.host.create(RESOURCE_CLAIMS, claim)
+    try:
+        await template(site)
+        await site.submit(using("owner", seconds=None))
+        await site.phase("owner", "Running")
+        [made] = await member.list(RESOURCE_CLAIMS, site.namespace)
+        for name, named in (("foreign", "theirs"), ("made", made["metadata"]["name"])):
+            wish = using(name)
+            wish["spec"]["tasks"][0]["template"]["spec"]["resourceClaims"] = [
+                {"name": "devices", "resourceClaimName": named}
+            ]
+            await site.submit(wish)
+            what = f"ResourceClaim {named}; create it"
+
+            async def said(what: str = what) -> bool:
+                events = site.kubectl("get", "events", "-n", site.namespace, "-o", "jsonpath={.items[*].message}")
+                return what in events
+
+            await until(said, what=what)
+        [now] = await member.list(RESOURCE_CLAIMS, site.namespace)
+        assert now["status"] == made["status"]
+        assert len(await site.pods(MEMBER)) == 1
+    finally:
+        await site.host.delete(NAMESPACES, other)
 
 
 async def test_devices_of_a_try_that_an_agent_did_not_finish_are_given_back(site: Site, devices: None) -> None:

@@ -107,3 +107,9 @@ def test_names_and_parameters_make_no_shape(same: bool) -> None:
     other[0]["spec"]["devices"]["config"] = [{"opaque": {"driver": "d", "parameters": {"secret": 1}}}]
     assert (name_of(shape_of(other)) == PAIRS) == same
     assert "secret" not in str(shape_of(other))
+
+
+def test_a_pod_that_asks_for_a_shape_by_its_name_goes_nowhere() -> None:
+    room = (make_cluster("m"), saying(make_capacity("m", [4]), [4]))
+    s = scene(room=room).submit(make_binding("a").tasks(1, requests={PAIRS: 1}).submitted(EARLY), pairs("b", 4))
+    assert dispatched(s.run()) == [("b", "m")]

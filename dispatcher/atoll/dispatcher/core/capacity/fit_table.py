@@ -22,7 +22,7 @@ from atoll.fit import Nodes, OneRoom, Placement, Profile, place
 from atoll.fit.layout import distinct, domains_of, higher, numbered, sums
 from atoll.fit.placement import MANY, UNBOUNDED, Ints
 from atoll.fit.requests import Requests
-from atoll.model.claim_shapes import is_shape, limited
+from atoll.model.claim_shapes import is_shape, limited, name_of, shape_of
 from atoll.model.gang import Gang, Task
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -182,7 +182,8 @@ class FitTable:
             start, end = self._span(member)
             for row, task in [(row, task) for row, task in enumerate(self._tasks) if task is not None]:
                 asked = {name: n for name, n in limited(task).items() if name in self._resources or not is_shape(name)}
-                exact = np.where(member.nodes.accepting(task), member.nodes.room(asked), 0)
+                accepting = member.nodes.accepting(task) & self._possible(task)
+                exact = np.where(accepting, member.nodes.room(asked), 0)
                 exact = np.minimum(exact, MANY)
                 assert (self._room(row, slice(start, end)) == exact).all(), (
                     f"{member.name}: rooms differ from its nodes"
@@ -279,6 +280,9 @@ class FitTable:
     def _possible(self, task: Task) -> bool:
         """Whether a member has all resources of a task; the row of a task that no member can serve means nothing."""
         wanted = {name: amount for name, amount in task.requests.items() if amount > 0}
+        # Shapes of claims are in figures, and on no node.
+        if any(map(is_shape, wanted)):
+            return False
         return wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
@@ -566,4 +570,5 @@ class FitTable:
 
 def _pod_key(task: Task) -> bytes:
     aligned = (task.aligned, task.numa, task.devices_in) if task.aligned else None
-    return _encoder.encode((limited(task), task.node_selector, task.node_terms, task.tolerations, aligned))
+    shape = name_of(shape_of(task.claims)) if task.claims else None
+    return _encoder.encode((task.requests, task.node_selector, task.node_terms, task.tolerations, aligned, shape))
