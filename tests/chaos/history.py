@@ -90,6 +90,7 @@ class History:
         whole = gang.Gang(wish.queue, [task], wish.needed, hold=hold)
         metadata: Json = {
             "uid": f"uid-{name}",
+            "name": f"{name}-job",
             "resourceVersion": str(int(at * 1000)),
             "annotations": {
                 keys.GANG: gang.encode(whole),
@@ -111,6 +112,10 @@ class History:
         }
         patch = [{"op": "replace", "path": _PATH, "value": str(epoch)}] if raises else []
         self.write(at, "patch", "resourcebindings", f"{name}-job", user=_DISPATCHER, request=patch, response=body)
+
+    def unanswered(self, at: float, name: str) -> None:
+        """A write of a binding whose client was gone before the answer."""
+        self.write(at, "patch", "resourcebindings", f"{name}-job", code=504, message="Timeout: context canceled")
 
     def gives_up(self, at: float, name: str, *, epoch: int = 1, cluster: str = "alpha") -> None:
         """Control goes on without the part of a workload in a lost member."""

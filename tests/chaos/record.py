@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -88,6 +88,7 @@ class Seen:
 
     at: float
     version: int
+    name: str
     workload: str
     queue: str
     gang: gang.Gang | None
@@ -226,6 +227,7 @@ def build(record: Record, logs: Mapping[str, Iterable[audit.Event]], checkpoints
     """Fill a record from the logs of host and members."""
     names = sorted(record.plan, key=len, reverse=True)
     works: dict[str, tuple[str, int]] = {}
+    unknown: dict[str, list[float]] = defaultdict(list)
     for cluster, events in logs.items():
         for event in sorted(events, key=lambda each: each.stage_timestamp):
             record.end = max(record.end, event.at)
@@ -245,10 +247,14 @@ def build(record: Record, logs: Mapping[str, Iterable[audit.Event]], checkpoints
                 _pod(record, cluster, event)
             elif cluster == HOST and event.object_ref.resource == BINDINGS.plural:
                 _binding(record, event)
+                if event.unknown:
+                    unknown[event.object_ref.name].append(event.request_received_timestamp.timestamp())
             elif cluster == HOST and event.ok and event.object_ref.path == "jobs/status":
                 _status(record, event)
     for states in record.bindings.values():
         states.sort(key=lambda each: each.version)
+        for at in unknown.get(states[0].name, ()):
+            _suppose(states, at)
     for checkpoint in checkpoints:
         _make_up(record, checkpoint)
     return record
@@ -343,6 +349,16 @@ def _binding(record: Record, event: audit.Event) -> None:
             record.written.append(written)
 
 
+def _suppose(states: list[Seen], at: float) -> None:
+    """A write without an answer brought what the next state has and no answer showed: an end, or another wish."""
+    place = next((index for index, each in enumerate(states) if each.at > at), 0)
+    before, after = states[place - 1], states[place]
+    if place == 0 or before.gang is None:
+        return
+    conditions = after.conditions if after.epoch == before.epoch else before.conditions
+    states.insert(place, replace(before, at=at, gang=after.gang, conditions=conditions))
+
+
 def _seen(at: float, found: Json) -> Seen:
     metadata, spec = found["metadata"], found["spec"]
     notes = metadata.get("annotations") or {}
@@ -351,6 +367,7 @@ def _seen(at: float, found: Json) -> Seen:
     return Seen(
         at=at,
         version=int(metadata["resourceVersion"]),
+        name=metadata["name"],
         workload=spec["resource"]["name"],
         queue=wish.queue if wish else "",
         gang=wish,

@@ -64,6 +64,26 @@ def test_a_pod_is_made_again_only_where_its_gang_had_shrunk(least: int, violatio
     assert len(list(checks.ran_once(history.record()))) == violations
 
 
+@pytest.mark.parametrize(("answered", "violations"), [(False, 0), (True, 1)], ids=["released", "still held"])
+def test_a_release_whose_answer_was_lost_lets_a_held_gang_go(answered: bool, violations: int) -> None:
+    history = History(GANG)
+    history.binding(1, "gang-1", 0, phase=Phase.SUSPENDED, reason=Reason.HELD, hold=True, raises=False)
+    if not answered:
+        history.unanswered(2, "gang-1")
+    history.binding(40, "gang-1", 1, ("alpha", 2), hold=answered)
+    assert len(list(checks.held_stays_held(history.record()))) == violations
+
+
+@pytest.mark.parametrize(("written", "violations"), [(2.5, 0), (3.5, 1)], ids=["before the next one", "after it"])
+def test_an_end_whose_answer_was_lost_gives_quota_back(written: float, violations: int) -> None:
+    history = History(dataclasses.replace(GANG, batch=True), OTHER)
+    history.binding(1, "gang-1", 1, ("alpha", 2))
+    history.unanswered(written, "gang-1")
+    history.binding(3, "gang-2", 1, ("beta", 2))
+    history.binding(9, "gang-1", 1, ("alpha", 2), conditions=["Finished"], deleted=True, raises=False)
+    assert len(list(checks.within_capability(history.record()))) == violations
+
+
 def moved_on(*, exclusive: bool = False, moves: bool = False) -> History:
     """1. gang-1 runs in alpha; 2. alpha is lost, and gang-1 goes back to its queue; 3. alpha still runs its pods."""
     history = History(dataclasses.replace(GANG, exclusive=exclusive, moves=moves), OTHER)

@@ -138,7 +138,7 @@ class Stream:
 
     def _let_go(self, play: Play | None = None) -> None:
         held, self._held = self._held, None
-        if held is not None and self.struck is None:
+        if held is not None and self.struck is None and not self._link.writer.is_closing():
             self._link.writer.write(wire.chunk(held))
             if play is not None:
                 self._link.proxy.missed(play)
