@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from atoll.agent.objects import Pod
+import orjson
+import pytest
+
+from atoll.agent.devices import KoordinatorDevice, decode_koordinator
+from atoll.agent.objects import Pod, decode_pod
 from atoll.agent.scheduler.core import Bind, MemberCore
-from atoll.agent.scheduler.core.events import Event, NodeSet, Pass, PodGone, PodSet, Whose
+from atoll.agent.scheduler.core.events import Event, KoordinatorSet, NodeSet, Pass, PodGone, PodSet, Whose
 from tests.agent.builders import make_node, make_pod
 from tests.agent.telling import of
 
 
 def pod(name: str, **limits: str) -> Pod:
-    named = {key.replace("__", "/").replace("_", "-"): amount for key, amount in limits.items()}
-    return make_pod(name, spec={"containers": [{"name": "c", "resources": {"limits": named}}]})
+    return make_pod(name, spec={"containers": [{"name": "c", "resources": {"limits": limits}}]})
 
 
 class Told:
@@ -60,3 +63,69 @@ def test_two_sizes_share_a_card_until_it_is_full() -> None:
     told.come("milli", **{"atoll.sh/gpu-milli": "500"})
     told.come("more", **{"atoll.sh/gpu-milli": "1"})
     assert [told.cards_of(name)[1] for name in ("memory", "milli", "more")] == [(0,), (0,), ()]
+
+
+KOORD: dict[str, Any] = {"koordinator.sh/gpu-core": "200", "koordinator.sh/gpu-memory-ratio": "200"}
+HALF = {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory-ratio": "50"}
+
+
+def device(name: str, *minors: int, ill: tuple[int, ...] = ()) -> KoordinatorDevice:
+    """GPUs of 80Gi."""
+    there = [
+        {"type": "gpu", "minor": at, "health": at not in ill, "resources": {"koordinator.sh/gpu-memory": "80Gi"}}
+        for at in minors
+    ]
+    return decode_koordinator(orjson.dumps({"metadata": {"name": name}, "spec": {"devices": there}}))
+
+
+def test_pods_get_gpus_that_koordinator_reports() -> None:
+    told = Told()
+    told.tell(NodeSet(make_node("n", **KOORD)))
+    told.come("early", **HALF)
+    assert not told.bound, "nothing tells the GPUs of the node one by one"
+    told.tell(KoordinatorSet(device("n", 0, 1)))
+    told.come("more", **HALF)
+    told.come("whole", **{"koordinator.sh/gpu": "100"})
+    assert [told.cards_of(name) for name in ("early", "more")] == [(500, (0,)), (500, (0,))]
+    assert "default/whole" not in told.bound, "no node offers koordinator.sh/gpu"
+    told.come("ours", **CARD)
+    assert told.cards_of("ours") == (1000, (1,))
+    notes = told.core.room.notes_of(pod("early", **HALF))
+    entry = orjson.loads(notes["scheduling.koordinator.sh/device-allocated"])["gpu"][0]
+    assert entry["minor"] == 0
+    assert entry["resources"]["koordinator.sh/gpu-memory"] == str(40 * 2**30)
+    assert notes["atoll.sh/gpu-cards"] == "0"
+
+
+def test_a_gpu_that_is_ill_is_not_given() -> None:
+    told = Told()
+    told.tell(NodeSet(make_node("n", **KOORD)), KoordinatorSet(device("n", 0, 1, ill=(0,))))
+    told.come("a", **CARD)
+    told.come("b", **CARD)
+    assert told.cards_of("a") == (1000, (1,))
+    assert told.cards_of("b") == (0, ())
+    told.tell(KoordinatorSet(device("n", 0, 1)))
+    assert told.cards_of("b") == (1000, (0,))
+
+
+@pytest.mark.parametrize("limits", [HALF, {"nvidia.com/gpu": "1"}], ids=["a part", "whole, by the vendor's name"])
+def test_gpus_that_koordinators_scheduler_gave_are_taken(limits: dict[str, str]) -> None:
+    told = Told()
+    given = decode_pod(
+        orjson.dumps(
+            {
+                "metadata": {
+                    "name": "theirs",
+                    "namespace": "default",
+                    "uid": "u",
+                    "annotations": {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":1}]}'},
+                },
+                "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"limits": limits}}]},
+            }
+        )
+    )
+    told.tell(NodeSet(make_node("n", **KOORD)), KoordinatorSet(device("n", 0, 1)), PodSet(given, Whose.OTHERS))
+    told.come("a", **CARD)
+    told.come("b", **CARD)
+    assert told.cards_of("a") == (1000, (0,))
+    assert told.cards_of("b") == (0, ())

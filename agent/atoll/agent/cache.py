@@ -8,9 +8,11 @@ from typing import Any
 
 from atoll.agent.devices import (
     DeviceClass,
+    KoordinatorDevice,
     ResourceClaim,
     ResourceSlice,
     decode_device_class,
+    decode_koordinator,
     decode_resource_claim,
     decode_slice,
 )
@@ -50,6 +52,7 @@ from atoll.model.apiresource import (
     DEVICE_CLASSES,
     HYPER_NODES,
     JOBS,
+    KOORDINATOR_DEVICES,
     NAMESPACES,
     NODE_TOPOLOGIES,
     NODES,
@@ -97,6 +100,9 @@ class MemberCache:
         self.resource_claims: Reflector[ResourceClaim] = Reflector(
             api, RESOURCE_CLAIMS, decode_resource_claim, optional=True, withheld=True
         )
+        self.koordinator: Reflector[KoordinatorDevice] = Reflector(
+            api, KOORDINATOR_DEVICES, decode_koordinator, optional=True, withheld=True
+        )
         self.budgets: Reflector[Budget] = Reflector(api, BUDGETS, decode_budget)
         #: the member's own, not the host's
         self.queues: Reflector[Queue] = Reflector(api, QUEUES, decode_queue, optional=True, withheld=True)
@@ -108,7 +114,7 @@ class MemberCache:
             if kind.in_member is not None
         }
         self.crds = crds(api)
-        wake(self.crds, (*self.workloads.values(), self.numa, self.zones, self.queues))
+        wake(self.crds, (*self.workloads.values(), self.numa, self.zones, self.koordinator, self.queues))
         self.jobs = self.workloads[JOBS]
         self.pods.add_index("claim", lambda pod: [f"{pod.metadata.namespace}/{claim.name}" for claim in pod.claims])
         self.pods.add_index("owner", lambda pod: _present(pod.metadata.controller_uid))
@@ -130,6 +136,7 @@ class MemberCache:
             *devices,
             self.numa,
             self.zones,
+            self.koordinator,
             self.queues,
             *shared,
             *storage,

@@ -73,6 +73,11 @@ class DeviceClass(_Published, frozen=True):
     """A DeviceClass, of which `atoll.model.device_claims` reads the rest."""
 
 
+class KoordinatorDevice(_Published, frozen=True):
+    """The devices of the node of its name, of which `atoll.model.koordinator` reads the rest."""
+
+
+decode_koordinator = msgspec.json.Decoder(KoordinatorDevice).decode
 decode_resource_claim = msgspec.json.Decoder(ResourceClaim).decode
 decode_slice = msgspec.json.Decoder(ResourceSlice).decode
 decode_device_class = msgspec.json.Decoder(DeviceClass).decode

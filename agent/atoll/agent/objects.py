@@ -8,7 +8,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from atoll.model import cards, images, keys, needs, numa, placer, pod_rules, ports, quantity, selectors, vector
+from atoll.model import (
+    cards,
+    images,
+    keys,
+    koordinator,
+    needs,
+    numa,
+    placer,
+    pod_rules,
+    ports,
+    quantity,
+    selectors,
+    vector,
+)
 from atoll.model.conditions import condition
 from atoll.model.numa import CPU, Policy, Together
 from atoll.model.objects import Meta, Slim
@@ -288,7 +301,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     def cards(self) -> tuple[int, ...]:
         """The GPUs of its node that it has a share of; empty without a report."""
         text = self.metadata.annotations.get(keys.GPU_CARDS)
-        return cards.parse(text) if text else ()
+        return cards.parse(text) if text else _handed_over(self.metadata)
 
     @property
     def named_binding(self) -> str:
@@ -329,6 +342,9 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         requests = vector.pod_requests(_with_allocated(plain, pod.status))
     except ValueError as error:
         raise msgspec.ValidationError(f"pod {pod.metadata.key}: {error}") from error
+    if spec.node_name and cards.SHARE not in requests and (which := _handed_over(pod.metadata)):
+        # Koordinator's scheduler gives whole cards for the vendor's name.
+        requests[cards.SHARE] = len(which) * cards.CARD
     return Pod(
         pod.metadata,
         spec.node_name,
@@ -362,6 +378,12 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         devices_in=_devices_in(pod.metadata, aligned),
         resource_claims=_resource_claims(pod) if spec.resource_claims else (),
     )
+
+
+def _handed_over(about: Meta) -> tuple[int, ...]:
+    """GPUs that Koordinator's scheduler gave the pod."""
+    text = about.annotations.get(koordinator.ALLOCATED)
+    return koordinator.minors(text) if text else ()
 
 
 def _resource_claims(pod: _RawPod) -> tuple[PodResourceClaim, ...]:

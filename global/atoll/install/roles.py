@@ -39,6 +39,7 @@ from atoll.model.apiresource import (
     HYPER_NODES,
     JOB_TEMPLATES,
     JOBS,
+    KOORDINATOR_DEVICES,
     LEASES,
     LIMIT_RANGES,
     MUTATING_WEBHOOKS,
@@ -503,6 +504,8 @@ AGENT_IN_MEMBER: Final = (
             *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES)),
             # Which CPUs are in which NUMA node, where something writes it.
             *(_on(resource, "list", "watch", rare=_BROUGHT) for resource in (NUMA_TOPOLOGIES, NODE_TOPOLOGIES)),
+            # GPUs one by one, where Koordinator reports them.
+            _on(KOORDINATOR_DEVICES, "list", "watch", rare=_BROUGHT),
             # Devices that drivers publish, and claims to them: the account writes allocations as kube-scheduler does.
             *(_on(resource, "list", "watch") for resource in (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIMS)),
             _on(RESOURCE_CLAIMS, "patch", rare=_DEVICES),

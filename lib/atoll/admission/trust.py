@@ -9,8 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from atoll.admission.pod_resources import gpu_share_problems
 from atoll.admission.problems import Json, Problem, integer, mapping
-from atoll.model import keys
+from atoll.model import keys, koordinator
 from atoll.model.placer import SCHEDULERS
+
+_PLACERS = frozenset(
+    (keys.GPU_CARDS, koordinator.ALLOCATED, "hami.io/vgpu-devices-to-allocate", "hami.io/vgpu-devices-allocated",
+     "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate")
+)  # fmt: skip
+"""Annotations of pods by which nodes give devices to them."""
 
 
 def template_problems(template: object, path: str) -> Iterator[Problem]:
@@ -27,6 +33,10 @@ def template_problems(template: object, path: str) -> Iterator[Problem]:
     yield from scheduler_problems(spec.get("schedulerName"), f"{path}.spec.schedulerName")
     yield from class_problems(spec.get("priorityClassName"), f"{path}.spec.priorityClassName")
     yield from gpu_share_problems(template, path)
+    for key in sorted(_PLACERS.intersection(mapping(mapping(mapping(template).get("metadata")).get("annotations")))):
+        yield Problem(
+            f"{path}.metadata.annotations[{key}]", "can't be given: the placer writes which devices a pod gets"
+        )
     if mapping(mapping(template).get("metadata")).get("finalizers"):
         text = (
             "can't be given: a pod that waits for another program keeps its node from others for ever; leave them out"

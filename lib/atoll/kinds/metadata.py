@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from atoll.kinds import nearness
-from atoll.model import duration, gpu_shares, keys, needs, numa, pod_rules, ports, selectors
+from atoll.model import duration, gpu_shares, keys, koordinator, needs, numa, pod_rules, ports, selectors
 from atoll.model.flavors import Assigned, pinned, required
 from atoll.model.gang import Gang, Task, TopologyWish, scopes_of
-from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer
+from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer, Unplaceable
 from atoll.model.vector import pod_requests
 
 _HOST_ANNOTATIONS = (
@@ -86,6 +86,7 @@ def template_for(template: Mapping[str, Any], how: MadeFor, *, scheduler: str = 
         scheduler: schedulerName of pods whose template names none.
     """
     pod = dict(template.get("spec") or {})
+    takes_shares(pod, how.placer)
     if how.tolerates:
         pod["tolerations"] = [*(pod.get("tolerations") or ()), dict(TOLERATION)]
     if (pod.get("schedulerName") or scheduler) in SCHEDULERS:
@@ -94,6 +95,17 @@ def template_for(template: Mapping[str, Any], how: MadeFor, *, scheduler: str = 
             gates = [gate for gate in pod.get("schedulingGates") or () if gate.get("name") != keys.GANG_GATE]
             pod["schedulingGates"] = [*gates, {"name": keys.GANG_GATE}]
     return {**template, "spec": pod}
+
+
+def takes_shares(pod: Mapping[str, Any], who: Placer) -> None:
+    """Refuse parts of GPUs that the placer would not hand over.
+
+    Raises:
+        Unplaceable: the pod would run without its GPU.
+    """
+    if who in (Placer.VOLCANO, Placer.KUEUE) and gpu_shares.for_koordlet(pod):
+        text = f"the member's placer is {who}, which writes no {koordinator.ALLOCATED}: pods would get no GPU there"
+        raise Unplaceable(f"{text}; send it elsewhere")
 
 
 def topology_wish(*holders: Mapping[str, Any]) -> TopologyWish | None:

@@ -21,7 +21,7 @@ VOLCANO: Final = "volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage", 
 VOLCANO_CARDS: Final = "volcano.sh/vgpu-number"
 _WHOLE: Final = "nvidia.com/gpu"
 KOORDINATOR: Final = "koordinator.sh/gpu"
-_CORE, _MEMORY, _RATIO, _SHARED = (
+CORE, BYTES, RATIO, _SHARED = (
     f"{KOORDINATOR}-core",
     f"{KOORDINATOR}-memory",
     f"{KOORDINATOR}-memory-ratio",
@@ -121,6 +121,14 @@ def memory_offered(offered: Mapping[str, int], labels: Mapping[str, str]) -> dic
     return {MEMORY: number(offered) * int(told) * _MIB}
 
 
+def for_koordlet(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod asks for parts of GPUs by Koordinator's names."""
+    containers = [each for field in ("initContainers", "containers") for each in pod.get(field) or ()]
+    return any(
+        name in _KOORDINATOR for each in containers for name in (each.get("resources") or {}).get("limits") or ()
+    )
+
+
 def _check(requests: Mapping[str, int]) -> bool:
     """Whether a container uses a name of another system."""
     systems = [
@@ -149,22 +157,22 @@ def _of_each_card(requests: Mapping[str, int], names: tuple[str, str, str], numb
 
 
 def _of_koordinator(requests: Mapping[str, int]) -> Share:
-    core, memory, ratio, shared = (requests.get(name, 0) for name in (_CORE, _MEMORY, _RATIO, _SHARED))
+    core, memory, ratio, shared = (requests.get(name, 0) for name in (CORE, BYTES, RATIO, _SHARED))
     if whole := requests.get(KOORDINATOR, 0):
         if core or memory or ratio or shared:
-            raise BadShare(f"{KOORDINATOR} comes without {_CORE}, {_MEMORY}, {_RATIO}, {_SHARED}{_LEGAL}")
+            raise BadShare(f"{KOORDINATOR} comes without {CORE}, {BYTES}, {RATIO}, {_SHARED}{_LEGAL}")
         core = ratio = whole
     if not (core or memory or ratio or shared):
         return 0, 0
     if requests.get(_WHOLE):
         raise BadShare(f"{_WHOLE} and {KOORDINATOR}-* are there together{_LEGAL}")
     if bool(memory) == bool(ratio):
-        raise BadShare(f"{_MEMORY} or {_RATIO} must be there, and not both{_LEGAL}")
+        raise BadShare(f"{BYTES} or {RATIO} must be there, and not both{_LEGAL}")
     if any(each > 100 and each % 100 for each in (core, ratio)):
-        raise BadShare(f"{_CORE} or {_RATIO} is above 100 and no multiple of it{_LEGAL}")
+        raise BadShare(f"{CORE} or {RATIO} is above 100 and no multiple of it{_LEGAL}")
     count = shared or max(ratio // 100, 1)
     if core % count or ratio % count or max(core, ratio) > 100 * count:
-        raise BadShare(f"{_CORE} and {_RATIO} are no equal parts, up to 100, of {count} cards{_LEGAL}")
+        raise BadShare(f"{CORE} and {RATIO} are no equal parts, up to 100, of {count} cards{_LEGAL}")
     part = max(core, ratio) // count
     if count > 1 and (memory or part < 100):
         raise BadShare(f"parts of {count} cards: Atoll's placer gives a part of one card, or whole ones{_LEGAL}")
@@ -172,7 +180,8 @@ def _of_koordinator(requests: Mapping[str, int]) -> Share:
 
 
 _LEGAL: Final = (
-    f"; legal are {KOORDINATOR}, or {_RATIO}, or {_MEMORY} alone, each of the last two with {_CORE}, with {_SHARED}: 1;"
+    f"; legal are {KOORDINATOR}, or {RATIO}, or {BYTES} alone, each of the last two with {CORE}, with {_SHARED}: 1;"
     " 100 is a card, more only in multiples of 100"
 )
-_NAMES: Final = frozenset((SHARE, MEMORY, *HAMI, *VOLCANO, VOLCANO_CARDS, KOORDINATOR, _CORE, _MEMORY, _RATIO, _SHARED))
+_KOORDINATOR: Final = (KOORDINATOR, CORE, BYTES, RATIO, _SHARED)
+_NAMES: Final = frozenset((SHARE, MEMORY, *HAMI, *VOLCANO, VOLCANO_CARDS, *_KOORDINATOR))

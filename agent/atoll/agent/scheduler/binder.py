@@ -90,19 +90,20 @@ class Binder:
         if pod.needs:
             # We did not check its requirements: the plan grants capacity, its scheduler selects the node.
             del spec["affinity"]
-        patch = {"metadata": {"uid": meta.uid, "annotations": {keys.PLANNED_NODE: node}}, "spec": spec}
+        notes = {keys.PLANNED_NODE: node, **self._room.notes_of(pod)}
+        patch = {"metadata": {"uid": meta.uid, "annotations": notes}, "spec": spec}
         await self._api.merge_patch(PODS, meta.name, patch, meta.namespace)
 
     async def _create(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
-        which = ",".join(map(str, self._room.cards.of(meta.key)[1]))
+        notes = self._room.notes_of(pod)
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
             # The UID makes the server refuse a pod of the same name that was made meanwhile.
             "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
             # The server copies annotations of a binding to its pod.
-            | ({"annotations": {keys.GPU_CARDS: which}} if which else {}),
+            | ({"annotations": notes} if notes else {}),
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         await self._api.create_in(PODS, meta.name, meta.namespace, "binding", body)

@@ -122,6 +122,7 @@ class Scheduler:
         cache.queues.on_change(self._forward(told.QueueSet, told.QueueGone))
         cache.numa.on_change(self._forward(told.NumaSet, told.NumaGone))
         cache.zones.on_change(self._forward(partial(told.NumaSet, zones=True), partial(told.NumaGone, zones=True)))
+        cache.koordinator.on_change(self._forward(told.KoordinatorSet, told.KoordinatorGone))
         cache.slices.on_change(self._forward(told.SliceSet, told.SliceGone))
         cache.device_classes.on_change(self._forward(told.DeviceClassSet, told.DeviceClassGone))
         cache.resource_claims.on_change(self._forward(told.ResourceClaimSet, told.ResourceClaimGone))

@@ -6,7 +6,7 @@ plug-in and for the next agent; of others that ask for shares they are guessed, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +28,8 @@ class CardBook:
     _numbers: dict[str, int] = field(default_factory=dict)
     #: node -> bytes of each card, where they are known
     _memory: dict[str, int] = field(default_factory=dict)
+    #: node -> cards that pods may take, where not all of them may be
+    _usable: dict[str, frozenset[int]] = field(default_factory=dict)
     #: node -> thousandths that are taken of each card; of nodes of which some are
     _taken: dict[str, list[int]] = field(default_factory=dict)
     #: pod key -> its cards
@@ -38,20 +40,32 @@ class CardBook:
     def __bool__(self) -> bool:
         return bool(self._numbers)
 
-    def offers(self, node: str, offered: Mapping[str, int] | None) -> None:
-        """A node offers this; None for one that is gone."""
+    def offers(self, node: str, offered: Mapping[str, int] | None, usable: Collection[int] = ()) -> None:
+        """A node offers this; None for one that is gone.
+
+        Args:
+            node: its name.
+            offered: there.
+            usable: cards that pods may take; empty for all.
+        """
+        self._forget(node)
         if offered is not None and (number := cards.number(offered)):
-            self._numbers[node] = number
+            self._numbers[node] = max(usable, default=number - 1) + 1
             self._memory[node] = cards.memory(offered)
-        else:
-            self._numbers.pop(node, None)
-            self._memory.pop(node, None)
+            if usable:
+                self._usable[node] = frozenset(usable)
+
+    def _forget(self, node: str) -> None:
+        for known in (self._numbers, self._memory, self._usable):
+            known.pop(node, None)
 
     def free(self, node: str) -> list[int]:
         """Thousandths of each card."""
-        taken = self._taken.get(node, [])
+        taken, count = self._taken.get(node, []), self._numbers.get(node, 0)
+        usable = self._usable.get(node, range(count))
         return [
-            max(0, cards.CARD - (taken[card] if card < len(taken) else 0)) for card in range(self._numbers.get(node, 0))
+            max(0, cards.CARD - (taken[card] if card < len(taken) else 0)) if card in usable else 0
+            for card in range(count)
         ]
 
     def memory(self, node: str) -> int:

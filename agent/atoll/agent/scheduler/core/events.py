@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from atoll.agent.devices import DeviceClass, ResourceClaim, ResourceSlice
+from atoll.agent.devices import DeviceClass, KoordinatorDevice, ResourceClaim, ResourceSlice
 from atoll.agent.numa import NumaTopology
 from atoll.agent.objects import Budget, HyperNode, Node, Pod, PodGroup
 from atoll.agent.queues import Queue
@@ -169,6 +169,18 @@ class NumaGone(Struct, frozen=True, gc=False):
 
     name: str
     zones: bool = False
+
+
+class KoordinatorSet(Struct, frozen=True, gc=False):
+    """The report about GPUs of a node is new or has changed."""
+
+    device: KoordinatorDevice
+
+
+class KoordinatorGone(Struct, frozen=True, gc=False):
+    """The report about a node is gone."""
+
+    name: str
 
 
 class SliceSet(Struct, frozen=True, gc=False):
@@ -338,6 +350,8 @@ Event = (
     | CsiNodeGone
     | NumaSet
     | NumaGone
+    | KoordinatorSet
+    | KoordinatorGone
     | SliceSet
     | SliceGone
     | DeviceClassSet

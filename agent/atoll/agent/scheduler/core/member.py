@@ -32,6 +32,8 @@ from atoll.agent.scheduler.core.events import (
     HoldAsked,
     HyperNodeGone,
     HyperNodeSet,
+    KoordinatorGone,
+    KoordinatorSet,
     Measured,
     NamespaceGone,
     NamespaceSet,
@@ -75,6 +77,7 @@ from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.volumes import IN_USE
 from atoll.fit import Placement, place
+from atoll.model import koordinator
 from atoll.model.gang import Task
 from atoll.model.placer import parse_selector
 from atoll.model.selectors import label_selector_matches
@@ -194,6 +197,11 @@ class MemberCore:
             case NumaGone(name, zones):
                 self.room.numa_changed(name, None, zones=zones)
                 self.due = self.due or self.room.grew
+            case KoordinatorSet(device):
+                self.room.gpus_changed(device.metadata.name, koordinator.gpus(device.spec))
+                self.due = self.due or self.room.grew
+            case KoordinatorGone(name):
+                self.room.gpus_changed(name, {})
             case SliceSet() | SliceGone() | DeviceClassSet() | DeviceClassGone():
                 self._devices_changed(event)
             case ResourceClaimSet(claim):

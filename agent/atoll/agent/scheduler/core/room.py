@@ -25,11 +25,12 @@ from atoll.fit.peers import Peers, Site
 from atoll.fit.placement import Ints
 from atoll.fit.scores import Typical
 from atoll.fit.singles import Singles
-from atoll.model import gpu_shares, keys, numbers, ports, quantity, topology, vector
+from atoll.model import gpu_shares, keys, koordinator, numbers, ports, quantity, topology, vector
 from atoll.model.cards import MEMORY, SHARE, asked, chosen
 from atoll.model.decision import Gone
 from atoll.model.device_claims import CLASS_SUFFIX
 from atoll.model.gang import Task
+from atoll.model.koordinator import Gpu
 from atoll.model.numa import Asks, Cells, Together, asks_of
 from atoll.model.ports import HostPort
 from atoll.model.scoring import Scoring
@@ -109,6 +110,8 @@ class Room:
         self._limits: dict[str, dict[str, int]] = {}
         #: shares of GPUs
         self.cards = CardBook()
+        #: node -> minor -> GPU, as Koordinator reports
+        self._gpus: dict[str, dict[int, Gpu]] = {}
         #: devices that drivers publish
         self.devices = DeviceBook(self._labels_of, self._devices_changed, self._devices_published)
         #: typical requests, learnt from placed pods; for the scoring `fragmentation`
@@ -179,7 +182,6 @@ class Room:
             self._nodes[name] = new
             self.devices.node_changed(name)
             self._offer(new)
-            self.cards.offers(name, self._allocatable[name])
         self.disturbed.add(name)
         self._arrays = self._topology = None
         self._changed(grew=True)
@@ -750,6 +752,27 @@ class Room:
         gone = frozenset(away)
         return Devices(self.devices, names, lambda: self.devices.without(gone) if gone else self.devices.taken)
 
+    def gpus_changed(self, node: str, gpus: dict[int, Gpu]) -> None:
+        """Koordinator reports these GPUs of a node; empty for none."""
+        if self._gpus.pop(node, {}) == gpus:
+            if gpus:
+                self._gpus[node] = gpus
+            return
+        if gpus:
+            self._gpus[node] = gpus
+        if node in self._nodes:
+            self._devices_published({node})
+
+    def notes_of(self, pod: Pod) -> dict[str, str]:
+        """Annotations that tell its node which cards a pod gets, once it is assumed there."""
+        part, which = self.cards.of(pod.metadata.key)
+        if not which:
+            return {}
+        notes = {keys.GPU_CARDS: ",".join(map(str, which))}
+        if gpus := self._gpus.get(self.node_of(pod)):
+            notes[koordinator.ALLOCATED] = koordinator.allocated(gpus, which, part, pod.requests)
+        return notes
+
     def _labels_of(self, node: str) -> Mapping[str, str] | None:
         found = self._nodes.get(node)
         return found.metadata.labels if found is not None else None
@@ -772,7 +795,9 @@ class Room:
     def _offer(self, node: Node) -> None:
         offers = quantity.capacity(node.status.allocatable) | self.devices.offered(node.metadata.name)
         offers |= gpu_shares.memory_offered(offers, node.metadata.labels)
+        offers |= koordinator.offered(gpus := self._gpus.get(node.metadata.name, {}))
         self._allocatable[node.metadata.name] = {name: min(each, MOST_ON_NODE) for name, each in offers.items()}
+        self.cards.offers(node.metadata.name, self._allocatable[node.metadata.name], gpus)
 
     def column_of(self, node: str) -> int | None:
         """Of a node in `nodes`; None where it does not count."""

@@ -1,0 +1,111 @@
+"""Parts of GPUs: nodes on which Koordinator reports cards give them, under its own, KAI's and Atoll's names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from atoll.model.apiresource import CAPACITIES, CRDS, KOORDINATOR_DEVICES, NODES
+from tests.integration.federation import Site, job, until
+from tests.integration.foreign_crds import bring
+
+pytestmark = pytest.mark.integration
+MEMBER = "alpha"
+NODE = f"{MEMBER}-n0"
+SHARE = "atoll.sh/gpu-milli"
+NAMES = {"koordinator.sh/gpu-core": "200", "koordinator.sh/gpu-memory-ratio": "200"}
+HALF = {name: "50" for name in NAMES}
+MEMORY = 80 * 2**30
+
+
+@pytest.fixture
+async def gpus(site: Site) -> AsyncIterator[None]:
+    """Two GPUs of one node of one member, as koordlet and koord-manager report them."""
+    member = site.members[MEMBER]
+    await bring([member], [KOORDINATOR_DEVICES])
+    there = [
+        {"type": "gpu", "minor": minor, "id": f"GPU-{minor}", "health": True,
+         "resources": {"koordinator.sh/gpu-memory": str(MEMORY)}}
+        for minor in range(2)
+    ]  # fmt: skip
+    about = {"apiVersion": KOORDINATOR_DEVICES.api_version, "kind": KOORDINATOR_DEVICES.kind}
+    await member.create(KOORDINATOR_DEVICES, {**about, "metadata": {"name": NODE}, "spec": {"devices": there}})
+    await member.merge_patch(NODES, NODE, {"status": {"allocatable": NAMES, "capacity": NAMES}}, subresource="status")
+    await until(lambda: _published(site), what="the host knows the cards")
+    try:
+        yield
+    finally:
+        await member.delete(CRDS, f"{KOORDINATOR_DEVICES.plural}.{KOORDINATOR_DEVICES.group}")
+        gone = dict.fromkeys(NAMES)
+        await member.merge_patch(NODES, NODE, {"status": {"allocatable": gone, "capacity": gone}}, subresource="status")
+
+
+async def _published(site: Site) -> bool:
+    found = [each["spec"] for each in await site.host.list(CAPACITIES, f"karmada-es-{MEMBER}")]
+    return any({SHARE, *NAMES} <= profile["allocatable"].keys() for each in found for profile in each["profiles"])
+
+
+def asking(name: str, limits: dict[str, str], *, annotations: dict[str, str] | None = None, **more: Any) -> Any:
+    made = job(name, seconds=None, **more)
+    template = made["spec"]["tasks"][0]["template"]
+    template["metadata"]["annotations"] |= annotations or {}
+    template["spec"]["containers"][0]["resources"]["limits"] = limits
+    return made
+
+
+async def given(site: Site, name: str) -> list[dict[str, Any]]:
+    """The entries of the annotation that koordlet reads, of all pods of a Job."""
+    pods = [pod for pod in await site.pods(MEMBER) if pod["metadata"]["name"].startswith(f"{name}-")]
+    notes = [pod["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"] for pod in pods]
+    return [entry for note in notes for entry in json.loads(note)["gpu"]]
+
+
+async def test_cards_are_handed_over_under_every_name_and_charged(site: Site, gpus: None) -> None:
+    """1. Two halves by Koordinator's names fill card 0. 2. KAI's half and Atoll's bytes fill card 1, each with the
+    annotation of koordlet. 3. A queue of 500 thousandths holds one of two pods of 300. 4. The next pod waits.
+    """
+    await site.submit(asking("koord", HALF, replicas=2))
+    await site.phase("koord", "Running")
+    entries = await given(site, "koord")
+    assert [(each["minor"], each["id"]) for each in entries] == [(0, "GPU-0")] * 2
+    amounts = {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory-ratio": "50"}
+    assert entries[0]["resources"] == amounts | {"koordinator.sh/gpu-memory": str(MEMORY // 2)}
+
+    queue = await site.queue("shares", capability={SHARE: "500"})
+    await site.submit(asking("kai", {}, annotations={"gpu-fraction": "0.3"}, queue=queue))
+    await site.phase("kai", "Running")
+    [entry] = await given(site, "kai")
+    assert (entry["minor"], entry["resources"]["koordinator.sh/gpu-memory-ratio"]) == (1, "30")
+    await site.submit(asking("more", {}, annotations={"gpu-fraction": "0.3"}, queue=queue))
+    assert SHARE in str(await site.decided("more"))
+
+    await site.submit(asking("bytes", {"atoll.sh/gpu-memory": "50Gi"}))
+    await site.phase("bytes", "Running")
+    [entry] = await given(site, "bytes")
+    assert (entry["minor"], entry["resources"]["koordinator.sh/gpu-memory"]) == (1, str(50 * 2**30))
+    await site.submit(asking("late", {SHARE: "100"}))
+    # The sum of both cards has as much, which is all that the host knows; the member knows that no card has.
+    await site.reason("late", "PartRefused")
+    site.kubectl("delete", "-n", site.namespace, "vcjob", "bytes")
+    await site.phase("late", "Running")
+
+
+async def test_a_bad_combination_is_refused_and_what_nobody_hands_over_waits(site: Site, gpus: None) -> None:
+    refused = site.kubectl(
+        "create",
+        "-f",
+        "-",
+        "-n",
+        site.namespace,
+        stdin=json.dumps(asking("bad", {"koordinator.sh/gpu-core": "50"})),
+        ok=False,
+    )
+    assert "legal are koordinator.sh/gpu" in refused
+    await site.only(MEMBER)
+    await site.submit(asking("hami", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}))
+    decision = await site.decided("hami")
+    assert decision["reason"] == "NoPlacerHonours", decision
+    assert "hami-gpu-shares" in str(decision)
