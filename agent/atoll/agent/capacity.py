@@ -60,7 +60,7 @@ class MemberCapacity:
         free = self._room.free(node)
         self._undone.discard(node)
         for name, shape in self._shapes.items() if self._devices.offered(node) else ():
-            fits = self._devices.fits(shape, node)
+            fits = self._devices.fits(name, shape, node)
             if fits is None:
                 self._undone.add(node)
             else:

@@ -48,12 +48,13 @@ _EFFORT = 100_000
 """Steps of searches and costs of selectors, about two microseconds each, that one pass may take; the next one goes on.
 The claims of one tenant delay others by no more.
 """
-_EFFORT_ASIDE = 20_000
-"""The same for one publication of figures, twice a second."""
+_EFFORT_ASIDE = 4_000
+"""The same for one publication of figures, twice a second: a tenth of a second, for most of it prepares nodes."""
 _PASSES = 500
 """That go on in a row: two minutes."""
 _PREPARED = 20_000
 """Nodes of claims that are kept, about 10 kB each; more are prepared anew."""
+_PREPARED_ASIDE = 5_000
 _LATER = "it is still being looked at"
 _SHARES = UUID("5d1e8a3a-6b57-4f0c-9d55-0a1c2f7f1c1e")
 """Namespace of the IDs of shares: a replayed log gives the same ones."""
@@ -101,7 +102,9 @@ class DeviceBook:
         self._offers: dict[str, dict[str, tuple[DeviceId, ...]]] = {}
         #: device -> nodes in `_offers` that reach it
         self._reach: dict[DeviceId, set[str]] = {}
-        self._most = _EFFORT
+        self._most, self._kept = _EFFORT, _PREPARED
+        #: nodes of which devices in use changed since `Aside` counted there
+        self.stale: set[str] = set()
         #: claims of a pod -> node -> the problem there, or why there is none
         self._problems: dict[bytes, dict[str, Prepared | str]] = {}
         #: called with nodes whose problems are others by now (None for all)
@@ -142,8 +145,7 @@ class DeviceBook:
         before, _ = self._held.pop(key, ([], ()))
         promise = self._promises.pop(key, None) if new is None or new.status.allocation else None
         gone = [*before, *(promise.held if promise is not None else ())]
-        self.taken.release_all(gone)
-        self.taken.hold_all(held)
+        self._use(held, gone)
         if held:
             self._held[key] = held, pods
         if gone != held:
@@ -200,7 +202,7 @@ class DeviceBook:
         results = allocation_results(problem.problem, picks, node, lambda: next(shares))
         for number, (claim, allocation) in enumerate(zip(pod.device_claims, results, strict=True)):
             held = held_of([each for each in picks if each.ask.claim == number])
-            self.taken.hold_all(held)
+            self._use(held)
             self._promises[claim] = _Promise(pod.metadata.key, allocation, held)
         self._changed({node}, False)
         return ""
@@ -209,7 +211,7 @@ class DeviceBook:
         """The pod of this key is not on its way any more; `grew`: that may help others."""
         for claim in [claim for claim, each in self._promises.items() if each.pod == pod]:
             held = self._promises.pop(claim).held
-            self.taken.release_all(held)
+            self._use((), held)
             self._changed(self._reached(held), grew)
 
     def reserve(self, node: str, claims: Sequence[Json], count: int) -> None:
@@ -218,9 +220,9 @@ class DeviceBook:
         for _ in range(count):
             picks = self._picks(claims, node, self.taken)
             kept.append(held_of(picks) if not isinstance(picks, str) else [])
-            self.taken.hold_all(kept[-1])
+            self._use(kept[-1])
         for _ in range(-count):
-            self.taken.release_all(kept.pop())
+            self._use((), kept.pop())
         if not kept:
             del self._reserved[node, _key(claims)]
 
@@ -228,6 +230,11 @@ class DeviceBook:
         """The allocation that a claim is about to get."""
         found = self._promises.get(claim)
         return found.allocation if found is not None else None
+
+    def _use(self, held: Sequence[Held], gone: Sequence[Held] = ()) -> None:
+        self.taken.release_all(gone)
+        self.taken.hold_all(held)
+        self.stale |= self._reached(held) | self._reached(gone)
 
     def _reached(self, held: Sequence[Held]) -> set[str]:
         return {node for each in held for node in self._reach.get(each.device, ())}
@@ -331,7 +338,7 @@ class DeviceBook:
             if self._is_late():
                 return _LATER
             known[node] = self._prepared(claims, node)
-            while len(self._problems) > 1 and sum(map(len, self._problems.values())) > _PREPARED:
+            while len(self._problems) > 1 and sum(map(len, self._problems.values())) > self._kept:
                 del self._problems[next(iter(self._problems))]
         return known[node]
 
@@ -356,13 +363,32 @@ class Aside(DeviceBook):
         """`book` hears of changes."""
         self.__dict__.update(book.__dict__)
         self._selects, self._answers, self._problems = Selection(limit=_DEAREST), Answers(_STEPS), {}
-        self._compared, self._left, self._passes, self._most = 0, False, 0, _EFFORT_ASIDE
+        self._compared, self._left, self._passes = 0, False, 0
+        self._most, self._kept = _EFFORT_ASIDE, _PREPARED_ASIDE
+        #: node -> name of claims -> pods that fit
+        self._fits: dict[str, dict[str, int]] = {}
         book.on_forget.append(self.forget)
 
-    def fits(self, claims: Sequence[Json], node: str) -> int | None:
-        """As `count`, with the devices that are free now; None where this pass has no time left for it."""
-        found = self.count(claims, node, self.taken)
-        return None if self._left else found
+    def forget(self, nodes: Collection[str] | None) -> None:
+        """As of the book."""
+        super().forget(nodes)
+        for name in list(self._fits) if nodes is None else nodes:
+            self._fits.pop(name, None)
+
+    def fits(self, name: str, claims: Sequence[Json], node: str) -> int | None:
+        """As `count`, with the devices that are free now; None where this pass has no time left for it.
+
+        `name` stands for the claims.
+        """
+        if node in self.stale:
+            self.stale.discard(node)
+            self._fits.pop(node, None)
+        known = self._fits.setdefault(node, {})
+        if name not in known and not self._left:
+            found = self.count(claims, node, self.taken)
+            if not self._left:
+                known[name] = found
+        return known.get(name)
 
 
 def _key(claims: Sequence[Json]) -> bytes:
