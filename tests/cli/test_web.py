@@ -6,7 +6,6 @@ import asyncio
 import html
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,108 +14,14 @@ import orjson
 import pytest
 
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES, QUEUES
-from atoll.model.decision import Line, Phase
-from atoll.model.verdict import Blocker, Reason
-from tests.cli.kubeconfigs import kubeconfig
-from tests.cli.web_host import Host, serving
-from tests.view.made import T0, binding, job, queue, told
+from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES
+from atoll.model.verdict import Blocker
+from tests.view.made import job
 
 pytest.importorskip("jinja2")
 
-from atoll.cli.web import local, pages, site
-
-Json = dict[str, Any]
-
-EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-
-
-def waiting(name: str, **more: Any) -> Json:
-    found = binding(name, **{"blocker": Blocker("Queue", "research", "nvidia.com/gpu", "16", "4")} | more)
-    found["spec"]["resource"] |= {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "name": name,
-        "namespace": "team",
-    }
-    return found
-
-
-def member(name: str, free: int = 6) -> tuple[Json, Json]:
-    cluster = {
-        "metadata": {"name": name, "creationTimestamp": T0},
-        "spec": {},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}], "kubernetesVersion": "v1.36.0"},
-    }
-    capacity = {
-        "metadata": {"name": "top", "namespace": keys.execution_namespace(name)},
-        "spec": {
-            "cluster": name, "generation": 1, "root": "", "objects": 1,
-            "total": {"cpu": 64000, "nvidia.com/gpu": 16, "pods": 220},
-            "classes": [{"domain": "", "profile": 0, "nodes": 2, "free": {"cpu": 16000, "nvidia.com/gpu": free // 2}}],
-        },
-    }  # fmt: skip
-    return cluster, capacity
-
-
-def filled() -> Host:
-    host = Host()
-    for name in ("east", "west"):
-        cluster, capacity = member(name)
-        host.put(CLUSTERS, cluster)
-        host.put(CAPACITIES, capacity)
-    host.put(QUEUES, told(queue("research", capability={"nvidia.com/gpu": "32"}), pending=2), told(queue("night")))
-    story = (Line(T0, Phase.SUSPENDED, Reason.QUOTA_EXCEEDED, EVIL),)
-    host.put(BINDINGS, waiting("train", story=story), waiting("other", submitted="2027-01-15T07:59:30Z"))
-    host.put(JOBS, job("train"), job("other"))
-    host.put(
-        LEASES,
-        {"metadata": {"name": "atoll-control", "namespace": keys.SYSTEM_NAMESPACE}, "spec": {"holderIdentity": "one"}},
-    )
-    return host
-
-
-class Browser:
-    """A client with the cookie of the page."""
-
-    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
-        self.session, self.address = session, address
-        self.base = address.partition("/enter")[0]
-
-    async def text(self, path: str, status: int = 200) -> str:
-        async with self.session.get(f"{self.base}{path}") as answer:
-            assert answer.status == status, await answer.text()
-            return await answer.text()
-
-
-@asynccontextmanager
-async def opened(host: Host, folder: Path, *, only: str | None = None, enter: bool = True) -> AsyncIterator[Browser]:
-    """The page of this host, and a browser that opened the printed address."""
-    said: asyncio.Queue[str] = asyncio.Queue()
-    async with serving(host), await ApiServer.from_kubeconfig(kubeconfig(host.url, folder / "config")) as api:
-        running = asyncio.create_task(local.serve(api, only, "team", 0, said.put_nowait))
-        try:
-            first = asyncio.create_task(said.get())
-            await asyncio.wait([first, running], return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                running.result()
-            address = first.result().splitlines()[0].removeprefix("open ")
-            jar = aiohttp.CookieJar(unsafe=True)
-            async with aiohttp.ClientSession(cookie_jar=jar) as session:
-                if enter:
-                    async with session.get(address) as answer:
-                        assert answer.status == 200
-                        assert answer.url.path == "/"
-                yield Browser(session, address)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-
-def plain(text: str) -> str:
-    """The words of a page."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
+from atoll.cli.web import pages, site
+from tests.cli.web_pages import EVIL, filled, opened, plain, waiting
 
 
 async def test_each_view_shows_the_federation(tmp_path: Path) -> None:
