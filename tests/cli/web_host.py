@@ -23,7 +23,9 @@ class Host:
         self.objects: dict[str, dict[str, Json]] = {}
         #: (path of the list, token) that are refused
         self.refused: set[tuple[str, str]] = set()
-        self.requests: list[str] = []
+        #: tokens that the host does not know
+        self.unknown: set[str] = set()
+        self.requests: list[tuple[str, str, str]] = []
         self.url = ""
         self._version = 100
         self._watches: list[tuple[str, asyncio.Queue[bytes]]] = []
@@ -45,9 +47,11 @@ class Host:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path, token = request.path, request.headers.get("Authorization", "").removeprefix("Bearer ")
-        self.requests.append(f"{token} {request.method} {path}")
+        self.requests.append((token, request.method, path))
+        if token in self.unknown:
+            return _no(401)
         if path.endswith("/selfsubjectreviews"):
-            return _json({"status": {"userInfo": {"username": token}}}, 201) if token != "stranger" else _no(401)
+            return _json({"status": {"userInfo": {"username": token}}}, 201)
         if (path, token) in self.refused:
             return _no(403)
         for whole, store in self.objects.items():

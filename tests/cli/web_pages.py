@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+from aiohttp import web
+from yarl import URL
 
 from atoll.cli.web import local
+from atoll.cli.web.settings import WebSettings
+from atoll.cli.web.site import Site
+from atoll.cli.web.tokens import Tokens, without_credentials
+from atoll.kube.access import Access
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES, QUEUES
@@ -79,8 +86,9 @@ class Browser:
         self.session, self.address = session, address
         self.base = address.partition("/enter")[0]
 
-    async def text(self, path: str, status: int = 200) -> str:
-        async with self.session.get(f"{self.base}{path}") as answer:
+    async def text(self, path: str, status: int = 200, token: str = "") -> str:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with self.session.get(f"{self.base}{path}", headers=headers) as answer:
             assert answer.status == status, await answer.text()
             return await answer.text()
 
@@ -117,6 +125,26 @@ async def entered(api: ApiServer, own: str, *, only: str | None = None, enter: b
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+@asynccontextmanager
+async def shared(host: Access, **options: Any) -> AsyncIterator[Browser]:
+    """`atoll-web` for this host, and a browser without a token."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    base = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    users = Tokens(without_credentials(host), WebSettings(names=base.removeprefix("http://"), **options))
+    runner = web.AppRunner(Site(users, users.settings.streams).app(), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.SockSite(runner, bound).start()
+    sweeping = asyncio.create_task(users.sweep())
+    jar = aiohttp.CookieJar(unsafe=True, treat_as_secure_origin=URL(base))
+    try:
+        async with aiohttp.ClientSession(cookie_jar=jar, headers={"Origin": base}) as session:
+            yield Browser(session, base)
+    finally:
+        await runner.cleanup()
+        sweeping.cancel()
+        await asyncio.gather(sweeping, return_exceptions=True)
 
 
 def plain(text: str) -> str:

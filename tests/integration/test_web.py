@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from atoll.kube import config
 from tests.integration.federation import Site, job, until
 from tests.integration.tenants import made, rights_count
 
 pytest.importorskip("jinja2")
 
-from tests.cli.web_pages import entered, plain
+from tests.cli.web_pages import entered, plain, shared
 
 pytestmark = pytest.mark.integration
 
 
 async def test_pages_show_a_workload_to_its_team_alone(site: Site) -> None:
-    name, waits = "shown", "waits-for-more"
+    name, waits = "seen-by-its-team", "waits-for-more"
     await site.submit(job(name, replicas=2, seconds=None))
     await site.submit(job(waits, replicas=2, cpu="1000"))
     async with entered(site.host, "default") as admin:
@@ -44,6 +45,14 @@ async def test_pages_show_a_workload_to_its_team_alone(site: Site) -> None:
                 assert name not in text
                 assert waits not in text
             await elsewhere.text(f"/workloads/default/vcjob/{name}", 403)
+        access = await config.access(tenant.kubeconfig)
+        assert access.header is not None
+        async with shared(access) as page:
+            await page.text("/workloads", 401)
+            await page.text("/workloads", 401, token="made-up")
+            text = await page.text("/workloads", token=access.header.removeprefix("Bearer "))
+            assert waits in text
+            assert f"workloads outside namespace {site.namespace}" in plain(text)
     finally:
         await tenant.api.close()
         tenant.kubeconfig.unlink()

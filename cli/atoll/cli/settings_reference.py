@@ -14,6 +14,7 @@ import msgspec
 
 from atoll.agent.descheduler.settings import DeschedulerSettings
 from atoll.agent.settings import AgentSettings
+from atoll.cli.web.settings import WebSettings
 from atoll.control.settings import ControlSettings
 from atoll.dispatcher.settings import DispatcherSettings
 from atoll.kube.settings import Leaf, ProcessSettings, leaves, shown
@@ -29,6 +30,7 @@ PROCESSES: Final[dict[str, type[ProcessSettings]]] = {
     "agent": AgentSettings,
     "topology": TopologySettings,
     "descheduler": DeschedulerSettings,
+    "web": WebSettings,
 }
 INTRODUCTION: Final = """\
 # Settings

@@ -74,14 +74,19 @@ def find(url: URL) -> View:
     raise web.HTTPNotFound(text="there is no such page")
 
 
-def whole(page: Page) -> str:
-    """The page with its frame."""
-    return str(_templates.get_template("frame.html").render(page=page, body=Markup("".join(page.parts))))
+def whole(page: Page, *, leave: bool) -> str:
+    """The page with its frame; `leave`: with a way to log out."""
+    return str(_templates.get_template("frame.html").render(page=page, body=Markup("".join(page.parts)), leave=leave))
 
 
 def error(status: int, text: str) -> str:
     """A page that says why there is no other."""
     return str(_templates.get_template("error.html").render(status=status, text=text.strip()))
+
+
+def form(text: str) -> str:
+    """A form for a token, with the reason why it is asked for."""
+    return str(_templates.get_template("error.html").render(status="Your token", text=text, paste=True))
 
 
 async def _federation(world: World, asked: Mapping[str, str]) -> Page:

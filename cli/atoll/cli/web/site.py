@@ -49,6 +49,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Access(Protocol):
     """Who gets in, and with which rights."""
 
+    @property
+    def pastes(self) -> bool:
+        """Whether users paste their tokens."""
+
     def knows_host(self, host: str) -> bool:
         """Whether a browser may have this in its Host header; a page of others that resolves to here has its own."""
 
@@ -100,16 +104,18 @@ class Site:
             raise
         except _EXPECTED as error:
             status, text = _in_words(error)
+            if status == web.HTTPUnauthorized.status_code and self._access.pastes:
+                return _html(pages.form(text), status)
             return _html(pages.error(status, text), status)
 
     async def _page(self, request: web.Request) -> web.Response:
         world = await self._access.world(request)
         view = pages.find(request.rel_url)
-        return _html(pages.whole(await _made(world, view)), 200)
+        return _html(pages.whole(await _made(world, view), leave=self._access.pastes), 200)
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
         """The page's content, and its parts that change, until the browser leaves."""
-        world = await self._access.world(request)
+        await self._access.world(request)
         view = pages.find(URL(urlsplit(request.query.get("of", "/"))._replace(scheme="", netloc="").geturl()))
         if self._streams <= 0:
             raise web.HTTPServiceUnavailable(text="too many pages are open", headers={"Retry-After": "10"})
@@ -121,33 +127,34 @@ class Site:
             await response.prepare(request)
             with suppress(ConnectionError, TimeoutError):
                 try:
-                    await _follow(world, view, request, response)
+                    await self._follow(view, request, response)
                 except _EXPECTED as error:
                     await response.write(b"event: gone\ndata: " + orjson.dumps(_in_words(error)[1]) + b"\n\n")
             return response
         finally:
             self._streams += 1
 
-
-async def _follow(world: World, view: pages.View, request: web.Request, response: web.StreamResponse) -> None:
-    loop = asyncio.get_running_loop()
-    shown: list[str] = []
-    wrote = loop.time()
-    while request.transport is not None and not request.transport.is_closing():
-        began, version = loop.time(), world.version
-        parts = (await _made(world, view)).parts
-        now = loop.time()
-        if parts != shown:
-            before = {part: index for index, part in enumerate(shown)}
-            event = b"data: " + orjson.dumps([before.get(part, part) for part in parts]) + b"\n\n"
-        else:
-            event = b": still here\n\n" if now - wrote > _QUIET_S else b""
-        if event:
-            async with asyncio.timeout(_WRITE_S):
-                await response.write(event)
-            shown, wrote = parts, now
-        await asyncio.sleep(max(_PACE_S, _IDLE_SHARE * (now - began)))
-        await world.change(version)
+    async def _follow(self, view: pages.View, request: web.Request, response: web.StreamResponse) -> None:
+        loop = asyncio.get_running_loop()
+        shown: list[str] = []
+        wrote = loop.time()
+        while request.transport is not None and not request.transport.is_closing():
+            # Rights may have ended since the last change.
+            world = await self._access.world(request)
+            began, version = loop.time(), world.version
+            parts = (await _made(world, view)).parts
+            now = loop.time()
+            if parts != shown:
+                before = {part: index for index, part in enumerate(shown)}
+                event = b"data: " + orjson.dumps([before.get(part, part) for part in parts]) + b"\n\n"
+            else:
+                event = b": still here\n\n" if now - wrote > _QUIET_S else b""
+            if event:
+                async with asyncio.timeout(_WRITE_S):
+                    await response.write(event)
+                shown, wrote = parts, now
+            await asyncio.sleep(max(_PACE_S, _IDLE_SHARE * (now - began)))
+            await world.change(version)
 
 
 def _in_words(error: Exception) -> tuple[int, str]:

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from atoll.local.image.rootfs import PYTHON
 
 _FROM: Final = Path("requirements.txt")
-_EXTRAS: Final = ("cli", "descheduler", "topology")
+_EXTRAS: Final = ("cli", "descheduler", "topology", "web")
 FILES: Final = {
     Path(__file__).parent / "requirements.txt": _EXTRAS,
     Path(__file__).parent / "requirements-records.txt": (*_EXTRAS, "records"),
