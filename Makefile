@@ -55,7 +55,7 @@ fuzz: $(STAMP) ## random and hostile reviews, watch streams, kubeconfigs and rep
 mutants: $(STAMP) ## small faults in the dispatcher's core and split: do the tests notice? MUTANTS=how many (300)
 	@$(BIN)/python -m tests.mutants --count $(or $(MUTANTS),300) --seed 7
 
-lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files, what commands import, what is read of the core, what tests import, words of docstrings
+lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files, what commands import, what is read of the core, what tests import, who decodes each object, words of docstrings
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -70,6 +70,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter, generated files, what comm
 	@$(BIN)/python -m tests.cli.import_profile --check
 	@$(BIN)/python -m tests.dispatcher.private
 	@$(BIN)/python -m tests.imports
+	@$(BIN)/python -m tests.readers
 	@$(BIN)/python -m tests.words --check
 
 bench: setup ## every benchmark, a table, and JSON in bench/results/

@@ -24,6 +24,7 @@ from atoll.model.policies import (
     decode_policy,
     suspended_on,
 )
+from atoll.model.queue_object import QueueObject
 from tests.kube.servers import client
 
 Json = dict[str, Any]
@@ -42,7 +43,7 @@ def policy(name: str, *selectors: Json, priority: int = 0, namespace: str = "", 
 def caches(*found: PolicyObject, default: str = "") -> Caches:
     made = Caches(client(9))
     notes = {keys.DEFAULT_POLICY: default} if default else {}
-    made.queues.put("q", objects.QueueObject(metadata=Meta(name="q", annotations=notes)))
+    made.queues.put("q", QueueObject(metadata=Meta(name="q", annotations=notes)))
     for each in found:
         (made.policies if each.metadata.namespace else made.cluster_policies).put(each.metadata.key, each)
     return made

@@ -64,4 +64,4 @@ def make_queue(name: str = "research", **spec: Any) -> Json:
 
 def cached(queue: Json, state: str | None = None) -> queues.Queue:
     """The queue as the cache keeps it."""
-    return queues.decode(msgspec.json.encode({**queue, "status": {"state": state}}))
+    return queues.decode(msgspec.json.encode({**queue, "status": {"state": state} if state else {}}))

@@ -6,23 +6,14 @@ import msgspec
 
 from atoll.model import duration, keys, quantity
 from atoll.model.objects import Slim
+from atoll.model.queue_object import Quantities, QueueSpec
 from atoll.model.vector import Vector
-
-_Quantities = dict[str, str | int | float]
-
-
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    weight: int | None = None
-    capability: _Quantities | None = None
-    deserved: _Quantities | None = None
-    parent: str | None = None
-    priority: int | None = None
 
 
 class Queue(Slim, frozen=True):
     """A Queue of the member."""
 
-    spec: _Spec = _Spec()
+    spec: QueueSpec = QueueSpec()
 
     def alike(self, other: Queue) -> bool:
         """Whether nothing that placing reads differs."""
@@ -54,7 +45,7 @@ class Queue(Slim, frozen=True):
         return duration.parse_or_none(self.metadata.annotations.get(keys.SLA_WAITING_TIME))
 
 
-def _amounts(said: _Quantities | None) -> Vector:
+def _amounts(said: Quantities) -> Vector:
     try:
         return quantity.capacity(said)
     except ValueError:

@@ -43,6 +43,7 @@ from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
 from atoll.model.placement import Mode, Placement, Shared, Whole
 from atoll.model.placer import Placer
+from atoll.model.queue_object import Quantities, QueueObject
 from atoll.model.queues import truth
 from atoll.model.quotas import Quota, scopes_in
 from atoll.model.timestamps import is_time, to_seconds
@@ -54,7 +55,6 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
-Quantities = dict[str, str | int | float]
 
 MAX_CAPACITY = 512 * 1024
 """Bytes of one ClusterCapacity; agents publish at most 200 kB, and field management adds to it."""
@@ -182,47 +182,6 @@ class BindingObject(Slim, frozen=True, rename="camel"):
     def workload(self) -> str:
         """`namespace/name` of its workload."""
         return f"{self.metadata.namespace}/{self.spec.resource.name}"
-
-
-class Guarantee(Part, frozen=True, rename="camel"):
-    resource: Quantities = {}
-
-
-class QueueCluster(Part, frozen=True, rename="camel"):
-    name: str = ""
-    weight: int | None = None
-    capacity: Quantities = {}
-
-
-class QueueSpec(Part, frozen=True, rename="camel"):
-    capability: Quantities = {}
-    deserved: Quantities = {}
-    guarantee: Guarantee | None = None
-    weight: int | None = None
-    reclaimable: bool | None = None
-    parent: str | None = None
-    priority: int | None = None
-    dequeue_strategy: str | None = None
-    extend_clusters: list[QueueCluster] = []
-
-
-class QueueStatus(Part, frozen=True, rename="camel"):
-    """As it was last written; counts and conditions as they are, to compare."""
-
-    state: str = ""
-    pending: int = 0
-    inqueue: int = 0
-    running: int = 0
-    completed: int = 0
-    allocated: dict[str, str | int | float] = {}
-    conditions: list[dict[str, Any]] = []
-
-
-class QueueObject(Slim, frozen=True, rename="camel"):
-    """A Queue."""
-
-    spec: QueueSpec = QueueSpec()
-    status: QueueStatus = QueueStatus()
 
 
 class QuotaSpec(Part, frozen=True, rename="camel"):
@@ -353,7 +312,6 @@ class _BindingAsSaid(Slim, frozen=True, rename="camel"):
 _decode_binding = msgspec.json.Decoder(BindingObject).decode
 _decode_as_said = msgspec.json.Decoder(_BindingAsSaid).decode
 _decode_member_status = msgspec.json.Decoder(MemberStatus | None).decode
-decode_queue = msgspec.json.Decoder(QueueObject).decode
 decode_quota = msgspec.json.Decoder(QuotaObject).decode
 decode_cluster = msgspec.json.Decoder(ClusterObject).decode
 _decode_capacity_spec = msgspec.json.Decoder(CapacitySpec).decode

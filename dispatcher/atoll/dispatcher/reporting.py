@@ -20,7 +20,6 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from atoll.dispatcher.core import BindingGone, BindingSet, BindingView, Command, Dispatcher, Event, Pass, Refused
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.quota.queue import Queue, path, subtree
-from atoll.dispatcher.objects import QueueObject
 from atoll.dispatcher.settings import ReportSettings
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
@@ -29,6 +28,7 @@ from atoll.kube.transport import ApiServer
 from atoll.model import conditions, quantity, queues
 from atoll.model.apiresource import QUEUES
 from atoll.model.decision import Phase
+from atoll.model.queue_object import QueueObject
 from atoll.model.timestamps import to_seconds
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason

@@ -63,6 +63,7 @@ from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, NAMESPACES, 
 from atoll.model.flavors import NONE
 from atoll.model.gang import component_name
 from atoll.model.objects import HasMeta, Slim, decode_meta
+from atoll.model.queue_object import QueueObject, decode_queue
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -123,7 +124,7 @@ class Shell:
         self._answered_at = -math.inf
         self._cycle = 0
         self._bindings = Reflector(host, BINDINGS, objects.decode_binding)
-        self._queues = Reflector(host, QUEUES, objects.decode_queue)
+        self._queues = Reflector(host, QUEUES, decode_queue)
         self._clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self._capacities = Reflector(host, CAPACITIES, objects.decode_report)
         self._quotas = Reflector(host, RESOURCE_QUOTAS, objects.decode_quota)
@@ -178,7 +179,7 @@ class Shell:
         """The names of the bindings of a namespace."""
         return [binding.metadata.name for binding in self._bindings.by_index("namespace", namespace)]
 
-    def queue(self, name: str) -> objects.QueueObject | None:
+    def queue(self, name: str) -> QueueObject | None:
         """The Queue as it was last seen."""
         return self._queues.get(name)
 
@@ -248,7 +249,7 @@ class Shell:
 
         return handler
 
-    def _queue_changed(self, old: objects.QueueObject | None, new: objects.QueueObject | None) -> None:
+    def _queue_changed(self, old: QueueObject | None, new: QueueObject | None) -> None:
         view = objects.queue_view(new) if new is not None else None
         if view is not None:
             self._tell(QueueSet(view))

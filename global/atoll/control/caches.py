@@ -48,6 +48,7 @@ from atoll.model.objects import Full, Meta, decode_full, decode_meta
 from atoll.model.overrides import decode_override
 from atoll.model.policies import PolicyObject, decode_policy, selected
 from atoll.model.priority import decode_priority_class
+from atoll.model.queue_object import decode_queue
 from atoll.model.queues import most_grace
 
 
@@ -85,7 +86,7 @@ class Caches:
         self.priority_classes = Reflector(host, PRIORITY_CLASSES, decode_priority_class)
         self.bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self.works = Reflector(host, WORKS, decode_reported)
-        self.queues = Reflector(host, QUEUES, objects.decode_queue)
+        self.queues = Reflector(host, QUEUES, decode_queue)
         self.commands = Reflector(host, COMMANDS, objects.decode_command)
         self.clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
         self.leases = Reflector(host, LEASES, objects.decode_lease, field_selector="metadata.name=atoll-agent")

@@ -18,7 +18,7 @@ import structlog
 from atoll.admission import trust
 from atoll.control import foreign, policies
 from atoll.control.caches import Caches
-from atoll.control.objects import BindingObject, QueueObject
+from atoll.control.objects import BindingObject
 from atoll.control.predecessors import Predecessors
 from atoll.control.settings import ControlSettings
 from atoll.control.statuses import STATUS_REFUSED, breaks_rules, put_status
@@ -36,6 +36,7 @@ from atoll.model.objects import MALFORMED, Full
 from atoll.model.overrides import OverrideObject
 from atoll.model.policies import PolicyObject, TooMany, best, claim_metadata, claim_of, suspended_on
 from atoll.model.priority import PriorityClassObject, class_of, default_class
+from atoll.model.queue_object import QueueObject
 from atoll.model.reports import readable
 from atoll.model.timestamps import is_time, rfc3339_seconds, to_seconds
 from atoll.model.verdict import Reason

@@ -126,19 +126,6 @@ class BindingObject(Slim, frozen=True, rename="camel"):
         return any(c.get("type") == type_ and c.get("status") == "True" for c in self.status.get("conditions") or ())
 
 
-class QueueSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """spec of a Queue."""
-
-    parent: str | None = None
-
-
-class QueueObject(Slim, frozen=True, rename="camel"):
-    """A Queue."""
-
-    spec: QueueSpec = QueueSpec()
-    status: Json = msgspec.field(default_factory=dict)
-
-
 class OwnerRef(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """A Command's target."""
 
@@ -188,7 +175,6 @@ class ClusterObject(Slim, frozen=True, rename="camel"):
 
 
 decode_binding = msgspec.json.Decoder(BindingObject).decode
-decode_queue = msgspec.json.Decoder(QueueObject).decode
 decode_command = msgspec.json.Decoder(CommandObject).decode
 decode_lease = msgspec.json.Decoder(LeaseObject).decode
 decode_cluster = msgspec.json.Decoder(ClusterObject).decode

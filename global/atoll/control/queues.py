@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from atoll.control.caches import Caches
-from atoll.control.objects import BindingObject, QueueObject
+from atoll.control.objects import BindingObject
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model.apiresource import QUEUES
+from atoll.model.queue_object import QueueObject
 
 Json = dict[str, Any]
 
@@ -27,7 +28,7 @@ class Queues:
         await self._queue.run(self._reconcile)
 
     def _queue_changed(self, old: QueueObject | None, new: QueueObject | None) -> None:
-        if new is not None and (old is None or old.status.get("state") != new.status.get("state")):
+        if new is not None and (old is None or old.status.state != new.status.state):
             self._queue.add(new.metadata.name)
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
@@ -39,7 +40,7 @@ class Queues:
         """A workload of this queue changed: the closing ones on its path may be empty by now."""
         seen: set[str] = set()
         while name not in seen and (queue := self._caches.queues.get(name)) is not None:
-            if queue.status.get("state") == "Closing":
+            if queue.status.state == "Closing":
                 self._queue.add(name)
             seen.add(name)
             name = queue.spec.parent or ""
@@ -48,7 +49,7 @@ class Queues:
         queue = self._caches.queues.get(name)
         if queue is None:
             return
-        known = queue.status.get("state")
+        known = queue.status.state
         state = known or "Open"
         if state == "Closing" and not self._caches.in_use(name):
             state = "Closed"

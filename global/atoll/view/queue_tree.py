@@ -18,6 +18,7 @@ from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.explain.figures import figures
 from atoll.model import keys, quantity, selectors, vector
 from atoll.model.flavors import NONE, Flavors
+from atoll.model.queue_object import QueueObject
 from atoll.model.vector import Vector
 from atoll.view import queue_objects
 from atoll.view.bindings import QueueUse, charges, readable
@@ -132,7 +133,7 @@ def flavors_of(queues: Iterable[Json]) -> Flavors:
 def _view(queue: Json) -> QueueView:
     """As the dispatcher reads it; an unreadable one is a queue with that problem here."""
     try:
-        return objects.queue_view(msgspec.convert(queue, objects.QueueObject))
+        return objects.queue_view(msgspec.convert(queue, QueueObject))
     except msgspec.ValidationError as error:
         parent = queue_objects.mapping(queue.get("spec")).get("parent")
         return QueueView(

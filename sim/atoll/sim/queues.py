@@ -11,7 +11,8 @@ import pydantic
 
 from atoll.api.scheduling import Queue, QueueSpec
 from atoll.dispatcher.core import QueueView
-from atoll.dispatcher.objects import QueueObject, queue_view
+from atoll.dispatcher.objects import queue_view
+from atoll.model.queue_object import QueueObject
 from atoll.model.queues import Strategy
 from atoll.model.words import counted
 from atoll.sim.clusters import GPUS_PER_NODE, PHILLY

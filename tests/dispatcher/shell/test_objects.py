@@ -31,6 +31,7 @@ from atoll.dispatcher.shell import patch_of
 from atoll.model import decision, gang, keys
 from atoll.model.decision import Decision, Phase
 from atoll.model.failover import EvictionTask, Failover, Purge
+from atoll.model.queue_object import decode_queue
 from atoll.model.quotas import Quota, Scope
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, make_capacity, make_cluster, make_queue, problems_of
@@ -38,7 +39,7 @@ from tests.dispatcher.builders import GPU, make_capacity, make_cluster, make_que
 
 def queue(spec: dict[str, Any], annotations: dict[str, str] | None = None, **rest: Any) -> QueueView:
     metadata = {"name": "q", "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": annotations or {}}
-    return objects.queue_view(objects.decode_queue(orjson.dumps({"metadata": metadata, "spec": spec, **rest})))
+    return objects.queue_view(decode_queue(orjson.dumps({"metadata": metadata, "spec": spec, **rest})))
 
 
 def test_everything_that_a_queue_says_reaches_the_core() -> None:

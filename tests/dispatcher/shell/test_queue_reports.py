@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from atoll.dispatcher import objects, reporting
+from atoll.dispatcher import reporting
 from atoll.dispatcher.core import Dispatcher, Pass, QueueGone, QueueSet, QueueView
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
@@ -23,6 +23,7 @@ from atoll.dispatcher.settings import ReportSettings
 from atoll.kube.reflector import Reflector
 from atoll.model.apiresource import QUEUES
 from atoll.model.decision import Decision, Line, Phase
+from atoll.model.queue_object import QueueObject, decode_queue
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import EARLY, GPU, dispatched, make_binding, make_queue, scene
@@ -31,8 +32,8 @@ from tests.kube.servers import client, serving
 NOW = 1_800_000_000.0
 
 
-def make_status(status: dict[str, Any]) -> objects.QueueObject:
-    return objects.decode_queue(orjson.dumps({"metadata": {"name": "q", "uid": "u"}, "status": status}))
+def make_status(status: dict[str, Any]) -> QueueObject:
+    return decode_queue(orjson.dumps({"metadata": {"name": "q", "uid": "u"}, "status": status}))
 
 
 def node_of(view: QueueView, **used: int) -> Queue:
@@ -208,7 +209,7 @@ async def test_a_status_that_stays_refused_is_written_ever_more_rarely() -> None
         return web.json_response({"message": "no"}, status=422)
 
     async with serving(refuse) as host:
-        queues = Reflector(host, QUEUES, objects.decode_queue)
+        queues = Reflector(host, QUEUES, decode_queue)
         core = Dispatcher()
         reporter = reporting.Reporter(
             host, core, queues, QueueMetrics(CollectorRegistry()), settings=ReportSettings(interval=0.02)
@@ -232,7 +233,7 @@ def test_a_queue_that_is_forgotten_and_named_again_is_remembered_nowhere() -> No
     """All of it between two looks of the reporter, which is told of both nodes."""
     s = scene()
     registry = CollectorRegistry()
-    queues = Reflector(client(9), QUEUES, objects.decode_queue)
+    queues = Reflector(client(9), QUEUES, decode_queue)
     reporter = reporting.Reporter(client(9), s.core, queues, QueueMetrics(registry))
 
     def look() -> None:

@@ -27,7 +27,7 @@ from atoll.admission.problems import (
 from atoll.kube import strategies
 from atoll.model import duration, fairness, flavors, keys, quantity, scoring, selectors, vector
 from atoll.model import queues as tree
-from atoll.model.objects import Slim
+from atoll.model.queue_object import QueueObject
 from atoll.model.strategies import SCORE, SPLIT
 from atoll.model.vector import Vector
 from atoll.model.words import counted
@@ -39,35 +39,8 @@ _CLOSED = ("Closed", "Closing")
 GUARANTEE = "spec.guarantee.resource"
 
 
-class Guarantee(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Amounts that are never lent."""
-
-    resource: dict[str, str | int | float] = {}
-
-
-class QueueSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What admission reads of a queue's spec."""
-
-    parent: str | None = None
-    capability: dict[str, str | int | float] = {}
-    deserved: dict[str, str | int | float] = {}
-    guarantee: Guarantee | None = None
-
-
-class QueueStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What admission reads of a queue's status."""
-
-    state: str | None = None
-    pending: int | None = None
-    inqueue: int | None = None
-    running: int | None = None
-
-
-class Queue(Slim, frozen=True, rename="camel", gc=False):
+class Queue(QueueObject, frozen=True):
     """A queue as the cache keeps it."""
-
-    spec: QueueSpec = QueueSpec()
-    status: QueueStatus | None = None
 
     @property
     def parent(self) -> str:
@@ -79,19 +52,17 @@ class Queue(Slim, frozen=True, rename="camel", gc=False):
     @property
     def state(self) -> str:
         """Open unless its status says otherwise."""
-        return (self.status.state if self.status else None) or "Open"
+        return self.status.state or "Open"
 
     @property
     def workloads(self) -> int:
         """How many of its workloads have not ended, by its status."""
-        status = self.status or QueueStatus()
-        return (status.pending or 0) + (status.inqueue or 0) + (status.running or 0)
+        return self.status.pending + self.dispatched
 
     @property
     def dispatched(self) -> int:
         """Number of its admitted workloads that have not ended, by its status."""
-        status = self.status or QueueStatus()
-        return (status.inqueue or 0) + (status.running or 0)
+        return self.status.inqueue + self.status.running
 
     @property
     def resources(self) -> set[str]:

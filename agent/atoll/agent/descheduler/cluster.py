@@ -24,6 +24,7 @@ from atoll.model.apiresource import (
     REPLICA_SETS,
 )
 from atoll.model.objects import Slim, decode_meta
+from atoll.model.priority import PriorityClassObject, decode_priority_class
 
 POLICY_KEY: Final = "policy.yaml"
 
@@ -37,10 +38,6 @@ class PolicyMap(Slim, frozen=True):
     def text(self) -> str:
         """The policy: under its usual key, or the only one there."""
         return self.data.get(POLICY_KEY) or (next(iter(self.data.values())) if len(self.data) == 1 else "")
-
-
-class _PriorityClass(Slim, frozen=True):
-    value: int = 0
 
 
 class Cluster:
@@ -58,9 +55,7 @@ class Cluster:
         self.nodes: Reflector[Node] = Reflector(api, NODES, decode_node)
         self._budgets: Reflector[Budget] = Reflector(api, BUDGETS, decode_budget)
         self._groups: Reflector[PodGroup] = Reflector(api, POD_GROUPS, decode_group, optional=True)
-        self._priorities: Reflector[_PriorityClass] = Reflector(
-            api, PRIORITY_CLASSES, msgspec.json.Decoder(_PriorityClass).decode
-        )
+        self._priorities: Reflector[PriorityClassObject] = Reflector(api, PRIORITY_CLASSES, decode_priority_class)
         self._namespaces: Reflector[Slim] = Reflector(api, NAMESPACES, decode_meta)
         self._replica_sets: Reflector[Slim] = Reflector(api, REPLICA_SETS, decode_meta, metadata_only=True)
         self._policy: Reflector[PolicyMap] = Reflector(

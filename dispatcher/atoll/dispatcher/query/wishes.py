@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from atoll.dispatcher.core.events import BindingView
-from atoll.dispatcher.objects import BindingObject, BindingSpec, QueueObject, binding_view
+from atoll.dispatcher.objects import BindingObject, BindingSpec, binding_view
 from atoll.dispatcher.query.documents import Refusal
 from atoll.kinds import Kind, declare, kind_of, known, left_to_atoll
 from atoll.kinds.declared import followed
@@ -31,6 +31,7 @@ from atoll.model.objects import MALFORMED, Full, Meta
 from atoll.model.placement import Placement
 from atoll.model.policies import PolicyObject, TooMany, choose, lookup
 from atoll.model.priority import PriorityClassObject, class_of, default_class
+from atoll.model.queue_object import QueueObject
 
 Json = dict[str, Any]
 

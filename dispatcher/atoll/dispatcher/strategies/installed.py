@@ -15,12 +15,12 @@ from prometheus_client import Counter
 
 from atoll.dispatcher.core.events import StrategyOff
 from atoll.dispatcher.core.settings import CoreSettings
-from atoll.dispatcher.objects import QueueObject
 from atoll.dispatcher.strategies.budget import Failure, Strategies
 from atoll.kube import strategies
 from atoll.kube.events import Recorder
 from atoll.model import keys
 from atoll.model.apiresource import QUEUES
+from atoll.model.queue_object import QueueObject
 from atoll.model.strategies import SCORE, SPLIT
 
 OFF = "StrategyOff"

@@ -23,6 +23,7 @@ from atoll.model.apiresource import (
 )
 from atoll.model.objects import Full, Slim, decode_full, decode_meta
 from atoll.model.priority import decode_priority_class
+from atoll.model.queue_object import decode_queue
 
 _BINDING: Final = ("resourcebinding.karmada.io/namespace", "resourcebinding.karmada.io/name")
 """Annotations by which a Work of Karmada names its binding."""
@@ -42,7 +43,7 @@ class Caches:
         wake(self.crds, self.workloads.values())
         self.works = Reflector(host, WORKS, decode_meta, metadata_only=True)
         self.clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
-        self.queues = Reflector(host, QUEUES, objects.decode_queue)
+        self.queues = Reflector(host, QUEUES, decode_queue)
         self.namespaces = Reflector(host, NAMESPACES, decode_meta)
         self.priority_classes = Reflector(host, PRIORITY_CLASSES, decode_priority_class)
         self._all: tuple[Reflector[Any], ...] = (
