@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -97,14 +97,14 @@ class Works:
     # -- triggers ----------------------------------------------------------------------------------------------------
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
-        if new is None and old is not None:
+        if new is not None:
+            if old is None or _relevant(old) != _relevant(new):
+                self._queue.add(new.metadata.key)
+        elif old is not None:
             self._cleared = {each for each in self._cleared if each[0] != old.metadata.uid}
-        if new is None:
             # Only here looks at its leftovers.
-            if old is not None and self._caches.works_of(old.metadata.uid):
+            if self._caches.works_of(old.metadata.uid):
                 self._queue.add(old.metadata.key)
-        elif old is None or _relevant(old) != _relevant(new):
-            self._queue.add(new.metadata.key)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
         """A Work that vanished lets its binding go on, or is made again; a new one may belong to no binding."""
@@ -140,15 +140,16 @@ class Works:
         if policy is not None and policy.metadata.namespace:
             self._look_at_all(policy.metadata.namespace)
         elif policy is not None:
-            for binding in self._caches.bindings:
-                if not binding.suspended:
-                    self._queue.add(binding.metadata.key)
+            self._look_at(self._caches.bindings)
 
     def _look_at_all(self, namespace: str) -> None:
         self._namespaces.add(namespace, after=_TOGETHER_S)
 
     async def _look_at_namespace(self, namespace: str) -> None:
-        for binding in self._caches.bindings.by_index("namespace", namespace):
+        self._look_at(self._caches.bindings.by_index("namespace", namespace))
+
+    def _look_at(self, bindings: Iterable[BindingObject]) -> None:
+        for binding in bindings:
             if not binding.suspended:
                 self._queue.add(binding.metadata.key)
 

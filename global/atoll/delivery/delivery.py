@@ -328,7 +328,7 @@ class Delivery:
         if work.exclusive and not await self._stands(work):
             raise Retry(self._settings.look_again)
         try:
-            made = self._made_for_member(work, kind, None)
+            made = _made_for(work, kind, self._placing())
         except Unplaceable as error:
             await self._statuses.explain(work, kind, str(error))
             return
@@ -367,7 +367,8 @@ class Delivery:
         at once where the host asks for something else.
         """
         key, metadata, memory = work.metadata.key, found.metadata, self._memory[work.metadata.key]
-        made = self._made_for_member(work, kind, found)
+        # As it was when it was delivered.
+        made = _made_for(work, kind, made_for(metadata.annotations.get(keys.MADE_FOR)))
         record = self._record(work, made)
         if metadata.annotations.get(keys.DELIVERED) == record:
             memory.declined = None
@@ -413,19 +414,6 @@ class Delivery:
         stands = [each for each in there if decode_work(msgspec.json.encode(each)).same_dispatch(work)]
         return bool(stands) and not self._fenced()
 
-    def _made_for_member(self, work: WorkObject, kind: Kind, found: Full | None) -> Json:
-        """The manifest as this member's placer wants it; as it was when it was delivered, where it is there already.
-
-        Raises:
-            Unplaceable: the placer does not take it.
-        """
-        how = self._placing() if found is None else made_for(found.metadata.annotations.get(keys.MADE_FOR))
-        if how is None:
-            return work.manifest
-        made = kind.placed(work.manifest, how)
-        annotations = {**made["metadata"].get("annotations", {}), keys.MADE_FOR: how.text()}
-        return {**made, "metadata": {**made["metadata"], "annotations": annotations}}
-
     async def _reserve(self, work: WorkObject, kind: Kind) -> None:
         """Hold capacity for a part that may not start yet, and report the result."""
         if self._reservations is None:
@@ -450,3 +438,16 @@ class Delivery:
         if state is not None:
             await self._statuses.reserve(work, kind, state)
         self._queue.add(work.metadata.key, after=self._settings.renew)
+
+
+def _made_for(work: WorkObject, kind: Kind, how: MadeFor | None) -> Json:
+    """The manifest as a member's placer wants it, or as it is.
+
+    Raises:
+        Unplaceable: the placer does not take it.
+    """
+    if how is None:
+        return work.manifest
+    made = kind.placed(work.manifest, how)
+    annotations = {**made["metadata"].get("annotations", {}), keys.MADE_FOR: how.text()}
+    return {**made, "metadata": {**made["metadata"], "annotations": annotations}}

@@ -364,17 +364,14 @@ class _Look:
                 has[key] -= self._share(node, key, use)
                 shares[target][key] += self._share(target, key, use)
         gangs = {self._evictable.of_host(subject) for subject, _ in weighed} - {""}
-        for binding in sorted(gangs, key=self._rank):
+        # The lowest priority first, then the fewest pods.
+        of = self._of_binding
+        for binding in sorted(gangs, key=lambda b: (max(each.pod.priority for each in of[b]), len(of[b]), b)):
             if self._rules.gangs == "ask" and _excess(has, high)[0] > 0:
                 self._ask(strategy, binding, node, has, high, shares, cold, figures)
         excess, worst = _excess(has, high)
         if excess > 0:
             found.skip(f"node {node}", f"it stays above the target: {worst} at {has[worst]:.0%}")
-
-    def _rank(self, binding: str) -> tuple[int, int, str]:
-        """The lowest priority first, then the fewest pods."""
-        gang = self._of_binding[binding]
-        return max(each.pod.priority for each in gang), len(gang), binding
 
     def _ask(
         self,
