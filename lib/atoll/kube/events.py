@@ -10,6 +10,7 @@ Events over the budget are dropped and counted.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import socket
 import time
@@ -23,6 +24,7 @@ import orjson
 import structlog
 
 from atoll.kube import errors, metrics
+from atoll.kube.backoff import ceiling
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import EVENTS
 from atoll.model.timestamps import rfc3339_micro
@@ -223,15 +225,13 @@ class Recorder:
         return body
 
     async def _write(self, key: _Key, series: _Series) -> None:
-        pause = _PAUSE
         for left in reversed(range(_TRIES)):
             count = series.count
             try:
                 await self._put(series, count)
             except (errors.Unreachable, errors.Busy) as error:
                 if left:
-                    await asyncio.sleep(pause)
-                    pause *= 2
+                    await asyncio.sleep(ceiling(_PAUSE, _TRIES - left, math.inf))
                     continue
                 self._failed(key, series, error)
             except errors.ApiError as error:
