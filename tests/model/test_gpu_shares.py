@@ -10,7 +10,7 @@ import pytest
 from atoll.admission.pod_resources import gpu_share_problems
 from atoll.fit.constraints import Cards
 from atoll.kinds.metadata import task_of, template_for_member
-from atoll.model import needs
+from atoll.model import gpu_shares, needs
 from atoll.model.gang import Task
 from atoll.model.vector import pod_requests
 
@@ -116,6 +116,7 @@ def test_a_bad_combination_that_reached_a_member_fits_nowhere() -> None:
         pytest.param({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "30"}, "hami-gpu-shares", id="HAMi"),
         pytest.param({"volcano.sh/vgpu-number": "1"}, "volcano-vgpu", id="Volcano"),
         pytest.param({f"{KOORD}-memory-ratio": "30"}, None, id="Koordinator"),
+        pytest.param({"koordinator.sh/rdma": "1"}, "koordinator-devices", id="Koordinator's NICs"),
         pytest.param({"nvidia.com/gpu": "1"}, None, id="whole cards"),
     ],
 )
@@ -133,3 +134,26 @@ def test_memory_takes_its_part_of_the_cards_of_each_node() -> None:
     there.take(task, 0, 1)
     there.take(task, 1, 1)
     assert there.free.tolist() == [[500], [900], [1000]]
+
+
+_RECORD = "GPU-0,10,32768,100,NVIDIA-Tesla V100-PCIE-32GB,0,true,0,{}:"
+
+
+@pytest.mark.parametrize(
+    ("node", "koordlet", "words"),
+    [
+        ({"metadata": {"annotations": {"hami.io/node-nvidia-register": _RECORD.format("mps")}}}, False, "HAMi (mps)"),
+        ({"metadata": {"annotations": {"hami.io/node-nvidia-register": _RECORD[:40]}}}, False, "HAMi (hami-core)"),
+        ({"status": {"allocatable": {"nvidia.com/mig-1g.5gb": "7"}}}, False, "MIG"),
+        ({"metadata": {"labels": {"nvidia.com/gpu.sharing-strategy": "mps"}}}, False, "MPS"),
+        ({"metadata": {"labels": {"nvidia.com/gpu.sharing-strategy": "time-slicing"}}}, False, "none"),
+        ({"status": {"allocatable": {"atoll.sh/gpu-milli": "8000"}}}, False, "not known"),
+        ({}, True, "koordlet"),
+        ({"status": {"allocatable": {"nvidia.com/gpu": "8"}}}, False, ""),
+    ],
+    ids=["HAMi by MPS", "HAMi of old", "MIG", "MPS", "time slices", "ours", "Koordinator", "whole cards"],
+)
+def test_who_keeps_pods_apart_is_read_from_the_node(node: dict[str, Any], koordlet: bool, words: str) -> None:
+    found = gpu_shares.isolation(node, koordlet=koordlet)
+    assert found.startswith(words)
+    assert bool(found) == bool(words)

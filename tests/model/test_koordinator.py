@@ -96,13 +96,22 @@ def test_an_annotation_is_read_back() -> None:
 
 
 def test_a_placer_that_hands_nothing_over_refuses_koordinators_names() -> None:
-    template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {f"{KOORD}-memory-ratio": "50"}}}]}}
-    with pytest.raises(Unplaceable, match="no GPU"):
+    template: Any = {"spec": {"containers": [{"name": "c", "resources": {"limits": {f"{KOORD}-memory-ratio": "50"}}}]}}
+    with pytest.raises(Unplaceable, match="no devices"):
         template_for(template, MadeFor(Placer.VOLCANO))
     assert template_for(template, MadeFor(Placer.ATOLL))["spec"]["containers"]
+    template["spec"]["containers"][0]["resources"] = {"limits": {"koordinator.sh/rdma": "1"}}
+    with pytest.raises(Unplaceable, match="no devices"):
+        template_for(template, MadeFor(Placer.KUBE_SCHEDULER))
 
 
 @pytest.mark.parametrize("key", [koordinator.ALLOCATED, "atoll.sh/gpu-cards", "hami.io/vgpu-devices-to-allocate"])
 def test_a_tenant_can_not_give_itself_devices(key: str) -> None:
     [problem] = template_problems({"metadata": {"annotations": {key: "0"}}, "spec": {}}, "spec.template")
     assert key in str(problem)
+
+
+def test_a_wish_without_effect_names_the_command_that_has_one() -> None:
+    wish = {"scheduling.koordinator.sh/device-joint-allocate": '{"deviceTypes":["gpu","rdma"]}'}
+    [problem] = template_problems({"metadata": {"annotations": wish}, "spec": {}}, "spec.template")
+    assert "atollctl devices joint" in str(problem)

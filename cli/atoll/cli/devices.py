@@ -5,6 +5,7 @@ These commands speak to a member, or to any cluster with ResourceSlices: --kubec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from atoll.cli.errors import CommandError
-from atoll.cli.options import NoHeaders, settings
-from atoll.cli.printing import show_table
+from atoll.cli.options import DataFormat, NoHeaders, settings
+from atoll.cli.printing import show_data, show_table
 from atoll.cli.topology import node_labels
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ Json = dict[str, Any]
 app = typer.Typer(no_args_is_help=True, help="Devices of a member: pools, and where claims fit.")
 
 _NONE = "no ResourceSlices: no driver of dynamic resource allocation publishes devices in this cluster"
+MOST_REQUESTS = 32
+"""Of a claim, and devices that it gets."""
+_DEVICE = re.compile(r"([a-z](?:[-a-z0-9]{0,30}[a-z0-9])?)=([a-z0-9][-a-z0-9.]{0,252})(?::([1-9]\d?))?", re.ASCII)
+_ATTRIBUTE = re.compile(r"[a-z0-9][-a-z0-9.]{0,62}/[A-Za-z_][A-Za-z0-9_]{0,31}", re.ASCII)
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 _CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
 
 
@@ -51,6 +57,35 @@ def list_pools(ctx: typer.Context, no_headers: NoHeaders = False) -> None:
         for pool in found
     ]
     show_table(("NODE", "DRIVER", "POOL", "DEVICES", "FREE", "TAINTED", "PROBLEM"), rows, no_headers=no_headers)
+
+
+@app.command(epilog="Example: atollctl devices shares --kubeconfig east.yaml")
+def shares(ctx: typer.Context, no_headers: NoHeaders = False) -> None:
+    """Show the nodes that give parts of GPUs: the names that they offer, and who keeps pods on one GPU apart."""
+    from atoll.cli.connection import call
+    from atoll.model import gpu_shares
+
+    nodes, reported = call(settings(ctx), _read_shares)
+    rows = []
+    for node in sorted(nodes, key=lambda each: str(each["metadata"]["name"])):
+        name = node["metadata"]["name"]
+        if who := gpu_shares.isolation(node, koordlet=name in reported):
+            offered = (node.get("status") or {}).get("allocatable") or {}
+            names = sorted(each for each in offered if "gpu" in each or "mig" in each)
+            rows.append((name, ", ".join(f"{each} {offered[each]}" for each in names), who))
+    show_table(("NODE", "OFFERS", "ISOLATION"), rows, no_headers=no_headers)
+
+
+async def _read_shares(api: ApiServer) -> tuple[list[Json], set[str]]:
+    """Nodes, and names of the ones that Koordinator reports on."""
+    from atoll.kube.errors import NotFound
+    from atoll.model.apiresource import KOORDINATOR_DEVICES, NODES
+
+    try:
+        reported = {each["metadata"]["name"] for each in await api.list(KOORDINATOR_DEVICES)}
+    except NotFound:
+        reported = set()
+    return await api.list(NODES), reported
 
 
 @app.command(
@@ -82,6 +117,56 @@ def fit(
     if isinstance(found, Undecided):
         raise CommandError(f"undecided: the search ended after {found.steps} devices; there may be room")
     show_table(("NODE", "REQUEST", "DEVICE", "CONSUMES"), _rows(found))
+
+
+@app.command(
+    epilog="Example: atollctl devices joint pairs --device gpu=gpu.example.com --device nic=nic.example.com --groups 8 "
+    "| kubectl apply -n team -f -; pods name it as resourceClaimTemplateName: pairs"
+)
+def joint(
+    name: Annotated[str, typer.Argument(help="Name of the ResourceClaimTemplate.")],
+    device: Annotated[
+        list[str], typer.Option(help="NAME=DEVICECLASS, or NAME=DEVICECLASS:COUNT, of each group; several times.")
+    ],
+    groups: Annotated[int, typer.Option(min=1, max=MOST_REQUESTS, help="Groups of devices for each pod.")] = 1,
+    same: Annotated[str, typer.Option(help="The attribute in which the devices of a group are equal.")] = PCIE_ROOT,
+) -> None:
+    """Print a ResourceClaimTemplate of groups of devices, such as a GPU and a NIC under one PCIe root each.
+
+    One constraint ties all devices of its requests to one value: each group gets requests and a constraint of its own.
+    """
+    show_data(joint_template(name, device, groups, same), DataFormat.YAML)
+
+
+def joint_template(name: str, devices: Sequence[str], groups: int, same: str) -> Json:
+    """The ResourceClaimTemplate of `joint`; arguments as there."""
+    from atoll.model.apiresource import RESOURCE_CLAIM_TEMPLATES
+
+    wanted: list[tuple[str, str, int]] = []
+    for text in devices:
+        if (match := _DEVICE.fullmatch(text)) is None:
+            raise CommandError(f"--device {text}: write NAME=DEVICECLASS or NAME=DEVICECLASS:COUNT")
+        wanted.append((match[1], match[2], int(match[3] or 1)))
+    if len({each for each, _, _ in wanted}) < len(wanted):
+        raise CommandError("--device: two have one name")
+    if not _ATTRIBUTE.fullmatch(same):
+        raise CommandError(f"--same {same}: write a qualified attribute, such as {PCIE_ROOT}")
+    total = groups * sum(count for _, _, count in wanted)
+    if total > MOST_REQUESTS:
+        raise CommandError(f"{total} devices for each pod: a claim has at most {MOST_REQUESTS}")
+    requests, constraints = [], []
+    for group in range(groups):
+        names = [f"{each}-{group}" if groups > 1 else each for each, _, _ in wanted]
+        for each, (_, device_class, count) in zip(names, wanted, strict=True):
+            number = {"count": count} if count > 1 else {}
+            requests.append({"name": each, "exactly": {"deviceClassName": device_class, **number}})
+        constraints.append({"requests": names, "matchAttribute": same})
+    return {
+        "apiVersion": RESOURCE_CLAIM_TEMPLATES.api_version,
+        "kind": RESOURCE_CLAIM_TEMPLATES.kind,
+        "metadata": {"name": name},
+        "spec": {"spec": {"devices": {"requests": requests, "constraints": constraints}}},
+    }
 
 
 async def _read_cluster(api: ApiServer) -> _Cluster:

@@ -12,11 +12,20 @@ from atoll.admission.problems import Json, Problem, integer, mapping
 from atoll.model import keys, koordinator
 from atoll.model.placer import SCHEDULERS
 
-_PLACERS = frozenset(
-    (keys.GPU_CARDS, koordinator.ALLOCATED, "hami.io/vgpu-devices-to-allocate", "hami.io/vgpu-devices-allocated",
-     "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate")
-)  # fmt: skip
-"""Annotations of pods by which nodes give devices to them."""
+_OF_DEVICES = {
+    **dict.fromkeys(
+        (keys.GPU_CARDS, koordinator.ALLOCATED, "hami.io/vgpu-devices-to-allocate", "hami.io/vgpu-devices-allocated",
+         "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate"),
+        "can't be given: the placer writes which devices pods get",
+    ),
+    **dict.fromkeys(
+        ("scheduling.koordinator.sh/device-joint-allocate", "scheduling.koordinator.sh/device-allocate-hint",
+         "scheduling.koordinator.sh/gpu-partition-spec"),
+        "no placer of a member keeps to it: devices under one root are ResourceClaims (`atollctl devices joint` prints"
+        " a template)",
+    ),
+}  # fmt: skip
+"""Annotations of pods by which nodes give devices, and wishes that would have no effect."""
 
 
 def template_problems(template: object, path: str) -> Iterator[Problem]:
@@ -33,10 +42,9 @@ def template_problems(template: object, path: str) -> Iterator[Problem]:
     yield from scheduler_problems(spec.get("schedulerName"), f"{path}.spec.schedulerName")
     yield from class_problems(spec.get("priorityClassName"), f"{path}.spec.priorityClassName")
     yield from gpu_share_problems(template, path)
-    for key in sorted(_PLACERS.intersection(mapping(mapping(mapping(template).get("metadata")).get("annotations")))):
-        yield Problem(
-            f"{path}.metadata.annotations[{key}]", "can't be given: the placer writes which devices a pod gets"
-        )
+    for key in mapping(mapping(mapping(template).get("metadata")).get("annotations")):
+        if key in _OF_DEVICES:
+            yield Problem(f"{path}.metadata.annotations[{key}]", _OF_DEVICES[key])
     if mapping(mapping(template).get("metadata")).get("finalizers"):
         text = (
             "can't be given: a pod that waits for another program keeps its node from others for ever; leave them out"

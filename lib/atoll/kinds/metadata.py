@@ -98,13 +98,14 @@ def template_for(template: Mapping[str, Any], how: MadeFor, *, scheduler: str = 
 
 
 def takes_shares(pod: Mapping[str, Any], who: Placer) -> None:
-    """Refuse parts of GPUs that the placer would not hand over.
+    """Refuse devices of Koordinator that the placer would not hand over.
 
     Raises:
-        Unplaceable: the pod would run without its GPU.
+        Unplaceable: the pod would run without its devices.
     """
-    if who in (Placer.VOLCANO, Placer.KUEUE) and gpu_shares.for_koordlet(pod):
-        text = f"the member's placer is {who}, which writes no {koordinator.ALLOCATED}: pods would get no GPU there"
+    names = {*gpu_shares.KOORDINATOR_OTHERS, *(gpu_shares.KOORDINATOR_GPUS if who is not Placer.KUBE_SCHEDULER else ())}
+    if who is not Placer.ATOLL and gpu_shares.asks_for(pod, names):
+        text = f"the member's placer is {who}, which writes no {koordinator.ALLOCATED}: pods would get no devices there"
         raise Unplaceable(f"{text}; send it elsewhere")
 
 

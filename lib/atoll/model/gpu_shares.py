@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
@@ -29,6 +29,13 @@ CORE, BYTES, RATIO, _SHARED = (
 )
 CARD_MEMORY: Final = "nvidia.com/gpu.memory"
 """Node label: MiB of each card."""
+_REGISTERED: Final = {"hami.io/node-nvidia-register": "HAMi", "volcano.sh/node-vgpu-register": "Volcano"}
+"""Node annotation -> system whose device plug-in writes it."""
+_MIG: Final = "nvidia.com/mig-"
+_STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
+_STRATEGIES: Final = {"mps": "MPS", "time-slicing": "none: NVIDIA's plug-in slices time"}
+_MOST_READ: Final = 10_000
+KOORDINATOR_OTHERS: Final = "koordinator.sh/rdma", "koordinator.sh/fpga"
 KAI_FRACTION: Final = "gpu-fraction"
 KAI_MEMORY: Final = "gpu-memory"
 _KAI_CARDS: Final = "gpu-fraction-num-devices"
@@ -121,12 +128,37 @@ def memory_offered(offered: Mapping[str, int], labels: Mapping[str, str]) -> dic
     return {MEMORY: number(offered) * int(told) * _MIB}
 
 
-def for_koordlet(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod asks for parts of GPUs by Koordinator's names."""
+def isolation(node: Mapping[str, Any], *, koordlet: bool) -> str:
+    """Who keeps pods on one GPU of a node apart, by its object; empty where it has no parts of GPUs.
+
+    Args:
+        node: its JSON.
+        koordlet: whether Koordinator reports its devices.
+    """
+    head, offered = node.get("metadata") or {}, (node.get("status") or {}).get("allocatable") or {}
+    notes, labels = head.get("annotations") or {}, head.get("labels") or {}
+    found = [f"{who} ({_mode(notes[name])})" for name, who in _REGISTERED.items() if name in notes]
+    if koordlet:
+        found.append("koordlet shows each pod its GPU; HAMi-core bounds pods that ask for it by label")
+    if any(name.startswith(_MIG) for name in offered):
+        found.append("MIG")
+    if (strategy := labels.get(_STRATEGY)) in _STRATEGIES:
+        found.append(_STRATEGIES[strategy])
+    if not found and SHARE in offered:
+        found.append(f"not known: the device plug-in that offers {SHARE}")
+    return "; ".join(found)
+
+
+def _mode(register: object) -> str:
+    """How HAMi divides the cards of a node: the last field of a record, absent before HAMi 2.5."""
+    words = set(re.findall(r"hami-core|mig|mps", str(register)[:_MOST_READ]))
+    return ", ".join(sorted(words)) or "hami-core"
+
+
+def asks_for(pod: Mapping[str, Any], names: Collection[str]) -> bool:
+    """Whether a pod asks for any of these resources."""
     containers = [each for field in ("initContainers", "containers") for each in pod.get(field) or ()]
-    return any(
-        name in _KOORDINATOR for each in containers for name in (each.get("resources") or {}).get("limits") or ()
-    )
+    return any(name in names for each in containers for name in (each.get("resources") or {}).get("limits") or ())
 
 
 def _check(requests: Mapping[str, int]) -> bool:
@@ -183,5 +215,5 @@ _LEGAL: Final = (
     f"; legal are {KOORDINATOR}, or {RATIO}, or {BYTES} alone, each of the last two with {CORE}, with {_SHARED}: 1;"
     " 100 is a card, more only in multiples of 100"
 )
-_KOORDINATOR: Final = (KOORDINATOR, CORE, BYTES, RATIO, _SHARED)
-_NAMES: Final = frozenset((SHARE, MEMORY, *HAMI, *VOLCANO, VOLCANO_CARDS, *_KOORDINATOR))
+KOORDINATOR_GPUS: Final = (KOORDINATOR, CORE, BYTES, RATIO, _SHARED)
+_NAMES: Final = frozenset((SHARE, MEMORY, *HAMI, *VOLCANO, VOLCANO_CARDS, *KOORDINATOR_GPUS))

@@ -27,6 +27,7 @@ class Need(StrEnum):
     VOLUMES = "volumes"
     HAMI = "hami-gpu-shares"
     VOLCANO_VGPU = "volcano-vgpu"
+    KOORDINATOR_DEVICES = "koordinator-devices"
 
 
 class Asked(NamedTuple):
@@ -52,6 +53,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _SHARES: Final = {
     **dict.fromkeys(gpu_shares.HAMI, Need.HAMI),
     **dict.fromkeys((*gpu_shares.VOLCANO, gpu_shares.VOLCANO_CARDS), Need.VOLCANO_VGPU),
+    **dict.fromkeys(gpu_shares.KOORDINATOR_OTHERS, Need.KOORDINATOR_DEVICES),
 }
 _CONTAINERS = ("initContainers", "containers")
 
