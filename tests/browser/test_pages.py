@@ -33,7 +33,15 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-
 
 Json = dict[str, Any]
 
-PATHS = ("/", "/queues", "/queues/research", "/workloads", "/workloads?state=running", "/workloads/team/vcjob/train")
+PATHS = (
+    "/",
+    "/topology",
+    "/queues",
+    "/queues/research",
+    "/workloads",
+    "/workloads?state=running",
+    "/workloads/team/vcjob/train",
+)
 FIRST_PAINT_S = 1.0
 VIOLATIONS = """
 window.violations = [];

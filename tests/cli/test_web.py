@@ -16,6 +16,7 @@ import pytest
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES
 from atoll.model.verdict import Blocker
+from tests.atollctl import atollctl
 from tests.view.made import job
 
 pytest.importorskip("jinja2")
@@ -55,6 +56,19 @@ async def test_page_says_the_same_as_the_command(tmp_path: Path) -> None:
         shown = plain(await browser.text("/workloads/team/vcjob/train"))
         assert plain(html.escape(data["waiting"]["message"])) in shown
         assert all(line in shown for line in data["waiting"]["help"])
+
+
+async def test_topology_says_the_same_as_nodes(tmp_path: Path) -> None:
+    async with opened(filled(), tmp_path) as browser:
+        ran = await atollctl("nodes", f"--kubeconfig={tmp_path / 'config'}")
+        assert ran.code == 0, ran.said
+        head, east, _ = (line.split("   ") for line in ran.out.splitlines())
+        row = dict(zip([each.strip() for each in head if each], [each.strip() for each in east if each], strict=True))
+        assert (row["MIXED"], row["FREE"], row["ON ONE NODE"], row["IN ONE DOMAIN"]) == ("2", "6", "3", "6")
+        shown = plain(await browser.text("/topology"))
+        assert "2 nodes with nvidia.com/gpu: 0 idle, 2 mixed, 0 full; 6 of 16 free, at most 3 on one node" in shown
+        assert "east-rack tier 1 (rack), 2 nodes 6 of 16 free" in shown
+        assert "32 of 64 free" in plain(await browser.text("/topology?resource=cpu"))
 
 
 async def test_texts_of_tenants_never_become_markup(tmp_path: Path) -> None:

@@ -56,7 +56,11 @@ def member(name: str, free: int = 6) -> tuple[Json, Json]:
         "spec": {
             "cluster": name, "generation": 1, "root": "", "objects": 1,
             "total": {"cpu": 64000, "nvidia.com/gpu": 16, "pods": 220},
-            "classes": [{"domain": "", "profile": 0, "nodes": 2, "free": {"cpu": 16000, "nvidia.com/gpu": free // 2}}],
+            "domains": [{"name": f"{name}-rack", "tier": 1, "tierName": "rack"}],
+            "profiles": [{"allocatable": {"cpu": "32", "nvidia.com/gpu": "8"}}],
+            "classes": [
+                {"domain": f"{name}-rack", "profile": 0, "nodes": 2, "free": {"cpu": 16000, "nvidia.com/gpu": free // 2}}
+            ],
         },
     }  # fmt: skip
     return cluster, capacity

@@ -59,6 +59,7 @@ COMMANDS = {
         "Example: atollctl uninstall --dry-run; atollctl uninstall; atollctl uninstall --crds --yes; atollctl uninstall"
         " --embedded --yes",
     ),
+    "nodes": _Entry("nodes", "nodes"),
     "web": _Entry("web.command", "web"),
     "top": _Entry("top", "top"),
     "kinds": _Entry("kinds", "kinds"),

@@ -24,7 +24,7 @@ from atoll.kube.errors import ApiError
 from atoll.model import keys
 from atoll.model.ages import age, duration
 from atoll.model.apiresource import CAPACITIES, CLUSTERS, LEASES, QUEUES, VERDICTS, WORKS
-from atoll.view import clusters, explanation, queue_description, queue_objects, queue_tree, queues
+from atoll.view import clusters, explanation, nodes, queue_description, queue_objects, queue_tree, queues
 from atoll.view.queue_description import Federation
 
 Json = dict[str, Any]
@@ -32,6 +32,8 @@ Json = dict[str, Any]
 ROWS: Final = 100
 """Workloads of one page."""
 _EVENTS: Final = 100
+_DOMAINS: Final = 500
+"""Domains of one member on a page."""
 _LOG_BYTES: Final = 2**18
 _LONGEST: Final = 600
 """Letters of a tenant's text on a page."""
@@ -120,6 +122,24 @@ def _processes(leases: list[Json]) -> list[Json]:
         for each in leases
         if each["metadata"].get("namespace") == keys.SYSTEM_NAMESPACE
     ]
+
+
+async def _topology(world: World, asked: Mapping[str, str]) -> Page:
+    """Nodes and domains of members, as `nodes`."""
+    federation, capacities = await world.federation(), world.bodies(CAPACITIES)
+    names = nodes.resources(capacities)
+    resource = asked.get("resource") or next(iter(names), "cpu")
+    found = nodes.documents(world.bodies(CLUSTERS), capacities, federation.tree, resource)
+    return _page(
+        world,
+        "Topology",
+        "/topology",
+        "topology.html",
+        members=found,
+        resource=resource,
+        resources=names,
+        most=_DOMAINS,
+    )
 
 
 async def _queues(world: World, asked: Mapping[str, str]) -> Page:
@@ -287,13 +307,14 @@ _PART = "[A-Za-z0-9][A-Za-z0-9.-]*"
 _ONE = rf"/workloads/(?P<namespace>{_PART})/(?P<kind>{_PART})/(?P<name>{_PART})"
 _ROUTES: Final[dict[str, Callable[..., Awaitable[Page]]]] = {
     "/": _federation,
+    "/topology": _topology,
     "/queues": _queues,
     rf"/queues/(?P<name>{_PART})": _queue,
     "/workloads": _workloads,
     _ONE: _workload,
     f"{_ONE}/log": _log,
 }
-_QUERY: Final = ("queue", "namespace", "reason", "name", "state", "page")
+_QUERY: Final = ("queue", "namespace", "reason", "name", "state", "page", "resource")
 
 
 def _page(world: World, title: str, path: str, template: str, form: Json | None = None, **context: Any) -> Page:
