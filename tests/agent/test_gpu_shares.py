@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
 
 from atoll.agent.devices import KoordinatorDevice, decode_koordinator
 from atoll.agent.objects import Pod, decode_pod
+from atoll.agent.scheduler.binder import Binder
 from atoll.agent.scheduler.core import Bind, MemberCore
 from atoll.agent.scheduler.core.events import Event, KoordinatorSet, NodeSet, Pass, PodGone, PodSet, Whose
-from tests.agent.builders import make_node, make_pod
+from atoll.kube.transport import ApiServer
+from atoll.model import keys, koordinator
+from tests.agent.builders import make_node, make_pod, make_room
 from tests.agent.telling import of
 
 
@@ -129,3 +132,31 @@ def test_gpus_that_koordinators_scheduler_gave_are_taken(limits: dict[str, str])
     told.come("b", **CARD)
     assert told.cards_of("a") == (1000, (0,))
     assert told.cards_of("b") == (0, ())
+
+
+class Written:
+    """An API server that keeps the patches and bindings that it gets."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+
+    async def merge_patch(self, _resource: object, _name: str, patch: dict[str, Any], _namespace: str) -> None:
+        self.bodies.append(patch)
+
+    async def create_in(self, _resource: object, _name: str, _namespace: str, _sub: str, body: dict[str, Any]) -> None:
+        self.bodies.append(body)
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["bound by us", "bound by kube-scheduler"])
+async def test_cards_are_written_with_the_binding_or_with_the_gate(held: bool) -> None:
+    gate = {"schedulingGates": [{"name": keys.GANG_GATE}]} if held else {}
+    waiting = make_pod("p", spec={"containers": [{"name": "c", "resources": {"limits": CARD}}], **gate})
+    room = make_room(make_node("n", **KOORD))
+    room.gpus_changed("n", koordinator.gpus(device("n", 0, 1, ill=(0,)).spec))
+    room.assume(waiting, "n")
+    api = Written()
+    assert waiting.held == held
+    assert await Binder(cast(ApiServer, api), room, lambda _: None).bind([(waiting, "n")])
+    [body] = api.bodies
+    assert body["metadata"]["annotations"]["atoll.sh/gpu-cards"] == "1"
+    assert koordinator.minors(body["metadata"]["annotations"][koordinator.ALLOCATED]) == (1,)
