@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from atoll.agent.objects import Pod
@@ -147,19 +148,58 @@ def test_pods_of_an_allocated_claim_go_where_its_devices_are() -> None:
 
 
 def test_what_a_pod_waits_for_is_its_claim() -> None:
-    """Not made yet, not there, shared by two that wait: each with its sentence."""
+    """Not made yet, not there: each with its sentence."""
     core = two_nodes()
     templated = {"resourceClaims": [{"name": "devices", "resourceClaimTemplateName": "t"}]}
     core.handle(PodSet(make_pod("made", spec=templated), Whose.OURS))
     core.handle(PodSet(using("lost", "nowhere"), Whose.OURS))
-    claim(core, "c", GPU)
-    gang(core, "g", using("s0", "c", group="g"), using("s1", "c", group="g", index=1))
     assert of(Bind, settle(core)) == []
     said = {key: (wait.reason, wait.message) for key, wait in core.waits.items()}
     assert {reason for reason, _ in said.values()} == {"DevicesNotReady"}
     assert 'waiting for the resource claim controller to create the claim "devices"' in said["pod/default/made"][1]
     assert 'resourceclaim "nowhere" not found' in said["pod/default/lost"][1]
-    assert "2 waiting pods share it" in said["default/g"][1]
+
+
+def sharing(core: MemberCore, claims: Sequence[str], cpu: str = "1") -> None:
+    """A gang with a pod for each of these claims."""
+    pods = [using(f"s{number}", each, group="g", index=number, cpu=cpu) for number, each in enumerate(claims)]
+    gang(core, "g", *pods)
+
+
+def test_pods_that_share_a_claim_without_devices_start_on_one_node() -> None:
+    """Only node c has GPUs: all pods go there, with one allocation for all, and the GPU is in use until the last of
+    them has gone.
+    """
+    core = with_classes(core_of(make_node("a"), make_node("b"), make_node("c")))
+    publish(core, "a", ("nic", "0"))
+    publish(core, "c", ("gpu", "0"), ("gpu", "1"))
+    claim(core, "c", GPU)
+    sharing(core, ["c", "c", "c"])
+    [bind] = of(Bind, settle(core))
+    assert [node for _, _, node in bind.pods] == ["c"] * 3
+    [written] = {repr(each.allocation) for each in bind.reserves}
+    assert got(bind.reserves[:1]) == [("c", "gpu-0")]
+    assert "None" not in written
+    claim(core, "d", GPU)
+    core.handle(PodSet(using("p", "d"), Whose.OURS))
+    [other] = of(Bind, settle(core))
+    assert got(other.reserves) == [("c", "gpu-1")]
+    claim(core, "e", GPU)
+    core.handle(PodSet(using("q", "e"), Whose.OURS))
+    for number in range(3):
+        assert of(Bind, settle(core)) == []
+        core.handle(PodGone(f"default/s{number}"))
+    [last] = of(Bind, settle(core))
+    assert got(last.reserves) == [("c", "gpu-0")]
+
+
+def test_pods_that_share_a_claim_wait_where_no_node_holds_all_of_them() -> None:
+    core = two_nodes()
+    claim(core, "c", GPU)
+    sharing(core, ["c", "c"], cpu="5")
+    assert of(Bind, settle(core)) == []
+    assert "2 pods share default/c" in core.waits["default/g"].message
+    assert "no node with such devices has capacity for all of them" in core.waits["default/g"].message
 
 
 def test_devices_that_all_nodes_reach_are_given_once() -> None:

@@ -324,6 +324,24 @@ async def test_a_workload_gets_no_claim_of_another_namespace_or_pod(site: Site, 
         await site.host.delete(NAMESPACES, other)
 
 
+async def test_pods_that_share_a_claim_start_together_with_one_allocation(site: Site, devices: None) -> None:
+    """A gang of two with one ResourceClaim by name: both run on one node, and the claim is reserved for both."""
+    about = {"name": "shared", "namespace": site.namespace}
+    claim = {**_about(RESOURCE_CLAIMS, "shared"), "metadata": about, "spec": {"devices": PAIR}}
+    await site.host.create(RESOURCE_CLAIMS, claim)
+    wish = using("both", replicas=2, seconds=None)
+    named = {"name": "devices", "resourceClaimName": "shared"}
+    wish["spec"]["tasks"][0]["template"]["spec"]["resourceClaims"] = [named]
+    await site.submit(wish)
+    await site.phase("both", "Running")
+    pods = await site.pods(MEMBER)
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 1
+    [made] = await site.members[MEMBER].list(RESOURCE_CLAIMS, site.namespace)
+    users = sorted(each["name"] for each in made["status"]["reservedFor"])
+    assert users == sorted(pod["metadata"]["name"] for pod in pods)
+    assert len(made["status"]["allocation"]["devices"]["results"]) == 2
+
+
 async def test_devices_of_a_try_that_an_agent_did_not_finish_are_given_back(site: Site, devices: None) -> None:
     """A claim is allocated and reserved for a pod that has no node: an agent ended between the two."""
     member, name = site.members[MEMBER], f"left-{site.namespace}"

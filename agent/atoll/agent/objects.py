@@ -254,6 +254,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """As `Task.claims`; known once it is looked at."""
     device_claims: tuple[str, ...] = ()
     """`namespace/name` of each of these."""
+    joins: tuple[str, ...] = ()
+    """The same of claims that another pod of its gang gets devices for."""
 
     @property
     def numa(self) -> str:

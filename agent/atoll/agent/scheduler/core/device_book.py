@@ -61,7 +61,8 @@ _SHARES = UUID("5d1e8a3a-6b57-4f0c-9d55-0a1c2f7f1c1e")
 
 
 class _Promise(NamedTuple):
-    pod: str
+    pods: list[str]
+    """It ends with the last of them."""
     allocation: Json
     held: list[Held]
 
@@ -87,7 +88,7 @@ class DeviceBook:
         self._classes: dict[str, device_claims.DeviceClass] = {}
         #: claim -> held devices and the pods that it is reserved for; without claims that hold nothing
         self._held: dict[str, tuple[list[Held], tuple[str, ...]]] = {}
-        #: claim -> its pod on the way, and what that gets
+        #: claim -> its pods on the way, and the allocation for them
         self._promises: dict[str, _Promise] = {}
         self.taken = Taken()
         self._selects = Selection(limit=_DEAREST)
@@ -203,13 +204,25 @@ class DeviceBook:
         for number, (claim, allocation) in enumerate(zip(pod.device_claims, results, strict=True)):
             held = held_of([each for each in picks if each.ask.claim == number])
             self._use(held)
-            self._promises[claim] = _Promise(pod.metadata.key, allocation, held)
+            self._promises[claim] = _Promise([pod.metadata.key], allocation, held)
         self._changed({node}, False)
+        return ""
+
+    def join(self, pod: Pod) -> str:
+        """The pod uses claims that others were promised devices for; why it can't, or nothing."""
+        for claim in pod.joins:
+            if claim not in self._promises:
+                return f"no pod beside it gets the devices of claim {claim}"
+        for claim in pod.joins:
+            self._promises[claim].pods.append(pod.metadata.key)
         return ""
 
     def withdraw(self, pod: str, *, grew: bool = True) -> None:
         """The pod of this key is not on its way any more; `grew`: that may help others."""
-        for claim in [claim for claim, each in self._promises.items() if each.pod == pod]:
+        for claim in [claim for claim, each in self._promises.items() if pod in each.pods]:
+            self._promises[claim].pods.remove(pod)
+            if self._promises[claim].pods:
+                continue
             held = self._promises.pop(claim).held
             self._use((), held)
             self._changed(self._reached(held), grew)
@@ -302,7 +315,7 @@ class DeviceBook:
             if users and all(each in pods for each in users):
                 found.release_all(held)
         for promise in self._promises.values():
-            if promise.pod in pods:
+            if all(each in pods for each in promise.pods):
                 found.release_all(promise.held)
         return found
 

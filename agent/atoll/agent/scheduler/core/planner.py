@@ -7,8 +7,8 @@ already, and gangs in a member were meant to start. So is one that breaks the pl
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import TypeGuard
 
 import msgspec
@@ -32,6 +32,7 @@ from atoll.agent.scheduler.core.nominations import Nominations
 from atoll.agent.scheduler.core.queues import Queues
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.sub_groups import SubGroup
+from atoll.agent.volumes import narrowed
 from atoll.fit import Miss, Nodes, Placement, grow, place
 from atoll.fit.constraints import Attachments, Devices, Numa
 from atoll.model import gang as gangs
@@ -41,6 +42,7 @@ from atoll.model.needs import HONOURED
 from atoll.model.reports import readable
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
+from atoll.model.words import counted
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -49,6 +51,8 @@ NO_POD_GROUP = "PodGroupNotFound"
 NOT_BOUND = "Unschedulable"
 VOLUMES = "VolumesNotReady"
 DEVICES = "DevicesNotReady"
+_MOST_BESIDE = 16
+"""Nodes that are tried for pods that share a claim."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,11 @@ def plan(
         try:
             room.select_by(labels_selected(view.waiting))
             aside = tuple(sorted(each.gang for each in lifted))
-            outcome = _decide(room, view, parked, holds, wanted, wishes.values(), aside)
+            decide = partial(
+                _decide, room, parked=parked, holds=holds, wanted=wanted, others=wishes.values(), lifted=aside
+            )
+            shares = any(pod.joins for pod in view.waiting)
+            outcome = _beside(room, view, decide) if shares else decide(view)
         except Exception as error:
             outcome = failed(view, error)
         nominations.put_back(lifted)
@@ -159,12 +167,46 @@ def plan(
 
 def _promise(room: Room, plan: Plan) -> str:
     """Keep devices for all pods; why one has none, or nothing. Devices that several nodes reach go once only."""
-    for pod, node in plan.nodes if any(pod.devices for pod, _ in plan.nodes) else ():
-        if pod.devices and (refused := room.devices.promise(pod, node)):
+    # Pods that share claims come after the one that gets the devices.
+    for pod, node in sorted(plan.nodes, key=lambda each: bool(each[0].joins)):
+        refused = room.devices.promise(pod, node) if pod.devices else ""
+        if refused := refused or room.devices.join(pod):
             for each, _ in plan.nodes:
                 room.devices.withdraw(each.metadata.key, grew=False)
             return f"devices for pod {pod.metadata.name} on node {node}: {refused}"
     return ""
+
+
+def _beside(room: Room, view: Standing, decide: Callable[[Standing], Plan | Wait]) -> Plan | Wait:
+    """The plan of a gang of which several pods share claims that have no devices yet: these start on one node."""
+    joined = {claim for pod in view.waiting for claim in pod.joins}
+    sharing = {pod.metadata.key: pod for pod in view.waiting if joined.intersection(pod.joins + pod.device_claims)}
+    total = vector.total(pod.requests for pod in sharing.values())
+    getting = [pod.devices for pod in sharing.values() if pod.devices]
+    book, names, tried = room.devices, room.nodes().names, list[Wait]()
+    for name in names:
+        free = room.free(name)
+        short = any(amount > free.get(resource, 0) for resource, amount in total.items())
+        if short or not all(book.count(devices, name, book.taken) for devices in getting):
+            continue
+        pinned = [_on(pod, name) if pod.metadata.key in sharing else pod for pod in view.waiting]
+        outcome = decide(replace(view, waiting=pinned))
+        if isinstance(outcome, Plan):
+            return outcome
+        tried.append(outcome)
+        if len(tried) == _MOST_BESIDE:
+            break
+    text = f"{len(sharing)} pods share {', '.join(sorted(joined)[:3])}, which has no devices yet, and start on one node"
+    if tried:
+        return Wait(view, tried[-1].reason, f"{text}; {counted(len(tried), 'node')} tried: {tried[-1].message}")
+    why = next(filter(None, (book.reasons(devices, names) for devices in getting)), "")
+    text += f"; devices: {why}" if why else "; no node with such devices has capacity for all of them"
+    return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
+
+
+def _on(pod: Pod, node: str) -> Pod:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return narrowed(pod, [[term]]) or pod
 
 
 def failed(view: Standing, error: Exception) -> Wait:

@@ -61,12 +61,16 @@ class ResourceClaims:
         pods: list[Pod] = []
         problems: dict[str, None] = {}
         wanted = Counter(key for pod in view.waiting for key in _keys(pod) if not pod.held)
+        getting = set[str]()
         for pod in view.waiting:
             if not pod.resource_claims or pod.held:
                 # Its own scheduler allocates.
                 pods.append(pod)
                 continue
             problem, terms, devices = self._of(pod, wanted)
+            joins = tuple(devices.keys() & getting)
+            getting |= devices.keys()
+            devices = {key: each for key, each in devices.items() if key not in joins}
             fitting = None if problem else narrowed(pod, terms)
             if fitting is None:
                 problems[problem or "its node affinity and its devices' have too many alternatives"] = None
@@ -74,8 +78,10 @@ class ResourceClaims:
             elif fitting is not pod and pod.own_terms is not None:
                 fitting = msgspec.structs.replace(fitting, own_terms=pod.own_terms)
             pods.append(
-                msgspec.structs.replace(fitting, devices=list(devices.values()), device_claims=tuple(devices))
-                if devices
+                msgspec.structs.replace(
+                    fitting, devices=list(devices.values()), device_claims=tuple(devices), joins=tuple(sorted(joins))
+                )
+                if devices or joins
                 else fitting
             )
         found = replace(view, waiting=pods)
@@ -127,12 +133,8 @@ class ResourceClaims:
                 continue
             if self._book.promised(key) is not None:
                 return f'resourceclaim "{each.claim}" is being allocated for another pod', [], {}
-            if wanted[key] > 1:
-                text = (
-                    f'resourceclaim "{each.claim}" has no devices yet, and {wanted[key]} waiting pods share it: start'
-                    " one of them first, or use a resourceClaimTemplateName, which makes a claim for each pod"
-                )
-                return text, [], {}
+            if wanted[key] > MOST_CONSUMERS:
+                return f'resourceclaim "{each.claim}" takes {MOST_CONSUMERS} pods at most', [], {}
             devices[key] = {"name": each.name, "spec": claim.spec}
         return "", terms, devices
 
