@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from atoll.dispatcher import objects
 from atoll.model import keys
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason
-from atoll.view import queue_description
+from atoll.view import bindings, queue_description
 from tests.view.made import NOW, binding, described, queue
 
 
@@ -48,3 +53,25 @@ def test_what_was_deleted_and_is_not_gone_is_charged_under_its_own_line() -> Non
     [line] = [line for line in queue_description.text(data).splitlines() if "old-job" in line]
     assert "old-job (deleted)" in line
     assert "nvidia.com/gpu" in line
+
+
+def test_memory_reads_only_bindings_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, before = [], objects.binding_view
+
+    def counting(item: Any) -> Any:
+        read.append(item.metadata.uid)
+        return before(item)
+
+    monkeypatch.setattr(bindings, "binding_view", counting)
+    memory: bindings.Memory = {}
+    first, second = binding("a"), binding("b")
+    whole = bindings.views([first, second], memory=memory)
+    assert read == ["binding-a", "binding-b"]
+    changed = binding("b", priority=7)
+    again = bindings.views([first, changed], memory=memory)
+    assert read == ["binding-a", "binding-b", "binding-b"]
+    assert again[0] is whole[0]
+    assert again[1].gang is not None
+    assert again[1].gang.priority == 7
+    assert bindings.views([changed], memory=memory) == again[1:]
+    assert memory.keys() == {"binding-b"}

@@ -17,6 +17,8 @@ from atoll.model.vector import Vector
 
 Json = dict[str, Any]
 T = TypeVar("T")
+Memory = dict[str, tuple[Json, BindingView | None]]
+"""UID of a binding -> its object and its view."""
 
 
 class QueueUse(msgspec.Struct):
@@ -35,10 +37,31 @@ class QueueUse(msgspec.Struct):
         return self.inqueue + self.running
 
 
-def views(bindings: Iterable[Json], flavors: Flavors = NONE) -> list[BindingView]:
-    """The bindings that are Atoll's, as the dispatcher's core gets them."""
-    found = (binding_view(item) for item in readable(bindings, BindingObject))
-    return [flavoring.binding(item, flavors) for item in found if item is not None]
+def views(bindings: Iterable[Json], flavors: Flavors = NONE, memory: Memory | None = None) -> list[BindingView]:
+    """The bindings that are Atoll's, as the dispatcher's core gets them.
+
+    Args:
+        bindings: as the API server gave them.
+        flavors: of resources in the whole federation.
+        memory: of an earlier call, whose objects that are still the same are not read again; it is brought up to date.
+    """
+    before, found = memory or {}, []
+    now: Memory = {}
+    for item in bindings:
+        uid = str(item["metadata"].get("uid", ""))
+        known = before.get(uid)
+        view = known[1] if known is not None and known[0] is item else _read(item)
+        now[uid] = item, view
+        if view is not None:
+            found.append(flavoring.binding(view, flavors))
+    if memory is not None:
+        memory.clear()
+        memory.update(now)
+    return found
+
+
+def _read(item: Json) -> BindingView | None:
+    return next((binding_view(each) for each in readable([item], BindingObject)), None)
 
 
 def readable(items: Iterable[Json], kind: type[T]) -> Iterator[T]:

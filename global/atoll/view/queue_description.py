@@ -17,7 +17,7 @@ from atoll.model.ages import duration
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Verdict
 from atoll.view import fair_shares, queue_objects, queue_tree
-from atoll.view.bindings import QueueUse, charges, use_by_queue, views, waiting_line
+from atoll.view.bindings import Memory, QueueUse, charges, use_by_queue, views, waiting_line
 from atoll.view.seen import waits_since
 from atoll.view.tables import table
 
@@ -67,6 +67,7 @@ def read(
     namespaces: Sequence[Json] = (),
     partial: bool = False,
     unseen: Sequence[str] = (),
+    memory: Memory | None = None,
 ) -> Federation:
     """The federation as `describe` and `waiting` need it.
 
@@ -78,8 +79,9 @@ def read(
         namespaces: all Namespaces, for their weights.
         partial: these bindings are not all; contents of queues are from their status.
         unseen: parts that this user may not see, in words.
+        memory: of an earlier call.
     """
-    everyone = views(bindings, queue_tree.flavors_of(queues))
+    everyone = views(bindings, queue_tree.flavors_of(queues), memory)
     by_queue: dict[str, list[BindingView]] = {}
     for view in everyone:
         if view.gang is not None and not view.finished:

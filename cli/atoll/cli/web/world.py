@@ -25,6 +25,7 @@ from atoll.model.apiresource import (
 )
 from atoll.model.objects import Full, decode_full
 from atoll.view import queue_description
+from atoll.view.bindings import Memory
 from atoll.view.queue_description import Federation
 
 Json = dict[str, Any]
@@ -75,6 +76,7 @@ class World:
         self._watches: dict[ApiResource, Reflector[Full]] = {}
         self._tasks: dict[ApiResource, asyncio.Task[None]] = {}
         self._pages: dict[str, _Page] = {}
+        self._memory: Memory = {}
 
     async def __aenter__(self) -> Self:
         for resource in _WORDS:
@@ -173,6 +175,7 @@ class World:
             namespaces=namespaces,
             partial=self._namespace is not None,
             unseen=self.unseen,
+            memory=self._memory,
         )
 
 
