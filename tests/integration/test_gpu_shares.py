@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from atoll.model.apiresource import CAPACITIES, CRDS, KOORDINATOR_DEVICES, NODES
+from tests.atollctl import atollctl
 from tests.integration.federation import Site, job, until
 from tests.integration.foreign_crds import bring
 
@@ -94,18 +95,23 @@ async def test_cards_are_handed_over_under_every_name_and_charged(site: Site, gp
 
 
 async def test_a_bad_combination_is_refused_and_what_nobody_hands_over_waits(site: Site, gpus: None) -> None:
-    refused = site.kubectl(
-        "create",
-        "-f",
-        "-",
-        "-n",
-        site.namespace,
-        stdin=json.dumps(asking("bad", {"koordinator.sh/gpu-core": "50"})),
-        ok=False,
-    )
-    assert "legal are koordinator.sh/gpu" in refused
+    forged = {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0}]}'}
+    for made, words in (
+        (asking("bad", {"koordinator.sh/gpu-core": "50"}), "legal are koordinator.sh/gpu"),
+        (asking("forged", {}, annotations=forged), "the placer writes which devices pods get"),
+    ):
+        said = site.kubectl("create", "-f", "-", "-n", site.namespace, stdin=json.dumps(made), ok=False)
+        assert words in said
     await site.only(MEMBER)
     await site.submit(asking("hami", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}))
     decision = await site.decided("hami")
     assert decision["reason"] == "NoPlacerHonours", decision
     assert "hami-gpu-shares" in str(decision)
+
+
+async def test_the_command_line_says_who_keeps_pods_apart(site: Site, gpus: None) -> None:
+    ran = await atollctl("devices", "shares", f"--kubeconfig={site.federation.members[MEMBER].kubeconfig}")
+    [header, row] = ran.out.splitlines()
+    assert header.split() == ["NODE", "OFFERS", "ISOLATION"]
+    assert row.startswith(NODE)
+    assert "koordlet" in row
