@@ -29,10 +29,10 @@ demo: setup ## a federation on this machine, real workloads in, a result table o
 test: setup ## all tests, the integration tests against real API servers; TESTS="-m long" or a path runs others, WORKERS at once
 	@$(BIN)/python -m pytest -n $(or $(WORKERS),3) $(TESTS)
 
-e2e: setup ## real containers on real kubelets; needs root and Debian packages, which it installs where there is apt-get
+e2e: setup ## real containers on real kubelets, installations by Helm; needs root and Debian packages, which it installs where there is apt-get
 	@$(BIN)/python -m atoll.local.realnodes.requirements
 	@$(BIN)/python -m atoll.local.realnodes.prepare $(addprefix examples/images/,mpi torch ray)
-	@$(BIN)/python -m pytest -m "e2e and not long" $(or $(TESTS),tests/e2e)
+	@$(BIN)/python -m pytest -m e2e $(or $(TESTS),tests/e2e)
 
 chaos: setup ## real work while processes, leases, connections and API servers fail; CHAOS_SECONDS, CHAOS_SEED
 	@$(BIN)/python -m tests.chaos --seconds $(or $(CHAOS_SECONDS),90) --seed $(or $(CHAOS_SEED),7) $(CHAOS)

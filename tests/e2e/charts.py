@@ -40,6 +40,11 @@ class Place:
     api: ApiServer
     node_address: str
 
+    async def server(self) -> tuple[str, int]:
+        """Address and port of the API server, where no Service leads to it."""
+        at = urlsplit(self.api.url)
+        return str(at.hostname), int(at.port or 443)
+
 
 @dataclass
 class Ways:
@@ -60,11 +65,12 @@ class Ways:
         self.stack.callback(server.close)
         return int(server.sockets[0].getsockname()[1])
 
-    def translate(self, bridge: str, to: str) -> None:
-        """Packets of this bridge to the Service of the API server go here."""
-        rule = ["PREROUTING", "-i", bridge, "-d", API_ADDRESS, "-p", "tcp", "--dport", "443"]
+    async def translate(self, node_address: str, port: int, target: Callable[[], Awaitable[tuple[str, int]]]) -> None:
+        """Connections of a node's pods to this port of the API server's Service go to where `target` says."""
+        to = f"{node_address}:{await self.listen(node_address, target)}"
+        rule = ["PREROUTING", "-i", _bridge(node_address), "-d", API_ADDRESS, "-p", "tcp", "--dport", str(port)]
         rule += ["-j", "DNAT", "--to-destination", to]
-        subprocess.run(["iptables", "-t", "nat", "-A", *rule], check=True)
+        await asyncio.to_thread(subprocess.run, ["iptables", "-t", "nat", "-A", *rule], check=True)
         self.stack.callback(subprocess.run, ["iptables", "-t", "nat", "-D", *rule], check=True)
 
 
@@ -122,14 +128,9 @@ async def place_of(handle: ClusterHandle, ways: Ways) -> Place:
     api = await ways.stack.enter_async_context(await handle.connect())
     [found] = await api.list(NODES)
     addresses = {one["type"]: one["address"] for one in found["status"]["addresses"]}
-    at = urlsplit(api.url)
-
-    async def server() -> tuple[str, int]:
-        return str(at.hostname), int(at.port or 443)
-
-    port = await ways.listen(addresses["InternalIP"], server)
-    ways.translate(_bridge(addresses["InternalIP"]), f"{addresses['InternalIP']}:{port}")
-    return Place(handle, api, addresses["InternalIP"])
+    place = Place(handle, api, addresses["InternalIP"])
+    await ways.translate(place.node_address, 443, place.server)
+    return place
 
 
 async def drift(place: Place, release: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
@@ -31,12 +32,13 @@ from atoll.model.apiresource import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
+    QUEUES,
     SECRETS,
     SERVICE_ACCOUNTS,
     VALIDATING_WEBHOOKS,
 )
 from tests.atollctl import atollctl
-from tests.e2e.charts import NEXT, SYSTEM, WAIT, Place, Ways, chart, drift, helm, place_of, values
+from tests.e2e.charts import API_NAME, NEXT, SYSTEM, WAIT, Place, Ways, chart, drift, helm, place_of, values
 from tests.e2e.jobs import job, shell, task
 from tests.integration.federation import until
 from tests.lacking import lacking
@@ -47,6 +49,9 @@ PATIENCE = 600.0
 MEMBERS = ("east", "west")
 RUNNING = 20
 """Jobs that run while both charts are upgraded and one is rolled back."""
+HUB_PORT = 6443
+HUB_URL = f"https://{API_NAME}:{HUB_PORT}"
+"""The hub for pods of members: a name in its certificate that they find, with a port that leads to the hub."""
 
 
 class Pod(NamedTuple):
@@ -80,17 +85,6 @@ async def places(able: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
         yield made
 
 
-async def _hub_at(places: dict[str, Place], member: str, ways: Ways) -> str:
-    """URL by which this member's pods reach the hub's API server."""
-    at = urlsplit(places["hub"].api.url)
-
-    async def hub() -> tuple[str, int]:
-        return str(at.hostname), int(at.port or 443)
-
-    address = places[member].node_address
-    return f"https://{address}:{await ways.listen(address, hub)}"
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def webhook_port(places: dict[str, Place]) -> AsyncIterator[int]:
     """Port on loopback behind which ready webhooks are."""
@@ -121,8 +115,8 @@ async def _reaches(api: ApiServer, name: str, phase: str) -> None:
     await until(look, deadline=PATIENCE, what=f"job {name} is {phase}")
 
 
-async def _member(places: dict[str, Place], name: str, ways: Ways, folder: Path) -> str:
-    """Join a member and install its agent; gives the file of its values."""
+async def _joined(places: dict[str, Place], name: str, folder: Path) -> list[str]:
+    """Join a member with the keys of both clusters and install its agent; gives the values for Helm."""
     hub, member = places["hub"], places[name]
     ran = await atollctl(
         "join", name, f"--kubeconfig={hub.handle.kubeconfig}", f"--member-kubeconfig={member.handle.kubeconfig}",
@@ -130,13 +124,31 @@ async def _member(places: dict[str, Place], name: str, ways: Ways, folder: Path)
     )  # fmt: skip
     assert ran.code == 0, ran.said
     credentials = yaml.safe_load((folder / f"atoll-agent-{name}.host.kubeconfig").read_text())
-    cluster = credentials["clusters"][0]["cluster"]
-    cluster |= {"server": await _hub_at(places, name, ways), "tls-server-name": "localhost"}
+    credentials["clusters"][0]["cluster"]["server"] = HUB_URL
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "atoll-host", "namespace": SYSTEM}}
     await member.api.create(SECRETS, {**secret, "stringData": {"kubeconfig": yaml.safe_dump(credentials)}})
-    agent_values = values(folder, name, "agent", cluster=name)
-    await helm(member, "install", "atoll-agent", chart("atoll-agent"), "--take-ownership", agent_values, *WAIT)
-    return agent_values
+    given = [values(folder, name, "agent", cluster=name)]
+    await helm(member, "install", "atoll-agent", chart("atoll-agent"), "--take-ownership", *given, *WAIT)
+    return given
+
+
+async def _invited(places: dict[str, Place], name: str, folder: Path) -> list[str]:
+    """As `_joined`, with each cluster's keys used for that cluster alone: the printed command is all that crosses."""
+    hub, member = f"--kubeconfig={places['hub'].handle.kubeconfig}", places[name]
+    invited = await atollctl("member", "invite", name, f"--host-url={HUB_URL}", hub)
+    assert invited.code == 0, invited
+    [line] = [each.strip() for each in invited.out.splitlines() if "helm install" in each]
+    given = [*(each for each in shlex.split(line) if each.startswith("--set=")), values(folder, name, "agent")]
+    await helm(member, "install", "atoll-agent", chart("atoll-agent"), "--create-namespace", *given)
+
+    async def approved() -> bool:
+        return (await atollctl("member", "approve", name, "--yes", f"--label=site={name}", hub)).code == 0
+
+    await until(approved, deadline=PATIENCE, what=f"member {name} has asked and is approved")
+    only = {keys.CLUSTER_AFFINITY: json.dumps({"matchLabels": {"site": name}})}
+    queue = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": {"name": name, "annotations": only}}
+    await places["hub"].api.create(QUEUES, {**queue, "spec": {}})
+    return given
 
 
 async def _pods(places: dict[str, Place]) -> dict[str, Pod]:
@@ -159,7 +171,10 @@ async def _ends(places: dict[str, Place], pod: Pod) -> None:
 async def test_helm_brings_a_federation_and_takes_it_off_again(
     places: dict[str, Place], webhook_port: int, tmp_path: Path
 ) -> None:
-    """Install both, run jobs, upgrade under twenty running ones, roll back, be refused, leave nothing."""
+    """Install both, run jobs, upgrade under twenty running ones, roll back, be refused, leave nothing.
+
+    One member joins by `atollctl join`, the other one by an invitation.
+    """
     hub, ways = places["hub"], Ways()
     host_values = values(
         tmp_path, "host", "webhook", "control", "dispatcher",
@@ -169,7 +184,10 @@ async def test_helm_brings_a_federation_and_takes_it_off_again(
     await helm(hub, "install", "atoll", chart("atoll"), "--create-namespace", host_values, *WAIT)
     await helm(hub, "test", "atoll")
     async with ways.stack:
-        agents = {name: await _member(places, name, ways, tmp_path) for name in MEMBERS}
+        for name in MEMBERS:
+            await ways.translate(places[name].node_address, HUB_PORT, hub.server)
+        east, west = MEMBERS
+        agents = {east: await _joined(places, east, tmp_path), west: await _invited(places, west, tmp_path)}
         labels = {keys.ENABLED: "true"}
         research = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "research", "labels": labels}}
         await hub.api.create(NAMESPACES, research)
@@ -180,15 +198,17 @@ async def test_helm_brings_a_federation_and_takes_it_off_again(
         assert [await drift(places[name], "atoll-agent") for name in MEMBERS] == [""] * len(MEMBERS)
 
         names = [f"long-{number}" for number in range(RUNNING)]
-        for name in names:
-            await hub.api.create(JOBS, _job(name, "until test -e /tmp/end; do sleep 3; done"))
+        for number, name in enumerate(names):
+            queue = west if number % 2 else "default"
+            await hub.api.create(JOBS, _job(name, "until test -e /tmp/end; do sleep 3; done", queue))
         for name in names:
             await _reaches(hub.api, name, "Running")
         before = await _pods(places)
         assert len(before) == RUNNING
+        assert sum(pod.member == west for pod in before.values()) >= RUNNING // 2
         await helm(hub, "upgrade", "atoll", chart("atoll"), host_values, f"--set=image.tag={NEXT}", *WAIT)
-        for member, agent_values in agents.items():
-            upgrade = ("upgrade", "atoll-agent", chart("atoll-agent"), agent_values, f"--set=image.tag={NEXT}")
+        for member, given in agents.items():
+            upgrade = ("upgrade", "atoll-agent", chart("atoll-agent"), *given, f"--set=image.tag={NEXT}")
             await helm(places[member], *upgrade, *WAIT)
         await hub.api.create(JOBS, _job("second", "true"))
         await _reaches(hub.api, "second", "Completed")
@@ -228,11 +248,11 @@ async def test_helm_brings_a_federation_and_takes_it_off_again(
             VALIDATING_WEBHOOKS,
         ):  # fmt: skip
             found = [each["metadata"]["name"] for each in await place.api.list(resource)]
-            # The Secret that a user made.
+            # The Secret that a user made, or the agent, which is no object of the release.
             assert [each for each in found if each.startswith("atoll") and each != "atoll-host"] == []
 
 
-def _job(name: str, script: str) -> dict[str, object]:
+def _job(name: str, script: str, queue: str = "default") -> dict[str, Any]:
     # Small ones: on a full node the kube-scheduler evicts one for the next agent.
-    made = job(name, task("w", shell(script)))
-    return {**made, "metadata": {**made["metadata"], "namespace": "research"}}
+    made: dict[str, Any] = job(name, task("w", shell(script)))
+    return {**made, "metadata": {**made["metadata"], "namespace": "research"}, "spec": {**made["spec"], "queue": queue}}

@@ -102,6 +102,11 @@ class Member(_Strict):
         description="How many nodes run real containers, named `<member>-real<0..>`, with label "
         "`atoll.sh/node: real`; needs root and Debian packages.",
     )
+    cdi: bool = Field(
+        default=False,
+        description="Whether real nodes have a containerd with CDI, for DRA drivers of devices (`examples/dra`); built "
+        "once where the machine's is older than 1.7.",
+    )
     allow_exec: bool = Field(
         default=False,
         description="Whether users of the host may exec into their pods there (`join --allow-exec`).",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from atoll.local.realnodes.requirements import CNI_PLUGINS, search_path
 
 LABEL = "atoll.sh/node"
 """Label of real nodes, with value `real`."""
+CDI = "/var/run/cdi"
+"""Folder in which a node's drivers of devices say what containers get."""
 _HEALTH_PORT = 10248
 
 
@@ -37,6 +40,8 @@ class RealNode:
     #: as a kubelet takes it
     cgroup: str
     lease_seconds: int
+    #: of a containerd that knows CDI; empty for the machine's own one
+    runtime: Sequence[Path] = ()
 
     @property
     def address(self) -> str:
@@ -63,7 +68,7 @@ def prepare(
     network = folder / "cni"
     network.mkdir()
     (network / "10-bridge.conflist").write_text(json.dumps(_network(node, folder)))
-    (folder / "containerd.toml").write_text(_containerd(folder))
+    (folder / "containerd.toml").write_text(_containerd(folder, cdi=bool(node.runtime)))
     settings = {
         "images": [str(each) for each in images],
         "containerd": ["containerd", f"--config={folder / 'containerd.toml'}"],
@@ -95,7 +100,7 @@ def prepare(
             str(init.__file__),
             str(folder),
         ],
-        env={"PATH": search_path()},
+        env={"PATH": os.pathsep.join([*map(str, node.runtime), search_path()])},
         ready_url=f"http://{node.address}:{_HEALTH_PORT}/healthz",
         once=True,
     )
@@ -166,8 +171,9 @@ def _network(node: RealNode, folder: Path) -> dict[str, Any]:
     }
 
 
-def _containerd(folder: Path) -> str:
+def _containerd(folder: Path, *, cdi: bool) -> str:
     cri = "io.containerd.grpc.v1.cri"
+    devices = f'enable_cdi = true\ncdi_spec_dirs = ["{CDI}"]' if cdi else ""
     return f"""version = 2
 root = "{folder / "containerd"}"
 state = "/run/containerd"
@@ -181,6 +187,7 @@ address = "{init.SOCKET}"
 sandbox_image = "{SANDBOX}"
 # Below a limit that this process can't lift, every sandbox would fail otherwise.
 restrict_oom_score_adj = true
+{devices}
 [plugins."{cri}".containerd]
 snapshotter = "overlayfs"
 [plugins."{cri}".containerd.runtimes.runc]

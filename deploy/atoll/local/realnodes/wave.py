@@ -41,6 +41,7 @@ class RealNodes:
         leftovers.reap()
         found = programs.ensure(report=lambda _: None)
         archives = [*images.builtin(), *(images.build(each, self._report)[1] for each in self._config.images)]
+        runtime = programs.with_cdi(lambda _: None) if any(each.cdi for each in self._config.members) else []
         # Before anything else is made, so that whoever cleans up knows that there is something.
         (self._directory / FOLDER).mkdir()
         specs = []
@@ -52,6 +53,6 @@ class RealNodes:
             specs.append(dns.prepare(self._directory, handle, found.coredns, net))
             for index, name in enumerate(member.real_node_names()):
                 cgroup = cgroups.create(self._directory, name)
-                made = RealNode(name, index, net, cgroup, member.lease_seconds)
+                made = RealNode(name, index, net, cgroup, member.lease_seconds, runtime if member.cdi else ())
                 specs.append(node.prepare(made, self._directory, handle, found.kubelet, self._authority, archives))
         return specs
