@@ -25,6 +25,7 @@ from atoll.kube.authority import make_signer
 from atoll.kube.endpoint import Endpoint, ca_hash
 from atoll.kube.errors import ApiError, Forbidden, Invalid, Unauthorized, Unreachable
 from atoll.kube.transport import ApiServer
+from atoll.local import audit
 from atoll.local.binaries import ensure
 from atoll.local.federation import Federation
 from atoll.local.install import wait_until
@@ -292,6 +293,20 @@ async def test_a_cluster_that_was_approved_in_advance_waits_for_nobody_and_no_ot
         await invited(bare, host, "second", only=await identity(east))
     with pytest.raises(joining.NotJoined, match="this cluster has joined as east"):
         await joining.join(east, "second", await invited(bare, host, "second"), {}, lambda _: None)
+
+
+async def test_of_two_replicas_one_withdraws_the_invitation(bare: Federation, host: ApiServer, east: ApiServer) -> None:
+    invitation = await invited(bare, host, only=await identity(east))
+    began = time.time()
+    await asyncio.gather(*(joining.join(east, "east", invitation, {}, lambda _: None) for _ in range(2)))
+    # With the first one's withdrawal the token has lost its rights.
+    gone = [
+        event.response_status.code
+        for event in audit.read(bare.host.audit_log)
+        if event.verb == "delete" and event.object_ref.path == "clusterrequests"
+        if event.user.username.endswith(":atoll-join-east") and event.at > began
+    ]
+    assert gone == [200]
 
 
 async def test_the_host_can_not_become_its_own_member(bare: Federation, host: ApiServer, east: ApiServer) -> None:

@@ -139,7 +139,11 @@ async def join(
                 # Another replica was faster and has used the invitation up.
                 return
             raise NotJoined(_in_words(error, cluster)) from error
-        await _store(member, cluster, at, credentials)
+        try:
+            await _store(member, cluster, at, credentials, anew=before is None)
+        except errors.AlreadyExists:
+            # Another replica was faster, and withdraws the invitation.
+            return
         progress(f"Secret {_SECRET}: credentials for the host")
         try:
             await host.delete(CLUSTER_REQUESTS, cluster)
@@ -189,7 +193,7 @@ async def _issued(host: ApiServer, cluster: str, at: Endpoint, kind: str) -> Map
         return await client_certificates.ask(account, cluster)
 
 
-async def _store(member: ApiServer, cluster: str, at: Endpoint, credentials: Mapping[str, str]) -> None:
+async def _store(member: ApiServer, cluster: str, at: Endpoint, credentials: Mapping[str, str], *, anew: bool) -> None:
     text = kubeconfig(at, AGENT, credentials, namespace=keys.execution_namespace(cluster))
     secret = {
         "apiVersion": SECRETS.api_version,
@@ -204,7 +208,10 @@ async def _store(member: ApiServer, cluster: str, at: Endpoint, credentials: Map
             for name, value in (("cluster", cluster), ("kubeconfig", text))
         },
     }
-    await member.apply(SECRETS, secret, field_manager=AGENT)
+    if anew:
+        await member.create(SECRETS, secret, field_manager=AGENT)
+    else:
+        await member.apply(SECRETS, secret, field_manager=AGENT)
 
 
 async def _verified(invitation: Invitation, cluster: str) -> Endpoint:
