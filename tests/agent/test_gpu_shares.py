@@ -159,4 +159,4 @@ async def test_cards_are_written_with_the_binding_or_with_the_gate(held: bool) -
     assert await Binder(cast(ApiServer, api), room, lambda _: None).bind([(waiting, "n")])
     [body] = api.bodies
     assert body["metadata"]["annotations"]["atoll.sh/gpu-cards"] == "1"
-    assert koordinator.minors(body["metadata"]["annotations"][koordinator.ALLOCATED]) == (1,)
+    assert koordinator.minors(body["metadata"]["annotations"][keys.KOORDINATOR_DEVICES]) == (1,)

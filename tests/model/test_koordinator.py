@@ -9,7 +9,7 @@ import pytest
 
 from atoll.admission.trust import template_problems
 from atoll.kinds.metadata import template_for
-from atoll.model import koordinator
+from atoll.model import keys, koordinator
 from atoll.model.placer import MadeFor, Placer, Unplaceable
 from atoll.model.vector import pod_requests
 
@@ -105,7 +105,7 @@ def test_a_placer_that_hands_nothing_over_refuses_koordinators_names() -> None:
         template_for(template, MadeFor(Placer.KUBE_SCHEDULER))
 
 
-@pytest.mark.parametrize("key", [koordinator.ALLOCATED, "atoll.sh/gpu-cards", "hami.io/vgpu-devices-to-allocate"])
+@pytest.mark.parametrize("key", [keys.KOORDINATOR_DEVICES, "atoll.sh/gpu-cards", "hami.io/vgpu-devices-to-allocate"])
 def test_a_tenant_can_not_give_itself_devices(key: str) -> None:
     [problem] = template_problems({"metadata": {"annotations": {key: "0"}}, "spec": {}}, "spec.template")
     assert key in str(problem)

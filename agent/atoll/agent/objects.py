@@ -384,7 +384,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
 
 def _handed_over(about: Meta) -> tuple[int, ...]:
     """GPUs that Koordinator's scheduler gave the pod."""
-    text = about.annotations.get(koordinator.ALLOCATED)
+    text = about.annotations.get(keys.KOORDINATOR_DEVICES)
     return koordinator.minors(text) if text else ()
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from atoll.admission.pod_resources import gpu_share_problems
 from atoll.admission.problems import Json, Problem, integer, mapping
-from atoll.model import keys, koordinator
+from atoll.model import keys
 from atoll.model.placer import SCHEDULERS
 
 _OF_DEVICES = {
     **dict.fromkeys(
-        (keys.GPU_CARDS, koordinator.ALLOCATED, "hami.io/vgpu-devices-to-allocate", "hami.io/vgpu-devices-allocated",
+        (keys.GPU_CARDS, keys.KOORDINATOR_DEVICES, "hami.io/vgpu-devices-to-allocate", "hami.io/vgpu-devices-allocated",
          "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate"),
         "can't be given: the placer writes which devices pods get",
     ),

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from atoll.kinds import nearness
-from atoll.model import duration, gpu_shares, keys, koordinator, needs, numa, pod_rules, ports, selectors
+from atoll.model import duration, keys, needs, numa, pod_rules, ports, selectors
 from atoll.model.flavors import Assigned, pinned, required
 from atoll.model.gang import Gang, Task, TopologyWish, scopes_of
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, TOLERATION, MadeFor, Placer, Unplaceable
@@ -44,6 +44,8 @@ def template_for_member(
     template: Mapping[str, Any], task: str = "", flavors: Sequence[Assigned] = ()
 ) -> dict[str, Any]:
     """A pod template without queues and tasks of the host, kept to the nodes of the flavors that its task got."""
+    from atoll.model import gpu_shares
+
     head = template.get("metadata") or {}
     named = {field: without_queues(head[field]) for field in ("labels", "annotations") if head.get(field)}
     made = dict(gpu_shares.spelled({**template, "metadata": {**head, **named}} if named else template))
@@ -103,9 +105,11 @@ def takes_shares(pod: Mapping[str, Any], who: Placer) -> None:
     Raises:
         Unplaceable: the pod would run without its devices.
     """
-    names = {*gpu_shares.KOORDINATOR_OTHERS, *(gpu_shares.KOORDINATOR_GPUS if who is not Placer.KUBE_SCHEDULER else ())}
+    from atoll.model import gpu_shares
+
+    names = {*needs.KOORDINATOR_OTHERS, *(gpu_shares.KOORDINATOR_GPUS if who is not Placer.KUBE_SCHEDULER else ())}
     if who is not Placer.ATOLL and gpu_shares.asks_for(pod, names):
-        text = f"the member's placer is {who}, which writes no {koordinator.ALLOCATED}: pods would get no devices there"
+        text = f"the member's placer is {who}, which writes no {keys.KOORDINATOR_DEVICES}: pods get no devices there"
         raise Unplaceable(f"{text}; send it elsewhere")
 
 
@@ -262,6 +266,8 @@ def task_of(
         later: whether they are made once other tasks have started.
         numa_policy: the policy of the topology manager that their nodes must have; empty, or `none`, for any.
     """
+    from atoll.model import gpu_shares
+
     guaranteed = numa.is_guaranteed(pod)
     return Task(
         name=name,

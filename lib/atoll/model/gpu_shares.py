@@ -14,11 +14,9 @@ from fractions import Fraction
 from typing import Any, Final
 
 from atoll.model.cards import CARD, IMPOSSIBLE, MEMORY, SHARE, number
+from atoll.model.needs import HAMI, VOLCANO, VOLCANO_CARDS
 
 _MIB: Final = 2**20
-HAMI: Final = "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
-VOLCANO: Final = "volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage", "volcano.sh/vgpu-cores"
-VOLCANO_CARDS: Final = "volcano.sh/vgpu-number"
 _WHOLE: Final = "nvidia.com/gpu"
 KOORDINATOR: Final = "koordinator.sh/gpu"
 CORE, BYTES, RATIO, _SHARED = (
@@ -35,7 +33,6 @@ _MIG: Final = "nvidia.com/mig-"
 _STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 _STRATEGIES: Final = {"mps": "MPS", "time-slicing": "none: NVIDIA's plug-in slices time"}
 _MOST_READ: Final = 10_000
-KOORDINATOR_OTHERS: Final = "koordinator.sh/rdma", "koordinator.sh/fpga"
 KAI_FRACTION: Final = "gpu-fraction"
 KAI_MEMORY: Final = "gpu-memory"
 _KAI_CARDS: Final = "gpu-fraction-num-devices"

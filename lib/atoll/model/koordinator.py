@@ -11,8 +11,6 @@ from atoll.model import quantity
 from atoll.model.cards import CARD, MEMORY, MOST_CARDS, SHARE
 from atoll.model.gpu_shares import BYTES, CORE, KOORDINATOR, RATIO
 
-ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
-"""Pod annotation: its devices by type."""
 _NAMES: Final = (KOORDINATOR, CORE, RATIO, BYTES)
 
 

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from atoll.model import gpu_shares
-
 Json = Mapping[str, Any]
+HAMI: Final = "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
+VOLCANO: Final = "volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage", "volcano.sh/vgpu-cores"
+VOLCANO_CARDS: Final = "volcano.sh/vgpu-number"
+KOORDINATOR_OTHERS: Final = "koordinator.sh/rdma", "koordinator.sh/fpga"
 
 
 class Need(StrEnum):
@@ -51,9 +53,9 @@ def of(pod_specs: Iterable[Json]) -> list[str]:
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _SHARES: Final = {
-    **dict.fromkeys(gpu_shares.HAMI, Need.HAMI),
-    **dict.fromkeys((*gpu_shares.VOLCANO, gpu_shares.VOLCANO_CARDS), Need.VOLCANO_VGPU),
-    **dict.fromkeys(gpu_shares.KOORDINATOR_OTHERS, Need.KOORDINATOR_DEVICES),
+    **dict.fromkeys(HAMI, Need.HAMI),
+    **dict.fromkeys((*VOLCANO, VOLCANO_CARDS), Need.VOLCANO_VGPU),
+    **dict.fromkeys(KOORDINATOR_OTHERS, Need.KOORDINATOR_DEVICES),
 }
 _CONTAINERS = ("initContainers", "containers")
 

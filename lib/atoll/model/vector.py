@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from atoll.model import gpu_shares, quantity
+from atoll.model import quantity
 
 K = TypeVar("K", bound=Hashable)
 N = TypeVar("N", bound=Hashable)
@@ -136,7 +136,11 @@ def container_requests(spec: Mapping[str, Any]) -> Vector:
 def _container_requests(container: Mapping[str, Any]) -> Vector:
     resources = container.get("resources") or {}
     asked = quantity.requests({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-    add(asked, gpu_shares.of_container(asked))
+    if any("gpu" in name for name in asked):
+        # Commands that read no such pod start without it.
+        from atoll.model import gpu_shares
+
+        add(asked, gpu_shares.of_container(asked))
     return asked
 
 

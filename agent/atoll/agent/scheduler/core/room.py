@@ -770,7 +770,7 @@ class Room:
             return {}
         notes = {keys.GPU_CARDS: ",".join(map(str, which))}
         if gpus := self._gpus.get(self.node_of(pod)):
-            notes[koordinator.ALLOCATED] = koordinator.allocated(gpus, which, part, pod.requests)
+            notes[keys.KOORDINATOR_DEVICES] = koordinator.allocated(gpus, which, part, pod.requests)
         return notes
 
     def _labels_of(self, node: str) -> Mapping[str, str] | None:
