@@ -350,13 +350,14 @@ def _binding(record: Record, event: audit.Event) -> None:
 
 
 def _suppose(states: list[Seen], at: float) -> None:
-    """A write without an answer brought what the next state has and no answer showed: an end, or another wish."""
+    """A write without an answer may have ended what the next state has no more: a run, or a hold."""
     place = next((index for index, each in enumerate(states) if each.at > at), 0)
     before, after = states[place - 1], states[place]
     if place == 0 or before.gang is None:
         return
     conditions = after.conditions if after.epoch == before.epoch else before.conditions
-    states.insert(place, replace(before, at=at, gang=after.gang, conditions=conditions))
+    wish = after.gang if before.gang.hold else before.gang
+    states.insert(place, replace(before, at=at, gang=wish, conditions=conditions))
 
 
 def _seen(at: float, found: Json) -> Seen:

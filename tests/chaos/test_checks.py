@@ -74,6 +74,14 @@ def test_a_release_whose_answer_was_lost_lets_a_held_gang_go(answered: bool, vio
     assert len(list(checks.held_stays_held(history.record()))) == violations
 
 
+def test_a_hold_begins_with_the_write_that_brought_it() -> None:
+    history = History(GANG)
+    history.binding(1, "gang-1", 0, phase=Phase.SUSPENDED, raises=False)
+    history.unanswered(2, "gang-1")
+    history.binding(40, "gang-1", 1, ("alpha", 2), hold=True)
+    assert list(checks.held_stays_held(history.record())) == []
+
+
 @pytest.mark.parametrize(("written", "violations"), [(2.5, 0), (3.5, 1)], ids=["before the next one", "after it"])
 def test_an_end_whose_answer_was_lost_gives_quota_back(written: float, violations: int) -> None:
     history = History(dataclasses.replace(GANG, batch=True), OTHER)
