@@ -20,7 +20,7 @@ PROCESSES = ("webhook", "control", "dispatcher", "agent")
 
 async def flags_of(process: str) -> set[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part), "COLUMNS": "200"}
-    module = "atoll.agent.descheduler" if process == "descheduler" else f"atoll.{process}"
+    module = {"descheduler": "atoll.agent.descheduler", "web": "atoll.cli.web"}.get(process, f"atoll.{process}")
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, "--help", env=env, stdout=asyncio.subprocess.PIPE
     )
