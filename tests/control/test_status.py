@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
 
 import msgspec
 import orjson
@@ -15,19 +17,22 @@ from atoll.control.objects import BindingObject, BindingSpec, ClusterObject, Tar
 from atoll.control.overrides import Overrides
 from atoll.control.status import Status, _waiting
 from atoll.delivery.work import Workload, WorkObject, WorkSpec
-from atoll.kinds import apps, volcano_job
+from atoll.kinds import Kind, Outcome, apps, volcano_job
+from atoll.kinds.batch_job import KIND as BATCH_JOB
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
-from atoll.model.apiresource import BINDINGS, EVENTS, JOBS, STATEFUL_SETS
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, EVENTS, JOBS, NAMESPACES, STATEFUL_SETS
 from atoll.model.decision import Decision, Phase
 from atoll.model.keys import execution_namespace
 from atoll.model.objects import Full, Meta, decode_full
 from atoll.model.verdict import Reason
 from tests.control.recorders import records_of
-from tests.integration.federation import Site, job, until
+from tests.integration.federation import Site, batch_job, job, until
+
+Json = dict[str, Any]
 
 pytestmark = pytest.mark.integration
 
@@ -205,33 +210,71 @@ async def test_what_was_evicted_from_a_member_that_is_lost_says_what_it_waits_fo
     assert "Released" not in [each["type"] for each in seen["conditions"]]
 
 
-async def test_a_status_that_the_api_server_refuses_is_told_of_and_offered_again_later(site: Site) -> None:
-    name = "refused"
-    labels = {"app": name}
-    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}}
-    spec = {"replicas": 1, "serviceName": name, "selector": {"matchLabels": labels}, "template": pod}
-    about = {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind}
-    made = await site.submit({**about, "metadata": {"name": name, "annotations": {keys.HOLD: "true"}}, "spec": spec})
-    said = {"replicas": 1, "currentRevision": 5}
+@contextlib.asynccontextmanager
+async def writer(site: Site, kind: Kind, made: Json, said: Json) -> AsyncIterator[Callable[[Json], Awaitable[None]]]:
+    """Writes the status that a member reports of an object of the host; a call takes the object as it was seen."""
+    about = made["metadata"]
     work = WorkObject(
         metadata=Meta(namespace=execution_namespace("alpha")), status={"manifestStatuses": [{"status": said}]}
     )
-    reference = {"name": name, "namespace": site.namespace, "uid": made["metadata"]["uid"], **about}
-    body = {"metadata": {"name": f"{name}-statefulset", "namespace": site.namespace}, "spec": {"resource": reference}}
+    reference = {key: made[key] for key in ("apiVersion", "kind")} | {
+        key: about[key] for key in ("name", "namespace", "uid")
+    }
+    body = {
+        "metadata": {"name": f"{about['name']}-x", "namespace": about["namespace"]}, "spec": {"resource": reference}
+    }  # fmt: skip
     recorder, caches = Recorder(site.host, "test"), Caches(site.host)
     overrides = Overrides(site.host, caches, recorder)
     status = Status(site.host, caches, recorder, overrides, records_of(site.host, caches))
     writes = asyncio.create_task(recorder.run())
+
+    async def write(seen: Json) -> None:
+        binding = decode_binding(orjson.dumps(body))
+        await status._workload_status(kind, decode_full(orjson.dumps(seen)), binding, [work])
+
     try:
-        with pytest.raises(errors.Retry):
-            await status._workload_status(
-                apps.STATEFUL_SET, decode_full(orjson.dumps(made)), decode_binding(orjson.dumps(body)), [work]
-            )
-
-        async def told() -> bool:
-            found = await site.host.list(EVENTS, site.namespace)
-            return any((each["reason"], each["regarding"]["name"]) == ("StatusRefused", name) for each in found)
-
-        await until(told, what="an Event tells of it")
+        yield write
     finally:
         writes.cancel()
+
+
+async def test_a_status_that_the_api_server_refuses_is_told_of_and_offered_again_later(site: Site) -> None:
+    labels = {"app": "refused"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}}
+    spec = {"replicas": 1, "serviceName": "refused", "selector": {"matchLabels": labels}, "template": pod}
+    about = {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind}
+    metadata = {"name": "refused", "annotations": {keys.HOLD: "true"}}
+    made = await site.submit({**about, "metadata": metadata, "spec": spec})
+    async with writer(site, apps.STATEFUL_SET, {**about, **made}, {"replicas": 1, "currentRevision": 5}) as write:
+
+        async def told() -> bool:
+            # Invalid where control has written it meanwhile.
+            with pytest.raises((errors.Retry, errors.Invalid)):
+                await write(await site.host.get(STATEFUL_SETS, "refused", site.namespace))
+            found = await site.host.list(EVENTS, site.namespace)
+            return any((each["reason"], each["regarding"]["name"]) == ("StatusRefused", "refused") for each in found)
+
+        await until(told, what="an Event tells of it")
+
+
+async def test_an_end_refused_for_a_change_that_the_cache_lacks_is_offered_again_at_once(site: Site) -> None:
+    """The start that was written a moment before can't be changed any more."""
+    namespace = f"{site.namespace}-plain"
+    await site.host.create(NAMESPACES, {"metadata": {"name": namespace}})
+    head = {"apiVersion": BATCH_JOBS.api_version, "kind": BATCH_JOBS.kind}
+    body = batch_job("ended")
+    about = {"metadata": {"name": "ended", "namespace": namespace}}
+    spec = {**body["spec"], "managedBy": "example.com/none"}
+    made = {**head, **await site.host.create(BATCH_JOBS, {**head, **about, "spec": spec})}
+    began = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
+    await site.host.merge_patch(BATCH_JOBS, "ended", began, namespace, subresource="status")
+    done = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    said = {"succeeded": 1, "completionTime": "2026-01-01T00:01:00Z", "conditions": [done]}
+    async with writer(site, BATCH_JOB, made, said) as write:
+        with pytest.raises(errors.Retry) as found:
+            await write(made)
+        assert found.value.after < 1
+        await write(await site.host.get(BATCH_JOBS, "ended", namespace))
+    ended = await site.host.get(BATCH_JOBS, "ended", namespace)
+    assert BATCH_JOB.finished(ended["status"]) is Outcome.SUCCEEDED
+    await site.host.delete(NAMESPACES, namespace)

@@ -56,6 +56,9 @@ _OF_PARTS = (
 _REFUSED = 60.0
 """Seconds after which a status that broke a rule of its API is offered again; another one is at once."""
 
+_STALE = 0.5
+"""The same where the object had changed meanwhile: the cache will show it."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -166,8 +169,19 @@ class Status:
             except errors.Invalid as error:
                 if not breaks_rules(error):
                     raise
+                if final and await self._is_stale(kind, each):
+                    # Such as a start that was written a moment before, and is the first one for good.
+                    raise Retry(_STALE, error.said) from error
                 tell_workload(self._recorder, binding, STATUS_REFUSED, error.said, warning=True)
                 raise Retry(_REFUSED, error.said) from error
+
+    async def _is_stale(self, kind: Kind, obj: Json) -> bool:
+        """Whether the host has another status of this object by now than the one that the cache shows."""
+        about = obj["metadata"]
+        # Control has no right to get workloads, and this is rare.
+        same = f"metadata.name={about['name']}"
+        found = await self._host.list(kind.resource, about["namespace"], field_selector=same)
+        return any(each.get("status") != obj.get("status") for each in found)
 
     def _kept(self, binding: BindingObject) -> str:
         """What keeps the pods of a binding that was evicted, member by member; empty where nothing is known to."""
