@@ -84,7 +84,7 @@ async def ensure_joined(member: ApiServer, cluster: str, settings: JoinSettings)
 
 async def about(member: ApiServer, facts: Mapping[str, Any]) -> Json:
     """The request of this cluster: its identity, its version, and further facts."""
-    found = await member.list(NAMESPACES, field_selector="metadata.name=kube-system")
+    found = await member.named(NAMESPACES, "kube-system")
     if not found:
         raise NotJoined("this cluster has no namespace kube-system, whose UID tells clusters apart")
     return {

@@ -178,9 +178,7 @@ class Status:
     async def _is_stale(self, kind: Kind, obj: Json) -> bool:
         """Whether the host has another status of this object by now than the one that the cache shows."""
         about = obj["metadata"]
-        # Control has no right to get workloads, and this is rare.
-        same = f"metadata.name={about['name']}"
-        found = await self._host.list(kind.resource, about["namespace"], field_selector=same)
+        found = await self._host.named(kind.resource, about["name"], about["namespace"])
         return any(each.get("status") != obj.get("status") for each in found)
 
     def _kept(self, binding: BindingObject) -> str:

@@ -343,7 +343,7 @@ class Works:
             return
         namespace, name = key.split("/")
         # The cache may be behind: the Works may be of a binding that it has not seen.
-        there = await self._host.list(BINDINGS, namespace, field_selector=f"metadata.name={name}")
+        there = await self._host.named(BINDINGS, name, namespace)
         uids = {each["metadata"]["uid"] for each in there}
         for work in strays:
             if work.binding_uid not in uids:

@@ -19,7 +19,7 @@ import structlog
 from atoll.delivery.delivered import change, encode, recorded, with_record
 from atoll.delivery.memory import WorkMemory
 from atoll.delivery.namespaces import NotAccepted
-from atoll.delivery.needs import Needs, listed
+from atoll.delivery.needs import Needs
 from atoll.delivery.refusals import Ownership, PodRefusals
 from atoll.delivery.removal import EndPods, Removal
 from atoll.delivery.reservations import Asked, Reservations
@@ -410,7 +410,7 @@ class Delivery:
 
     async def _stands(self, work: WorkObject) -> bool:
         """Whether the host itself, not merely the cache, asks for a Work that is exclusive and may still start."""
-        there = await listed(self._host, WORKS, work.metadata.name, work.metadata.namespace)
+        there = await self._host.named(WORKS, work.metadata.name, work.metadata.namespace)
         stands = [each for each in there if decode_work(msgspec.json.encode(each)).same_dispatch(work)]
         return bool(stands) and not self._fenced()
 

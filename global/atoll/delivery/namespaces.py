@@ -105,7 +105,7 @@ class Namespaces:
                 NAMESPACES, {**manifest, "metadata": {"name": name, "labels": labels}}, field_manager=MANAGER
             )
         except errors.AlreadyExists:
-            there = await self._member.list(NAMESPACES, field_selector=f"metadata.name={name}")
+            there = await self._member.named(NAMESPACES, name)
             metadata = msgspec.convert(there[0]["metadata"] if there else {}, Meta)
             if not lets_work_in(metadata.labels):
                 raise NotAccepted(_refusal(name, self._cluster)) from None

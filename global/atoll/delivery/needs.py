@@ -15,7 +15,7 @@ from atoll.kube import errors
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CLAIMS, NAMESPACES, PRIORITY_CLASSES, ApiResource
+from atoll.model.apiresource import CLAIMS, NAMESPACES, PRIORITY_CLASSES
 from atoll.model.objects import MALFORMED
 from atoll.model.placer import MadeFor, Unplaceable
 
@@ -174,7 +174,7 @@ class Needs:
                 continue
             _, namespace, name = identity
             self._present.discard(identity)
-            for there in await listed(self._member, resource, name, namespace or None):
+            for there in await self._member.named(resource, name, namespace or None):
                 if (there["metadata"].get("labels") or {}).get(keys.MADE) != "true":
                     continue
                 try:
@@ -232,7 +232,7 @@ class Needs:
     async def _difference(self, manifest: Json) -> str:
         """Difference of a PriorityClass in the member; empty where none counts."""
         name, value = manifest["metadata"]["name"], manifest["value"]
-        for there in await listed(self._member, PRIORITY_CLASSES, name):
+        for there in await self._member.named(PRIORITY_CLASSES, name):
             if there.get("value") != value:
                 return (
                     f"PriorityClass {name} has value {there.get('value')} in {self._cluster}, and {value} on the host"
@@ -243,8 +243,3 @@ class Needs:
 def _identity(manifest: Json) -> Identity:
     metadata = manifest.get("metadata") or {}
     return str(manifest.get("kind", "")), str(metadata.get("namespace", "")), str(metadata.get("name", ""))
-
-
-async def listed(api: ApiServer, resource: ApiResource, name: str, namespace: str | None = None) -> list[Json]:
-    """The object as the server, not a cache, has it; empty if it has none. For accounts that may list, but not get."""
-    return await api.list(resource, namespace, field_selector=f"metadata.name={name}")

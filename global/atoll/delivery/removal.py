@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from atoll.delivery.needs import Needs, listed
+from atoll.delivery.needs import Needs
 from atoll.delivery.settings import DeliverySettings
 from atoll.delivery.statuses import Statuses
 from atoll.delivery.work import WorkObject
@@ -120,7 +120,7 @@ class Removal:
         wanted = work.manifest["metadata"]
         if self._objects[kind.resource].absent:
             return True
-        for there in await listed(self._member, kind.resource, wanted["name"], wanted["namespace"]):
+        for there in await self._member.named(kind.resource, wanted["name"], wanted["namespace"]):
             metadata = there["metadata"]
             if (metadata.get("annotations") or {}).get(keys.BINDING_UID) == work.binding_uid:
                 if not metadata.get("deletionTimestamp"):
@@ -133,7 +133,7 @@ class Removal:
         namespace, name = key.split("/")
         for resource, reflector in self._objects.items():
             for obj in reflector.by_index("work", key):
-                if not await listed(self._host, WORKS, name, namespace):
+                if not await self._host.named(WORKS, name, namespace):
                     log.warning("no Work asks for it: removed", kind=resource.kind, workload=obj.metadata.key)
                     await self.remove(BY_GVK[resource.api_version, resource.kind], obj)
 

@@ -353,6 +353,10 @@ class ApiServer:
                 return
             params["continue"] = page.metadata.continue_
 
+    async def named(self, resource: ApiResource, name: str, namespace: str | None = None) -> list[Json]:
+        """The object as the server, not a cache, has it; empty for none. For accounts that may list, but not get."""
+        return await self.list(resource, namespace, field_selector=f"metadata.name={name}")
+
     async def list(
         self, resource: ApiResource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> list[Json]:
