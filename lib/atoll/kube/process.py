@@ -30,7 +30,7 @@ from prometheus_client import CollectorRegistry
 from atoll.kube import drain, health, logs, metrics, serving, systemd, tokens, vitals
 from atoll.kube.collector import KubeCollector
 from atoll.kube.ratelimit import RateLimit
-from atoll.kube.serving import Guard, GuardedSite
+from atoll.kube.serving import Guard
 from atoll.kube.settings import Api, ProcessSettings
 from atoll.kube.transport import ApiServer
 
@@ -170,10 +170,8 @@ class Process:
     async def _serve_health(self, host: str, port: int) -> None:
         guard = Guard()
         app = health.application(lambda: self.ready, self.metrics, guard)
-        runner = serving.runner(app, guard, shutdown_timeout=0.5)
-        await runner.setup()
+        runner = await serving.serve(app, guard, None, shutdown_timeout=0.5, host=host, port=port)
         self.stack.push_async_callback(runner.cleanup)
-        await GuardedSite(runner, guard, None, host=host, port=port).start()
 
 
 def _give_up_after(seconds: float) -> None:

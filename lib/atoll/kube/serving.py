@@ -241,6 +241,23 @@ def runner(app: web.Application, guard: Guard, *, shutdown_timeout: float) -> we
     )  # fmt: skip
 
 
+async def serve(
+    app: web.Application, guard: Guard, tls: ssl.SSLContext | None, *, shutdown_timeout: float, **where: Any
+) -> web.AppRunner:
+    """Listen; `cleanup` of the returned object ends that. See `GuardedSite`.
+
+    `shutdown_timeout`: seconds that a request under way may still take then.
+    """
+    made = runner(app, guard, shutdown_timeout=shutdown_timeout)
+    try:
+        await made.setup()
+        await GuardedSite(made, guard, tls, **where).start()
+    except BaseException:
+        await made.cleanup()
+        raise
+    return made
+
+
 class _Guarded(asyncio.Protocol):
     """Tells the guard what happens on a connection, and then the protocol that it is made for."""
 

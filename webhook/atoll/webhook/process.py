@@ -20,7 +20,7 @@ from atoll.kube.authority import Times
 from atoll.kube.certificates import Leaf
 from atoll.kube.process import Process
 from atoll.kube.reflector import Reflector
-from atoll.kube.serving import Guard
+from atoll.kube.serving import Guard, serve
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
@@ -200,7 +200,9 @@ class _Listener:
             certificates.load_leaf(self._tls, leaf)
             return
         self._tls = certificates.server_context(leaf)
-        self._runner = await server.serve(self._app, self._guard, self._tls, self._bound, self._settings.cut)
+        self._runner = await serve(
+            self._app, self._guard, self._tls, shutdown_timeout=self._settings.cut, sock=self._bound
+        )
         log.info("listening", address=self._bound.getsockname()[:2])
 
     async def check(self, name: str, leaf: Leaf) -> None:

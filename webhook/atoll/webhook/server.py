@@ -7,8 +7,6 @@ explanation.
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 import time
 from typing import Final
 
@@ -16,8 +14,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Histogram
 
-from atoll.kube import serving
-from atoll.kube.serving import Guard, GuardedSite
+from atoll.kube.serving import Guard
 from atoll.webhook import protocol, reviews
 
 _MAX_BODY: Final = 8 * 2**20
@@ -85,29 +82,16 @@ async def answer(answers: reviews.Reviews, path: str, body: bytes) -> tuple[str,
         if problems := await route.validate(request):
             title = route.title or (request.object or {}).get("kind") or ""
             return "refused", _json(protocol.encode(request.uid, refusal=protocol.refusal_of(request, title, problems)))
-        told = protocol.warnings_of(route.warn(request))
-        answered = protocol.encode(request.uid, patch=patch, warnings=told, audit=route.audit(request))
+        warnings = protocol.warnings_of(route.warn(request))
+        answered = protocol.encode(request.uid, patch=patch, warnings=warnings, audit=route.audit(request))
         return "patched" if patch else "allowed", _json(answered)
     except RecursionError:
-        said = "the object is nested too deeply to be checked; make it flatter"
-        return "malformed", _json(protocol.encode(request.uid, refusal=said, code=400))
+        refusal = "the object is nested too deeply to be checked; make it flatter"
+        return "malformed", _json(protocol.encode(request.uid, refusal=refusal, code=400))
     except Exception as error:
         log.exception("a review failed", path=path, namespace=request.namespace, name=request.name)
-        said = f"the Atoll webhook could not judge this object ({type(error).__name__}); its log tells more"
-        return "failed", _json(protocol.encode(request.uid, refusal=said))
-
-
-async def serve(
-    app: web.Application, guard: Guard, tls: ssl.SSLContext, bound: socket.socket, cut: float
-) -> web.AppRunner:
-    """Listen on a socket that has its address; `leave` and then `cleanup` of the returned object end that.
-
-    `cut`: seconds that a request under way may still take then.
-    """
-    runner = serving.runner(app, guard, shutdown_timeout=cut)
-    await runner.setup()
-    await GuardedSite(runner, guard, tls, sock=bound).start()
-    return runner
+        refusal = f"the Atoll webhook could not judge this object ({type(error).__name__}); its log tells more"
+        return "failed", _json(protocol.encode(request.uid, refusal=refusal))
 
 
 async def leave(runner: web.AppRunner, app: web.Application, seconds: float, last_accepted: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from atoll.cli.web.settings import WebSettings
-from atoll.kube import config, process, serving
+from atoll.kube import config, process
 from atoll.kube.process import Process
 from atoll.kube.settings import load
 
@@ -20,13 +20,8 @@ async def setup(running: Process, settings: WebSettings) -> None:
     from atoll.cli.web.tokens import Tokens, without_credentials
 
     users = Tokens(without_credentials(await config.access(settings.kubeconfig or None)), settings)
-    guard = serving.Guard()
-    app = Site(users, settings.streams).app()
-    app.middlewares.insert(0, guard.middleware)
-    runner = serving.runner(app, guard, shutdown_timeout=0.5)
-    await runner.setup()
+    runner = await Site(users, settings.streams).listen(host=settings.address, port=settings.port)
     running.stack.push_async_callback(runner.cleanup)
-    await serving.GuardedSite(runner, guard, None, host=settings.address, port=settings.port).start()
     running.add_task("users", users.sweep())
 
 

@@ -15,7 +15,6 @@ from atoll.cli.errors import CommandError
 from atoll.cli.queues import not_the_host
 from atoll.cli.web.site import Site
 from atoll.cli.web.world import World
-from atoll.kube import serving
 from atoll.kube.transport import ApiServer
 
 _ADDRESS = "127.0.0.1"
@@ -79,15 +78,10 @@ async def serve(host: ApiServer, only: str | None, own: str, port: int, say: Cal
     except OSError as error:
         why = "is in use" if error.errno == EADDRINUSE else f"can't be used: {error.strerror}"
         raise CommandError(f"port {port} {why}; --port 0 takes a free one") from error
-    guard = serving.Guard()
     async with World(host, only, own) as world:
         access = Loopback(world, listener.getsockname()[1])
-        app = Site(access).app()
-        app.middlewares.insert(0, guard.middleware)
-        runner = serving.runner(app, guard, shutdown_timeout=0.5)
-        await runner.setup()
+        runner = await Site(access).listen(sock=listener)
         try:
-            await serving.GuardedSite(runner, guard, None, sock=listener).start()
             say(f"open {access.address}\nstop with Ctrl-C")
             await asyncio.Event().wait()
         finally:

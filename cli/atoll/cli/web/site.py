@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib import resources
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import orjson
@@ -16,6 +16,7 @@ from yarl import URL
 from atoll.cli.errors import CommandError
 from atoll.cli.web import pages
 from atoll.cli.web.world import World
+from atoll.kube import serving
 from atoll.kube.errors import ApiError, Forbidden, NotFound
 
 MOST_STREAMS: Final = 64
@@ -90,6 +91,12 @@ class Site:
         app.router.add_get("/changes", self._changes)
         app.router.add_get("/{path:.*}", self._page)
         return app
+
+    async def listen(self, **where: Any) -> web.AppRunner:
+        """See `serving.serve`."""
+        guard, app = serving.Guard(), self.app()
+        app.middlewares.insert(0, guard.middleware)
+        return await serving.serve(app, guard, None, shutdown_timeout=0.5, **where)
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -26,7 +26,7 @@ from atoll.dispatcher.settings import LogSettings, QuerySettings
 from atoll.dispatcher.shell import Shell
 from atoll.kube import authority, certificates, errors, serving
 from atoll.kube.certificates import Leaf
-from atoll.kube.serving import Guard, GuardedSite
+from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import API_SERVICES, CONFIGMAPS, ENDPOINT_SLICES, SERVICES, VERDICTS
@@ -133,12 +133,8 @@ class Query:
         app = Server(
             self._host, self._shell, self._present_front, guard, settings=self._settings, logs=self._logs
         ).application()
-        self._runner = serving.runner(app, guard, shutdown_timeout=0.5)
-        await self._runner.setup()
-        settings = self._settings
-        await GuardedSite(
-            self._runner, guard, self._tls, host=settings.host or None, port=settings.port, reuse_address=True
-        ).start()
+        where = {"host": self._settings.host or None, "port": self._settings.port, "reuse_address": True}
+        self._runner = await serving.serve(app, guard, self._tls, shutdown_timeout=0.5, **where)
 
     def _present_front(self) -> Front:
         assert self._front is not None, "it is read before anything is served"
