@@ -145,7 +145,8 @@ async def _topology(world: World, asked: Mapping[str, str]) -> Page:
 async def _queues(world: World, asked: Mapping[str, str]) -> Page:
     """The tree of queues, as `queue list` orders it, with the figures of `queue describe`."""
     federation = await world.federation()
-    objects, states = world.bodies(QUEUES), queue_tree.states(world.bodies(QUEUES))
+    objects = world.bodies(QUEUES)
+    states = queue_tree.states(objects)
     found = []
     for depth, queue in queues.tree(objects):
         name = queue["metadata"]["name"]

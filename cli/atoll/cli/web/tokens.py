@@ -96,11 +96,7 @@ class Tokens:
         login = self._login(request)
         if login is None:
             raise web.HTTPUnauthorized(text="no token came with this request")
-        try:
-            return await self._world(login)
-        except Unauthorized:
-            await self._drop(login.key)
-            raise web.HTTPUnauthorized(text="the host does not know this token, or it has expired") from None
+        return await self._world(login)
 
     async def sweep(self) -> None:
         """End the watches of users who have gone, until cancelled; then of all."""
@@ -125,6 +121,13 @@ class Tokens:
         return session.login if session is not None and session.login.token else None
 
     async def _world(self, login: Login) -> World:
+        try:
+            return await self._opened(login)
+        except Unauthorized:
+            await self._drop(login.key)
+            raise web.HTTPUnauthorized(text="the host does not know this token, or it has expired") from None
+
+    async def _opened(self, login: Login) -> World:
         now = time.monotonic()
         user = self._users.get(login.key)
         if user is None:
@@ -179,10 +182,7 @@ class Tokens:
             raise web.HTTPBadRequest(text="this is no name of a namespace")
         login = Login(token, namespace)
         if token:
-            try:
-                await self._world(login)
-            except Unauthorized:
-                raise web.HTTPUnauthorized(text="the host does not know this token, or it has expired") from None
+            await self._world(login)
         while len(self._sessions) >= self.settings.users * _SESSIONS_PER_USER:
             del self._sessions[next(iter(self._sessions))]
         key = secrets.token_urlsafe(32)
