@@ -22,7 +22,7 @@ def pod(name: str, **limits: str) -> Pod:
     return make_pod(name, spec={"containers": [{"name": "c", "resources": {"limits": limits}}]})
 
 
-class Told:
+class Core:
     """A member's core, and the nodes that its pods were bound to."""
 
     def __init__(self) -> None:
@@ -30,14 +30,14 @@ class Told:
         self.bound: dict[str, str] = {}
         self._moment = 0.0
 
-    def tell(self, *events: Event) -> None:
+    def handle(self, *events: Event) -> None:
         self._moment += 1
         for event in (*events, Pass(self._moment)):
             for bind in of(Bind, self.core.handle(event)):
                 self.bound |= {key: node for key, _, node in bind.pods}
 
     def come(self, name: str, **limits: str) -> None:
-        self.tell(PodSet(pod(name, **limits), Whose.OURS))
+        self.handle(PodSet(pod(name, **limits), Whose.OURS))
 
     def cards_of(self, name: str) -> tuple[int, tuple[int, ...]]:
         return self.core.room.cards.of(f"default/{name}")
@@ -47,25 +47,25 @@ CARD: dict[str, Any] = {"atoll.sh/gpu-milli": "1000"}
 
 
 def test_memory_is_a_larger_part_of_a_smaller_card() -> None:
-    told = Told()
-    told.tell(NodeSet(make_node("small", labels={"nvidia.com/gpu.memory": "16384"}, **CARD)))
-    told.tell(NodeSet(make_node("large", labels={"nvidia.com/gpu.memory": "81920"}, **CARD)))
-    told.tell(NodeSet(make_node("unknown", **CARD)))
+    member = Core()
+    member.handle(NodeSet(make_node("small", labels={"nvidia.com/gpu.memory": "16384"}, **CARD)))
+    member.handle(NodeSet(make_node("large", labels={"nvidia.com/gpu.memory": "81920"}, **CARD)))
+    member.handle(NodeSet(make_node("unknown", **CARD)))
     for at in range(4):
-        told.come(f"p{at}", **{"atoll.sh/gpu-memory": "40Gi"})
-    assert told.bound == {"default/p0": "large", "default/p1": "large"}, "40Gi are half of 80Gi, and more than 16Gi"
-    assert told.cards_of("p0") == (500, (0,))
-    told.tell(PodGone("default/p0"))
-    assert told.bound["default/p2"] == "large", "it waited for that"
+        member.come(f"p{at}", **{"atoll.sh/gpu-memory": "40Gi"})
+    assert member.bound == {"default/p0": "large", "default/p1": "large"}, "40Gi are half of 80Gi, and more than 16Gi"
+    assert member.cards_of("p0") == (500, (0,))
+    member.handle(PodGone("default/p0"))
+    assert member.bound["default/p2"] == "large", "it waited for that"
 
 
 def test_two_sizes_share_a_card_until_it_is_full() -> None:
-    told = Told()
-    told.tell(NodeSet(make_node("n", labels={"nvidia.com/gpu.memory": "16384"}, **CARD)))
-    told.come("memory", **{"atoll.sh/gpu-memory": "8Gi"})
-    told.come("milli", **{"atoll.sh/gpu-milli": "500"})
-    told.come("more", **{"atoll.sh/gpu-milli": "1"})
-    assert [told.cards_of(name)[1] for name in ("memory", "milli", "more")] == [(0,), (0,), ()]
+    member = Core()
+    member.handle(NodeSet(make_node("n", labels={"nvidia.com/gpu.memory": "16384"}, **CARD)))
+    member.come("memory", **{"atoll.sh/gpu-memory": "8Gi"})
+    member.come("milli", **{"atoll.sh/gpu-milli": "500"})
+    member.come("more", **{"atoll.sh/gpu-milli": "1"})
+    assert [member.cards_of(name)[1] for name in ("memory", "milli", "more")] == [(0,), (0,), ()]
 
 
 KOORD: dict[str, Any] = {"koordinator.sh/gpu-core": "200", "koordinator.sh/gpu-memory-ratio": "200"}
@@ -82,18 +82,18 @@ def device(name: str, *minors: int, ill: tuple[int, ...] = ()) -> KoordinatorDev
 
 
 def test_pods_get_gpus_that_koordinator_reports() -> None:
-    told = Told()
-    told.tell(NodeSet(make_node("n", **KOORD)))
-    told.come("early", **HALF)
-    assert not told.bound, "nothing tells the GPUs of the node one by one"
-    told.tell(KoordinatorSet(device("n", 0, 1)))
-    told.come("more", **HALF)
-    told.come("whole", **{"koordinator.sh/gpu": "100"})
-    assert [told.cards_of(name) for name in ("early", "more")] == [(500, (0,)), (500, (0,))]
-    assert "default/whole" not in told.bound, "no node offers koordinator.sh/gpu"
-    told.come("ours", **CARD)
-    assert told.cards_of("ours") == (1000, (1,))
-    notes = told.core.room.notes_of(pod("early", **HALF))
+    member = Core()
+    member.handle(NodeSet(make_node("n", **KOORD)))
+    member.come("early", **HALF)
+    assert not member.bound, "nothing tells the GPUs of the node one by one"
+    member.handle(KoordinatorSet(device("n", 0, 1)))
+    member.come("more", **HALF)
+    member.come("whole", **{"koordinator.sh/gpu": "100"})
+    assert [member.cards_of(name) for name in ("early", "more")] == [(500, (0,)), (500, (0,))]
+    assert "default/whole" not in member.bound, "no node offers koordinator.sh/gpu"
+    member.come("ours", **CARD)
+    assert member.cards_of("ours") == (1000, (1,))
+    notes = member.core.room.notes_of(pod("early", **HALF))
     entry = orjson.loads(notes["scheduling.koordinator.sh/device-allocated"])["gpu"][0]
     assert entry["minor"] == 0
     assert entry["resources"]["koordinator.sh/gpu-memory"] == str(40 * 2**30)
@@ -101,19 +101,19 @@ def test_pods_get_gpus_that_koordinator_reports() -> None:
 
 
 def test_a_gpu_that_is_ill_is_not_given() -> None:
-    told = Told()
-    told.tell(NodeSet(make_node("n", **KOORD)), KoordinatorSet(device("n", 0, 1, ill=(0,))))
-    told.come("a", **CARD)
-    told.come("b", **CARD)
-    assert told.cards_of("a") == (1000, (1,))
-    assert told.cards_of("b") == (0, ())
-    told.tell(KoordinatorSet(device("n", 0, 1)))
-    assert told.cards_of("b") == (1000, (0,))
+    member = Core()
+    member.handle(NodeSet(make_node("n", **KOORD)), KoordinatorSet(device("n", 0, 1, ill=(0,))))
+    member.come("a", **CARD)
+    member.come("b", **CARD)
+    assert member.cards_of("a") == (1000, (1,))
+    assert member.cards_of("b") == (0, ())
+    member.handle(KoordinatorSet(device("n", 0, 1)))
+    assert member.cards_of("b") == (1000, (0,))
 
 
 @pytest.mark.parametrize("limits", [HALF, {"nvidia.com/gpu": "1"}], ids=["a part", "whole, by the vendor's name"])
 def test_gpus_that_koordinators_scheduler_gave_are_taken(limits: dict[str, str]) -> None:
-    told = Told()
+    member = Core()
     given = decode_pod(
         orjson.dumps(
             {
@@ -127,11 +127,11 @@ def test_gpus_that_koordinators_scheduler_gave_are_taken(limits: dict[str, str])
             }
         )
     )
-    told.tell(NodeSet(make_node("n", **KOORD)), KoordinatorSet(device("n", 0, 1)), PodSet(given, Whose.OTHERS))
-    told.come("a", **CARD)
-    told.come("b", **CARD)
-    assert told.cards_of("a") == (1000, (0,))
-    assert told.cards_of("b") == (0, ())
+    member.handle(NodeSet(make_node("n", **KOORD)), KoordinatorSet(device("n", 0, 1)), PodSet(given, Whose.OTHERS))
+    member.come("a", **CARD)
+    member.come("b", **CARD)
+    assert member.cards_of("a") == (1000, (0,))
+    assert member.cards_of("b") == (0, ())
 
 
 class Written:

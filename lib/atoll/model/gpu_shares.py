@@ -92,10 +92,10 @@ def check(containers: Iterable[Mapping[str, int]], annotations: Mapping[str, Any
     Raises:
         BadShare: it is such.
     """
-    said = of_annotations(annotations)
+    kai = of_annotations(annotations)
     for requests in containers:
         others = _check(requests) or requests.get(_WHOLE)
-        if said and (others or requests.get(SHARE, said[SHARE]) != said[SHARE]):
+        if kai and (others or requests.get(SHARE, kai[SHARE]) != kai[SHARE]):
             text = f"annotations {KAI_FRACTION} and {KAI_MEMORY} come without other requests for GPUs"
             raise BadShare(f"{text}; use them, or the resources, alone")
 
@@ -119,10 +119,10 @@ def spelled(template: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def memory_offered(offered: Mapping[str, int], labels: Mapping[str, str]) -> dict[str, int]:
     """`MEMORY` of a node with cards that does not offer it itself, by NVIDIA's label; empty where that is not known."""
-    told = labels.get(CARD_MEMORY, "")
-    if MEMORY in offered or SHARE not in offered or not _WHOLE_NUMBER.fullmatch(told):
+    mebibytes = labels.get(CARD_MEMORY, "")
+    if MEMORY in offered or SHARE not in offered or not _WHOLE_NUMBER.fullmatch(mebibytes):
         return {}
-    return {MEMORY: number(offered) * int(told) * _MIB}
+    return {MEMORY: number(offered) * int(mebibytes) * _MIB}
 
 
 def isolation(node: Mapping[str, Any], *, koordlet: bool) -> str:

@@ -115,8 +115,8 @@ class Workloads:
         if group is None:
             return rules.defaults(change)
         patch = groups.wishes(change.new, group, rules.templates(change.new), created=change.old is None)
-        told = replace(change, new=jsonpatch.applied(change.new, patch))
-        patch += rules.defaults(told)
+        patched = replace(change, new=jsonpatch.applied(change.new, patch))
+        patch += rules.defaults(patched)
         # What another controller runs is left alone.
         ours = kind.takes(jsonpatch.applied(change.new, patch) if change.old is None else change.old)
         return patch if ours else rules.defaults(change)
@@ -225,8 +225,8 @@ class Workloads:
         """What of a new workload needs a network that its members don't have."""
         if self._policies is None or request.operation != "CREATE":
             return []
-        said, workload = self._around.of_queue(queue), request.object or {}
-        default = said[0].get(keys.DEFAULT_POLICY, "") if said is not None else ""
+        known, workload = self._around.of_queue(queue), request.object or {}
+        default = known[0].get(keys.DEFAULT_POLICY, "") if known is not None else ""
         fields = rules.networked(workload)
         return self._policies.unreachable(kind.resource, workload, request.namespace, default, fields)
 
