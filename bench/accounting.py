@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,12 @@ _BEYOND = ("Running", "Completing", "Completed")
 #: Not caused by a workload, or no write to the store at all (reviews).
 _IGNORED_RESOURCES = frozenset({LEASES.plural, "events", CAPACITIES.plural})
 _IGNORED_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
+
+Kind = tuple[str, str, str]
+"""(writer, verb, resource)."""
+
+_GROUP = re.compile("(-[0-9a-f]+){5}$")
+"""The end of a PodGroup's name, a UID."""
 
 Times = dict[str, dict[str, float]]
 """Stage -> workload -> when it was reached first, seconds since the epoch."""
@@ -179,6 +186,47 @@ def writes(events: Iterable[audit.Event], times: Times, namespace: str, workload
         if event.at <= times["completed on the host"].get(workload, 0.0):
             found.until_completed[workload] += 1
     return found
+
+
+@dataclass(slots=True)
+class Requests:
+    """Requests of one cluster that belong to workloads, Events included, by (writer, verb, resource)."""
+
+    until_bound: Counter[Kind] = field(default_factory=Counter)
+    """Up to the moment at which the pod of each was bound in the member."""
+    until_completed: Counter[Kind] = field(default_factory=Counter)
+    """Up to the moment at which the host showed each as Completed."""
+    total: Counter[Kind] = field(default_factory=Counter)
+
+
+def requests(log: Iterable[audit.Event], host: Iterable[audit.Event], times: Times, namespace: str) -> Requests:
+    """Count all that was asked of a cluster about the workloads of a namespace: Jobs of one pod, and what they lead to.
+
+    Args:
+        log: of the cluster.
+        host: the host's log, which may be the same: only it tells whose a Work is.
+        times: by `stages`.
+        namespace: of the workloads.
+    """
+    owner, found = owners(host, namespace), Requests()
+    for event in log:
+        ref = event.object_ref
+        about = ref.name.rpartition(".")[0] if ref.resource == "events" else ref.name
+        workload = owner.get((ref.resource, ref.key)) or (_named(about, times) if ref.namespace == namespace else None)
+        if event.stage != "ResponseComplete" or workload is None:
+            continue
+        # An agent has the name of its member on the host, and one in each member.
+        kind = (short(event.user.username).rpartition(":")[2], event.verb, ref.path)
+        found.total[kind] += 1
+        found.until_bound[kind] += event.at <= times["pod bound"].get(workload, 0.0)
+        found.until_completed[kind] += event.at <= times["completed on the host"].get(workload, 0.0)
+    return found
+
+
+def _named(name: str, times: Times) -> str | None:
+    """The workload of a Job, a binding, a PodGroup or a pod of this name."""
+    tries = (name, workload_of_pod(name), name.removesuffix("-job"), _GROUP.sub("", name))
+    return next((each for each in tries if each in times["created"]), None)
 
 
 def reads(events: Iterable[audit.Event], begin: float, end: float) -> Counter[tuple[str, str, str]]:

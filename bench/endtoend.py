@@ -163,6 +163,7 @@ async def _load(
             report.add_latency(f"{earlier} -> {later}", accounting.latencies(times, earlier, later))
     report.add_latency("created -> pod bound", accounting.latencies(times, "created", "pod bound"))
     _add_writes(report, accounting.writes(host, times, "load", names), len(names))
+    _add_requests(report, host, members, times)
     found = accounting.reads(host, began, max(times["completed on the host"].values(), default=began))
     report.add("host reads", "all", sum(found.values()) / max(len(names), 1), "1/workload")
     for (account, verb, resource), number in _merged(found).most_common(12):
@@ -216,6 +217,18 @@ def _add_writes(report: Report, found: Writes, count: int) -> None:
     for (account, verb, resource), number in _merged(found.by_kind).most_common():
         if number >= max(count, 1) / 20:
             report.add("host writes by account", f"{account} {verb} {resource}", number / max(count, 1), "1/workload")
+
+
+def _add_requests(report: Report, host: list[audit.Event], members: dict[str, list[audit.Event]], times: Times) -> None:
+    """Of the host and of all members, Events included, reads too."""
+    count = max(len(times["created"]), 1)
+    for cluster, events in (("host", host), ("members", [each for log in members.values() for each in log])):
+        found, case = accounting.requests(events, host, times, "load"), f"{cluster}: requests per workload"
+        report.add(case, "until_bound", found.until_bound.total() / count, "1/workload")
+        report.add(case, "until_completed", found.until_completed.total() / count, "1/workload")
+        report.add(case, "in_all", found.total.total() / count, "1/workload")
+        for kind, number in found.total.most_common():
+            report.add(case, " ".join(kind), number / count, "1/workload")
 
 
 def _merged(by_kind: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:

@@ -225,3 +225,25 @@ def test_reads_of_our_accounts_in_the_window_are_counted_by_kind(log):
         event(9, "get", LEASES, "atoll-system/atoll-control"),
     )
     assert accounting.reads(events, 1.5, 5) == {("atoll-control", "get", "leases"): 1}
+
+
+def test_every_request_about_a_workload_counts_by_writer_verb_and_resource(log):
+    uid = "-0f0c2b1e-6a5d-4c43-9e77-0123456789ab"
+    events, groups = (ApiResource(*each, namespaced=True) for each in (
+        ("events.k8s.io", "v1", "events", "Event"), ("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"),
+    ))  # fmt: skip
+    host = log(*HOST, event(19, "create", events, "ns/a.0123456789ab", code=201), work(30, "b", namespace="other"))
+    east = log(
+        *EAST,
+        event(15, "create", groups, f"ns/a{uid}", user="system:serviceaccount:atoll-system:atoll-agent", code=201),
+        event(19, "get", JOBS, "ns/a", user="admin"),
+        event(19, "patch", JOBS, "other/a", user=AGENT),
+    )
+    times = accounting.stages(host, {"east": east}, "ns")
+    found = accounting.requests(host, host, times, "ns")
+    assert found.total["atoll-control", "create", "events"] == found.total["atoll-agent", "patch", "works/status"] == 1
+    assert found.total["atoll-control", "patch", "jobs/status"] == 2
+    assert (found.until_bound.total(), found.until_completed.total(), found.total.total()) == (4, 8, 9)
+    found = accounting.requests(east, host, times, "ns")
+    assert found.total["admin", "get", "jobs"] == found.total["atoll-agent", "create", "podgroups"] == 1
+    assert (found.until_bound.total(), found.total.total()) == (4, 5)
