@@ -160,7 +160,8 @@ async def test_a_gang_runs_with_a_pair_of_devices_for_each_pod_and_the_next_one_
     assert decision["reason"] == "InsufficientResources", decision
 
     async def figures() -> bool:
-        return "alpha holds 1 of the 2 pods" in str(await site.decision("second"))
+        # The decision keeps the numbers of the moment in which it was written.
+        return "alpha holds 1 of the 2 pods" in await atollctl(site, "explain", "second")
 
     await until(figures, what="the host knows the last free pair")
     site.kubectl("delete", "-n", site.namespace, "vcjob", "first")

@@ -84,6 +84,11 @@ async def leading(
     return await until(look, deadline=deadline, what=f"a replica of {name} leads")
 
 
+def losses(process: KeptProcess) -> int:
+    """How often it has lost a lease that it held, as its log tells."""
+    return process.log.read_bytes().count(b"lost the lease, stopping work")
+
+
 async def killed(process: KeptProcess) -> None:
     """Kill it, and return when it runs and is ready again."""
     old = process.pid
@@ -269,11 +274,13 @@ async def test_a_leader_that_hung_longer_than_its_lease_does_nothing_twice(site:
     """1. The leader hangs. 2. The standby leads. 3. While jobs come in the first one goes on. 4. It notices in time."""
     name = "dispatcher"
     hung = await leading(site, name)
+    lost_before = losses(hung)
     jobs = [f"late-{number}" for number in range(12)]
     hung.signal(signal.SIGSTOP)
     try:
         await site.submit(job(jobs[0], replicas=2))
         successor = await leading(site, name, apart_from=hung)
+        lost = losses(successor)
         for each in jobs[1:6]:
             await site.submit(job(each, replicas=2))
     finally:
@@ -282,8 +289,9 @@ async def test_a_leader_that_hung_longer_than_its_lease_does_nothing_twice(site:
         await site.submit(job(each, replicas=2))
     for each in jobs:
         await completed(site, each, 2)
-    assert await leading(site, name) is successor
-    assert b"lost the lease, stopping work" in hung.log.read_bytes()
+    # A machine under load may take the lease from the successor as well, which it then tells.
+    assert await leading(site, name) is successor or losses(successor) > lost
+    assert losses(hung) > lost_before
     refused = [event for event in happened(site) if event.verb == "patch" and event.response_status.code == 422]
     print(f"{len(refused)} late patches were refused")
     assert_decided_once(site)
