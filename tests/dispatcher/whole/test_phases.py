@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from atoll.dispatcher.core.phases import NEXT, IllegalTransition, follow
+from atoll.dispatcher.core.lifecycle.phases import NEXT, IllegalTransition, follow
 from atoll.model.decision import Phase
 from tests.dispatcher.builders import make_binding, make_capacity, make_cluster, scene
 

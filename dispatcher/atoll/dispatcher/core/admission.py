@@ -14,18 +14,18 @@ from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger, capping
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Dispatch
-from atoll.dispatcher.core.decisions import Decisions
+from atoll.dispatcher.core.groups.together import domains_of, weight_of
+from atoll.dispatcher.core.lifecycle.decisions import Decisions
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.placement.choosing import choose
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
+from atoll.dispatcher.core.preemption.claims import Claims
 from atoll.dispatcher.core.preemption.triggers import Triggers
 from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.dispatcher.core.quota.tree import Shortage
-from atoll.dispatcher.core.state import State
-from atoll.dispatcher.core.together import domains_of, weight_of
 from atoll.fit.pods import Pods
 from atoll.model.decision import Phase, Spots
 from atoll.model.gang import Gang

@@ -14,9 +14,7 @@ from atoll.dispatcher.core import invariants
 from atoll.dispatcher.core.admission import Admission
 from atoll.dispatcher.core.backfill.policy import Policy
 from atoll.dispatcher.core.backlog.deadlines import earliest
-from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
-from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.elastic.steady import Steady
 from atoll.dispatcher.core.events import (
@@ -37,18 +35,20 @@ from atoll.dispatcher.core.events import (
     StrategyOff,
 )
 from atoll.dispatcher.core.explanations import Explanations
-from atoll.dispatcher.core.failing import Failing
-from atoll.dispatcher.core.lost import Lost
-from atoll.dispatcher.core.nominations import Nominations
+from atoll.dispatcher.core.lifecycle.decisions import Decisions
+from atoll.dispatcher.core.lifecycle.failing import Failing
+from atoll.dispatcher.core.lifecycle.lost import Lost
+from atoll.dispatcher.core.lifecycle.progress import Progress
+from atoll.dispatcher.core.lifecycle.retries import Retries
+from atoll.dispatcher.core.lifecycle.sightings import Sightings
+from atoll.dispatcher.core.lifecycle.state import State
+from atoll.dispatcher.core.lifecycle.surroundings import Surroundings
+from atoll.dispatcher.core.preemption.claims import Claims
 from atoll.dispatcher.core.preemption.dry_run import DryRuns
+from atoll.dispatcher.core.preemption.nominations import Nominations
 from atoll.dispatcher.core.preemption.triggers import Triggers
-from atoll.dispatcher.core.progress import Progress
 from atoll.dispatcher.core.quota.queue import Queue
-from atoll.dispatcher.core.retries import Retries
 from atoll.dispatcher.core.settings import CoreSettings
-from atoll.dispatcher.core.sightings import Sightings
-from atoll.dispatcher.core.state import State
-from atoll.dispatcher.core.surroundings import Surroundings
 from atoll.dispatcher.strategies.budget import Strategies
 from atoll.model.verdict import Reason, Verdict
 

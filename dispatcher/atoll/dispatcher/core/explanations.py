@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from atoll.dispatcher.core.backlog.backlog import differs, lacks_room
 from atoll.dispatcher.core.backlog.binding import paused
-from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.commands import Command
-from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
-from atoll.dispatcher.core.state import State
+from atoll.dispatcher.core.lifecycle.decisions import Decisions
+from atoll.dispatcher.core.lifecycle.state import State
+from atoll.dispatcher.core.preemption.claims import Claims
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason, Verdict
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import subtree
-from atoll.dispatcher.core.state import State
 from atoll.model import vector
 from atoll.model.decision import Phase
 

@@ -14,10 +14,10 @@ from atoll.dispatcher.core.backlog.deadlines import Deadlines, earliest
 from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.claims import Claims
-from atoll.dispatcher.core.decisions import Decisions
+from atoll.dispatcher.core.lifecycle.decisions import Decisions
+from atoll.dispatcher.core.lifecycle.state import State
+from atoll.dispatcher.core.preemption.claims import Claims
 from atoll.dispatcher.core.quota.queue import Queue, Standing
-from atoll.dispatcher.core.state import State
 from atoll.model.queues import Strategy
 from atoll.model.timestamps import seconds_or, to_seconds
 from atoll.model.verdict import Reason

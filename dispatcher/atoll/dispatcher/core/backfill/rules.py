@@ -14,11 +14,11 @@ from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.backlog.wake_index import capping
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.claims import Claims
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.rules import Rules
+from atoll.dispatcher.core.preemption.claims import Claims
 from atoll.dispatcher.core.quota.queue import Queue, path
-from atoll.dispatcher.core.state import State
 from atoll.dispatcher.split import sets_of
 from atoll.fit.placement import Ints
 from atoll.model import strategies

@@ -18,13 +18,13 @@ from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger
 from atoll.dispatcher.core.capacity.shape import shape_key
 from atoll.dispatcher.core.commands import Command, Dispatch
-from atoll.dispatcher.core.decisions import Decisions, as_written
 from atoll.dispatcher.core.elastic.growth import left_to_run, size_kept
+from atoll.dispatcher.core.lifecycle.decisions import Decisions, as_written
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.quota.namespaces import Charges
 from atoll.dispatcher.core.quota.queue import Queue, Rank, Standing, path
 from atoll.dispatcher.core.quota.tree import Shortage
-from atoll.dispatcher.core.state import State
 from atoll.fit import Miss, Nodes, Placement, grow, place
 from atoll.fit.pods import Counts, Pods, cut, difference, first_pods, joined
 from atoll.fit.sizes import Several, addition, fill, full, smaller, with_room

@@ -17,13 +17,13 @@ from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.backlog.wake_index import Cause, Trigger
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.commands import Command
-from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.growth import size_kept, unlike
 from atoll.dispatcher.core.elastic.resizing import Resizing, Stop, no_room, of_namespace, over_limit
+from atoll.dispatcher.core.lifecycle.decisions import Decisions
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.sharing import offer
 from atoll.dispatcher.core.quota.namespaces import by_scopes
-from atoll.dispatcher.core.state import State
 from atoll.dispatcher.split import sets_of, webster
 from atoll.dispatcher.split.shared import shares
 from atoll.fit import Miss, place

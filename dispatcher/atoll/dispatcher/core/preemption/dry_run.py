@@ -25,16 +25,16 @@ from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.wake_index import KEPT
-from atoll.dispatcher.core.claims import Claims, Loss, OpenQuestion
 from atoll.dispatcher.core.commands import Command
-from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.elastic.resizing import Resizing
+from atoll.dispatcher.core.lifecycle.decisions import Decisions
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
+from atoll.dispatcher.core.preemption.claims import Claims, Loss, OpenQuestion
 from atoll.dispatcher.core.preemption.search import Plan, plan
 from atoll.dispatcher.core.preemption.trial import Claimant, Trial
 from atoll.dispatcher.core.preemption.triggers import Triggers, victim_of
-from atoll.dispatcher.core.state import State
 from atoll.fit import Placement, place
 from atoll.model.decision import Phase, Question
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker

@@ -10,13 +10,13 @@ from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs
 from atoll.dispatcher.core.backlog.deadlines import earliest
-from atoll.dispatcher.core.claims import Claims
 from atoll.dispatcher.core.events import QueueView
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.preemption.budget import Searches
 from atoll.dispatcher.core.preemption.candidates import Victim
+from atoll.dispatcher.core.preemption.claims import Claims
 from atoll.dispatcher.core.preemption.trial import entitled
 from atoll.dispatcher.core.quota.queue import Queue
-from atoll.dispatcher.core.state import State
 from atoll.fit.sizes import Spare, full, spares
 from atoll.model import vector
 from atoll.model.decision import Phase

@@ -21,8 +21,8 @@ from atoll.dispatcher.core.backlog.binding import (
 from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.elastic.growth import keep_size
 from atoll.dispatcher.core.events import BindingView
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.quota.queue import Queue
-from atoll.dispatcher.core.state import State
 from atoll.model import vector
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang

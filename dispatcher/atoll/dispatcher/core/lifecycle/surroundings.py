@@ -6,8 +6,8 @@ from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.wake_index import MEMBERS, SETTINGS, Cause, Trigger
 from atoll.dispatcher.core.events import CapacityView, Circuit, ClusterView, NamespaceView, QueueView
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path, subtree
-from atoll.dispatcher.core.state import State
 
 
 class Surroundings:

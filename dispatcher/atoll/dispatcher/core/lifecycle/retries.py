@@ -6,7 +6,7 @@ from functools import partial
 
 from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.backlog.wake_index import KEPT, MEMBERS
-from atoll.dispatcher.core.state import State
+from atoll.dispatcher.core.lifecycle.state import State
 
 
 class Retries:

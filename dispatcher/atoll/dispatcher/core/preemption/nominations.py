@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
-from atoll.dispatcher.core.claims import Claims, Loss
 from atoll.dispatcher.core.commands import Nominate
-from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.events import BindingView
-from atoll.dispatcher.core.state import State
+from atoll.dispatcher.core.lifecycle.decisions import Decisions
+from atoll.dispatcher.core.lifecycle.state import State
+from atoll.dispatcher.core.preemption.claims import Claims, Loss
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason, Verdict
 

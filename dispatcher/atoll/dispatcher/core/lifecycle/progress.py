@@ -11,10 +11,10 @@ from atoll.dispatcher.core.backlog.binding import Binding, bound_in, replaced_at
 from atoll.dispatcher.core.backlog.deadlines import earliest
 from atoll.dispatcher.core.capacity.refusals import MOST_WORDS
 from atoll.dispatcher.core.commands import Command
-from atoll.dispatcher.core.decisions import Decisions
 from atoll.dispatcher.core.events import Failure
-from atoll.dispatcher.core.state import State
-from atoll.dispatcher.core.together import weight_of
+from atoll.dispatcher.core.groups.together import weight_of
+from atoll.dispatcher.core.lifecycle.decisions import Decisions
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker, concerns_namespace, reason_of_refusal
 from atoll.model.words import counted

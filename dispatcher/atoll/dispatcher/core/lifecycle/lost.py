@@ -15,10 +15,10 @@ from typing import NamedTuple
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.deadlines import AGAIN, Deadlines
 from atoll.dispatcher.core.commands import Command
-from atoll.dispatcher.core.decisions import Decisions, Leave
 from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.events import ClusterView
-from atoll.dispatcher.core.state import State
+from atoll.dispatcher.core.lifecycle.decisions import Decisions, Leave
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.model import keys, selectors
 from atoll.model.decision import Phase
 from atoll.model.drains import drain_of

@@ -12,10 +12,10 @@ from atoll.dispatcher.core.capacity.failures import Failures
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.refusals import MOST_WORDS, Refusals
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.dispatcher.core.neighbours import Neighbours
+from atoll.dispatcher.core.groups.neighbours import Neighbours
+from atoll.dispatcher.core.groups.together import GangGroups, domains_of
 from atoll.dispatcher.core.placement import excluding
 from atoll.dispatcher.core.quota.queue import Queue
-from atoll.dispatcher.core.together import GangGroups, domains_of
 from atoll.model.verdict import Blocker, Reason, Verdict, reason_of_refusal
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.commands import Ask, Commit, Dispatch, Evict, Explain, Nominate, Part, Resize
-from atoll.dispatcher.core.state import State
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.model.decision import Decision, Kept, Line, Phase, Question, Refused, Spots
 from atoll.model.failover import PRODUCER, EvictionTask, Failover
 from atoll.model.gang import Gang

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.deadlines import AGAIN, Deadlines
 from atoll.dispatcher.core.commands import Command
-from atoll.dispatcher.core.decisions import Decisions, Leave
-from atoll.dispatcher.core.state import State
+from atoll.dispatcher.core.lifecycle.decisions import Decisions, Leave
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.model.decision import Phase
 from atoll.model.timestamps import is_time, to_seconds
 from atoll.model.verdict import Blocker, Reason

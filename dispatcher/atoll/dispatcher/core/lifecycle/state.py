@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from atoll.dispatcher.core.assumed import Assumed
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.reservations import Reservations
 from atoll.dispatcher.core.backlog.backlog import ShapeClass, Waiting, differs
@@ -22,18 +21,19 @@ from atoll.dispatcher.core.capacity.failures import Failures
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.refusals import Refusals
 from atoll.dispatcher.core.capacity.shape import Shape, Shapes, shape_key
-from atoll.dispatcher.core.charges import Charges
 from atoll.dispatcher.core.elastic.growth import Sizes
 from atoll.dispatcher.core.events import BindingView
-from atoll.dispatcher.core.exclusions import Exclusions
-from atoll.dispatcher.core.neighbours import Neighbours
-from atoll.dispatcher.core.phases import follow
+from atoll.dispatcher.core.groups.neighbours import Neighbours
+from atoll.dispatcher.core.groups.together import GangGroups
+from atoll.dispatcher.core.lifecycle.assumed import Assumed
+from atoll.dispatcher.core.lifecycle.charges import Charges
+from atoll.dispatcher.core.lifecycle.exclusions import Exclusions
+from atoll.dispatcher.core.lifecycle.phases import follow
+from atoll.dispatcher.core.lifecycle.times import Times
 from atoll.dispatcher.core.quota.namespaces import Namespaces
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.core.settings import CoreSettings
-from atoll.dispatcher.core.times import Times
-from atoll.dispatcher.core.together import GangGroups
 from atoll.dispatcher.strategies.budget import Strategies
 from atoll.fit.pods import Pods, as_before, placed_as_told, where_seen
 from atoll.model.decision import Phase

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.binding import Binding, evict_timeout, evicted_at
+from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice
-from atoll.dispatcher.core.state import State
 from atoll.fit.pods import Counts
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason

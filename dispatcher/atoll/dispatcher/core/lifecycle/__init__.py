@@ -1,0 +1,1 @@
+"""Where every binding is, and how it gets from phase to phase."""
