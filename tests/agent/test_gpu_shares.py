@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import msgspec
 import orjson
 import pytest
 
@@ -12,10 +13,12 @@ from atoll.agent.objects import Pod, decode_pod
 from atoll.agent.scheduler.binder import Binder
 from atoll.agent.scheduler.core import Bind, MemberCore
 from atoll.agent.scheduler.core.events import Event, KoordinatorSet, NodeSet, Pass, PodGone, PodSet, Whose
+from atoll.agent.scheduler.core.gangs import task_of
 from atoll.kube.transport import ApiServer
-from atoll.model import keys, koordinator
+from atoll.model import joint, keys, koordinator
 from tests.agent.builders import make_node, make_pod, make_room
 from tests.agent.telling import of
+from tests.fit.koordinator_devices import GENERAL, SAME, TOTAL, fixture
 
 
 def pod(name: str, **limits: str) -> Pod:
@@ -152,7 +155,7 @@ async def test_cards_are_written_with_the_binding_or_with_the_gate(held: bool) -
     gate = {"schedulingGates": [{"name": keys.GANG_GATE}]} if held else {}
     waiting = make_pod("p", spec={"containers": [{"name": "c", "resources": {"limits": CARD}}], **gate})
     room = make_room(make_node("n", **KOORD))
-    room.gpus_changed("n", koordinator.gpus(device("n", 0, 1, ill=(0,)).spec))
+    room.koordinator_changed("n", koordinator.devices(device("n", 0, 1, ill=(0,)).spec))
     room.assume(waiting, "n")
     api = Written()
     assert waiting.held == held
@@ -160,3 +163,127 @@ async def test_cards_are_written_with_the_binding_or_with_the_gate(held: bool) -
     [body] = api.bodies
     assert body["metadata"]["annotations"]["atoll.sh/gpu-cards"] == "1"
     assert koordinator.minors(body["metadata"]["annotations"][keys.KOORDINATOR_DEVICES]) == (1,)
+
+
+VENDOR: dict[str, Any] = {"nvidia.com/gpu": "2"}
+BOTH: dict[str, Any] = {"nvidia.com/gpu": "8", "koordinator.sh/rdma": "400"}
+NICS: dict[str, Any] = {"koordinator.sh/rdma": "100"}
+
+
+def wishing(name: str, notes: dict[str, str], **limits: str) -> Pod:
+    made = {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": notes},
+        "spec": {"schedulerName": "volcano", "containers": [{"name": "c", "resources": {"limits": limits}}]},
+    }
+    return decode_pod(orjson.dumps(made))
+
+
+def test_whole_gpus_by_the_vendors_name_and_parts_are_of_different_gpus() -> None:
+    member = Core()
+    member.handle(NodeSet(make_node("n", **KOORD, **VENDOR)), KoordinatorSet(device("n", 0, 1)))
+    member.come("part", **HALF)
+    member.come("whole", **{"nvidia.com/gpu": "1"})
+    assert [member.cards_of(name) for name in ("part", "whole")] == [(500, (0,)), (1000, (1,))]
+    member.come("late", **{"nvidia.com/gpu": "1"})
+    assert "default/late" not in member.bound, "one half of GPU 0 is taken"
+    assert member.core.room.free("n")["nvidia.com/gpu"] == 0
+    assert member.core.room.free("n")["atoll.sh/gpu-milli"] == 500
+    notes = member.core.room.notes_of(pod("whole", **{"nvidia.com/gpu": "1"}))
+    assert koordinator.minors(notes["scheduling.koordinator.sh/device-allocated"]) == (1,)
+    member.handle(PodGone("default/part"))
+    assert member.cards_of("late") == (1000, (0,))
+
+
+def test_whole_gpus_of_pods_that_were_there_count_once_koordinator_reports() -> None:
+    member = Core()
+    member.handle(NodeSet(make_node("n", **KOORD, **VENDOR)))
+    member.come("whole", **{"nvidia.com/gpu": "1"})
+    assert member.bound == {"default/whole": "n"}
+    member.handle(KoordinatorSet(device("n", 0, 1)))
+    member.come("a", **HALF)
+    member.come("b", **HALF)
+    member.come("c", **HALF)
+    assert [member.cards_of(name)[1] for name in ("whole", "a", "b", "c")] == [(0,), (1,), (1,), ()]
+
+
+def test_the_worked_example_of_koordinator() -> None:
+    """Two GPUs and a virtual function under their root, written as koordlet reads it."""
+    member = Core()
+    there = decode_koordinator(orjson.dumps({"metadata": {"name": "n"}, "spec": {"devices": fixture()}}))
+    member.handle(NodeSet(make_node("n", **BOTH)), NodeSet(make_node("other", **BOTH)), KoordinatorSet(there))
+    notes = {joint.JOINT: orjson.dumps(SAME).decode(), joint.HINT: orjson.dumps(GENERAL).decode()}
+    asked = {"nvidia.com/gpu": "2", "koordinator.sh/rdma": "1"}
+    for at in range(5):
+        member.handle(PodSet(wishing(f"p{at}", notes, **asked), Whose.OURS))
+    assert sorted(member.bound) == [f"default/p{at}" for at in range(4)], "each root has two GPUs"
+    given = orjson.loads(member.core.room.notes_of(wishing("p0", notes, **asked))[keys.KOORDINATOR_DEVICES])
+    whole = {f"koordinator.sh/gpu-{name}": each for name, each in (("core", "100"), ("memory-ratio", "100"))}
+    whole["koordinator.sh/gpu-memory"] = str(TOTAL)
+    assert given == {
+        "gpu": [{"minor": 0, "resources": whole}, {"minor": 1, "resources": whole}],
+        "rdma": [
+            {"minor": 1, "id": "0000:1f:00.0", "resources": {"koordinator.sh/rdma": "1"},
+             "extension": {"vfs": [{"busID": "0000:1f:00.2"}]}}
+        ],
+    }  # fmt: skip
+    member.handle(PodGone("default/p2"))
+    assert member.cards_of("p4") == (1000, (4, 5))
+
+
+def test_devices_that_were_given_before_are_taken_after_a_restart() -> None:
+    member = Core()
+    there = decode_koordinator(orjson.dumps({"metadata": {"name": "n"}, "spec": {"devices": fixture()}}))
+    given = '{"gpu":[{"minor":0}],"rdma":[{"minor":1,"resources":{"koordinator.sh/rdma":"100"}}]}'
+    asked = {"nvidia.com/gpu": "1", "koordinator.sh/rdma": "100"}
+    old = wishing("old", {keys.KOORDINATOR_DEVICES: given}, **asked)
+    member.handle(
+        PodSet(msgspec.structs.replace(old, node="n"), Whose.OURS),
+        NodeSet(make_node("n", **BOTH)),
+        KoordinatorSet(there),
+    )
+    member.handle(PodSet(wishing("new", {joint.JOINT: orjson.dumps(SAME).decode()}, **asked), Whose.OURS))
+    assert member.cards_of("new") == (1000, (2,))
+    assert [each.minor for each in member.core.room.koordinator.of("default/new")] == [2]
+
+
+def test_a_nic_alone_is_given_on_nodes_that_koordinator_reports() -> None:
+    member = Core()
+    there = decode_koordinator(orjson.dumps({"metadata": {"name": "n"}, "spec": {"devices": fixture()[:1]}}))
+    member.handle(NodeSet(make_node("n", **NICS)))
+    for at in range(3):
+        member.handle(PodSet(wishing(f"p{at}", {}, **{"koordinator.sh/rdma": "50"}), Whose.OURS))
+    assert not member.bound, "nothing tells its NICs one by one"
+    member.handle(KoordinatorSet(there))
+    assert len(member.bound) == 2
+    [part] = member.core.room.koordinator.of("default/p0")
+    assert (part.kind, part.minor, part.units) == ("rdma", 1, 50)
+
+
+def test_a_reservation_keeps_joint_devices() -> None:
+    room = make_room(make_node("n", **BOTH))
+    there = {"devices": fixture()}
+    room.koordinator_changed("n", koordinator.devices(there))
+    task = task_of(
+        wishing(
+            "p", {joint.JOINT: orjson.dumps(SAME).decode()}, **{"nvidia.com/gpu": "2", "koordinator.sh/rdma": "100"}
+        ),
+        None,
+    )
+    room.reserve("n", task, 3)
+    assert room.cards.free("n") == [0] * 6 + [1000] * 2
+    assert room.nodes().room_for(task).tolist() == [1]
+    room.unreserve("n", task, 2)
+    assert room.nodes().room_for(task).tolist() == [3]
+
+
+def test_pods_that_would_leave_give_joint_devices_back() -> None:
+    member = Core()
+    there = decode_koordinator(orjson.dumps({"metadata": {"name": "n"}, "spec": {"devices": fixture()}}))
+    member.handle(NodeSet(make_node("n", **BOTH)), KoordinatorSet(there))
+    asked = {"nvidia.com/gpu": "4", "koordinator.sh/rdma": "100"}
+    pods = [wishing(f"p{at}", {joint.JOINT: orjson.dumps(SAME).decode()}, **asked) for at in range(2)]
+    member.handle(*(PodSet(each, Whose.OURS) for each in pods))
+    task, room = task_of(pods[0], None), member.core.room
+    assert room.nodes().room_for(task).tolist() == [0]
+    assert room.nodes_but(["default/p0"]).room_for(task).tolist() == [1]
+    assert room.nodes().room_for(task).tolist() == [0]

@@ -17,19 +17,23 @@ pytestmark = pytest.mark.integration
 MEMBER = "alpha"
 NODE = f"{MEMBER}-n0"
 SHARE = "atoll.sh/gpu-milli"
-NAMES = {"koordinator.sh/gpu-core": "200", "koordinator.sh/gpu-memory-ratio": "200"}
-HALF = {name: "50" for name in NAMES}
+NAMES = {"koordinator.sh/gpu-core": "200", "koordinator.sh/gpu-memory-ratio": "200", "koordinator.sh/rdma": "200"}
+HALF = {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory-ratio": "50"}
 MEMORY = 80 * 2**30
 
 
 @pytest.fixture
 async def gpus(site: Site) -> AsyncIterator[None]:
-    """Two GPUs of one node of one member, as koordlet and koord-manager report them."""
+    """Two GPUs of one node of one member, and NICs beside them, as koordlet and koord-manager report them."""
     member = site.members[MEMBER]
     await bring([member], [KOORDINATOR_DEVICES])
     there = [
         {"type": "gpu", "minor": minor, "id": f"GPU-{minor}", "health": True,
-         "resources": {"koordinator.sh/gpu-memory": str(MEMORY)}}
+         "topology": {"nodeID": 0, "pcieID": str(minor)}, "resources": {"koordinator.sh/gpu-memory": str(MEMORY)}}
+        for minor in range(2)
+    ] + [
+        {"type": "rdma", "minor": minor, "id": f"0000:{minor}f:00.0", "health": True,
+         "topology": {"nodeID": 0, "pcieID": str(minor)}}
         for minor in range(2)
     ]  # fmt: skip
     about = {"apiVersion": KOORDINATOR_DEVICES.api_version, "kind": KOORDINATOR_DEVICES.kind}
@@ -57,11 +61,11 @@ def asking(name: str, limits: dict[str, str], *, annotations: dict[str, str] | N
     return made
 
 
-async def given(site: Site, name: str) -> list[dict[str, Any]]:
-    """The entries of the annotation that koordlet reads, of all pods of a Job."""
+async def given(site: Site, name: str, kind: str = "gpu") -> list[dict[str, Any]]:
+    """The entries for a type of devices of the annotation that koordlet reads, of all pods of a Job."""
     pods = [pod for pod in await site.pods(MEMBER) if pod["metadata"]["name"].startswith(f"{name}-")]
     notes = [pod["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"] for pod in pods]
-    return [entry for note in notes for entry in json.loads(note)["gpu"]]
+    return [entry for note in notes for entry in json.loads(note)[kind]]
 
 
 async def test_cards_are_handed_over_under_every_name_and_charged(site: Site, gpus: None) -> None:
@@ -88,10 +92,25 @@ async def test_cards_are_handed_over_under_every_name_and_charged(site: Site, gp
     [entry] = await given(site, "bytes")
     assert (entry["minor"], entry["resources"]["koordinator.sh/gpu-memory"]) == (1, str(50 * 2**30))
     await site.submit(asking("late", {SHARE: "100"}))
-    # The sum of both cards has as much, which is all that the host knows; the member knows that no card has.
-    await site.reason("late", "PartRefused")
+    # Bytes count as their part of a card: 75 thousandths are left.
+    await site.reason("late", "InsufficientResources")
     site.kubectl("delete", "-n", site.namespace, "vcjob", "bytes")
     await site.phase("late", "Running")
+
+
+async def test_gpus_get_the_nics_under_their_roots(site: Site, gpus: None) -> None:
+    """The second pod for a whole NIC gets the other root; a third one is told what it lacks by its member."""
+    wish = {
+        "scheduling.koordinator.sh/device-joint-allocate": '{"deviceTypes":["gpu","rdma"],"requiredScope":"SamePCIe"}'
+    }
+    await site.submit(asking("pair", {**HALF, "koordinator.sh/rdma": "100"}, annotations=wish, replicas=2))
+    await site.phase("pair", "Running")
+    cards, nics = [await given(site, "pair", kind) for kind in ("gpu", "rdma")]
+    assert sorted(each["minor"] for each in cards) == sorted(each["minor"] for each in nics) == [0, 1]
+    assert nics[0]["resources"] == {"koordinator.sh/rdma": "100"}
+    bad = {name: value.replace("SamePCIe", "SameRack") for name, value in wish.items()}
+    made = asking("bad", {**HALF, "koordinator.sh/rdma": "100"}, annotations=bad)
+    assert "SamePCIe" in site.kubectl("create", "-f", "-", "-n", site.namespace, stdin=json.dumps(made), ok=False)
 
 
 async def test_a_bad_combination_is_refused_and_what_nobody_hands_over_waits(site: Site, gpus: None) -> None:

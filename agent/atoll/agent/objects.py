@@ -11,6 +11,7 @@ import msgspec
 from atoll.model import (
     cards,
     images,
+    joint,
     keys,
     koordinator,
     needs,
@@ -23,6 +24,7 @@ from atoll.model import (
     vector,
 )
 from atoll.model.conditions import condition
+from atoll.model.gang import DeviceWish
 from atoll.model.numa import CPU, Policy, Together
 from atoll.model.objects import Meta, Slim
 from atoll.model.pod_rules import PodRules
@@ -254,6 +256,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """As `Task.claims`; known once it is looked at."""
     device_claims: tuple[str, ...] = ()
     """`namespace/name` of each of these."""
+    joint: DeviceWish | None = None
+    """As `Task.joint`."""
     joins: tuple[str, ...] = ()
     """The same of claims that another pod of its gang gets devices for."""
 
@@ -303,7 +307,16 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     def cards(self) -> tuple[int, ...]:
         """The GPUs of its node that it has a share of; empty without a report."""
         text = self.metadata.annotations.get(keys.GPU_CARDS)
-        return cards.parse(text) if text else _handed_over(self.metadata)
+        if text:
+            return cards.parse(text)
+        handed = self.metadata.annotations.get(keys.KOORDINATOR_DEVICES)
+        return koordinator.minors(handed) if handed else ()
+
+    @property
+    def parts(self) -> tuple[koordinator.Part, ...]:
+        """The other devices of its node that Koordinator's annotation gives it."""
+        handed = self.metadata.annotations.get(keys.KOORDINATOR_DEVICES)
+        return koordinator.others(handed) if handed else ()
 
     @property
     def named_binding(self) -> str:
@@ -344,9 +357,6 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         requests = vector.pod_requests(_with_allocated(plain, pod.status))
     except ValueError as error:
         raise msgspec.ValidationError(f"pod {pod.metadata.key}: {error}") from error
-    if spec.node_name and cards.SHARE not in requests and (which := _handed_over(pod.metadata)):
-        # Koordinator's scheduler gives whole cards for the vendor's name.
-        requests[cards.SHARE] = len(which) * cards.CARD
     return Pod(
         pod.metadata,
         spec.node_name,
@@ -379,13 +389,8 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         aligned=(aligned := numa.aligned(plain)),
         devices_in=_devices_in(pod.metadata, aligned),
         resource_claims=_resource_claims(pod) if spec.resource_claims else (),
+        joint=joint.known(pod.metadata.annotations, requests),
     )
-
-
-def _handed_over(about: Meta) -> tuple[int, ...]:
-    """GPUs that Koordinator's scheduler gave the pod."""
-    text = about.annotations.get(keys.KOORDINATOR_DEVICES)
-    return koordinator.minors(text) if text else ()
 
 
 def _resource_claims(pod: _RawPod) -> tuple[PodResourceClaim, ...]:

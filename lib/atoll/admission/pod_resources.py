@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from atoll.admission.problems import Json, Problem, amounts, mapping, sequence
-from atoll.model import cards, gpu_shares, quantity, vector
+from atoll.model import cards, gpu_shares, joint, quantity, vector
 from atoll.model.vector import Vector
 
 _HUGE = "hugepages-"
@@ -58,7 +58,8 @@ def gpu_share_problems(template: object, path: str) -> Iterator[Problem]:
         asked = [{**mapping(each.get("limits")), **mapping(each.get("requests"))} for each in containers]
         together = {name: each for name, each in vector.container_requests(pod).items() if name in _SHARES and each}
         gpu_shares.check([*map(quantity.requests, asked), together], notes)
-    except gpu_shares.BadShare as error:
+        joint.of(notes, vector.container_requests(pod) | gpu_shares.of_annotations(notes))
+    except (gpu_shares.BadShare, joint.BadWish) as error:
         yield Problem(f"{path}.spec", str(error))
     except (quantity.QuantityError, AttributeError, TypeError):
         # Reported where the containers are checked, or by the member.

@@ -18,12 +18,7 @@ _OF_DEVICES = {
          "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate"),
         "can't be given: the placer writes which devices pods get",
     ),
-    **dict.fromkeys(
-        ("scheduling.koordinator.sh/device-joint-allocate", "scheduling.koordinator.sh/device-allocate-hint",
-         "scheduling.koordinator.sh/gpu-partition-spec"),
-        "no placer of a member keeps to it: devices under one root are ResourceClaims (`atollctl devices joint` prints"
-        " a template)",
-    ),
+    "scheduling.koordinator.sh/gpu-partition-spec": "no placer of a member keeps to it; leave it out",
 }  # fmt: skip
 """Annotations of pods by which nodes give devices, and wishes that would have no effect."""
 

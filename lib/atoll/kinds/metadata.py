@@ -88,7 +88,7 @@ def template_for(template: Mapping[str, Any], how: MadeFor, *, scheduler: str = 
         scheduler: schedulerName of pods whose template names none.
     """
     pod = dict(template.get("spec") or {})
-    takes_shares(pod, how.placer)
+    takes_shares(template, how.placer)
     if how.tolerates:
         pod["tolerations"] = [*(pod.get("tolerations") or ()), dict(TOLERATION)]
     if (pod.get("schedulerName") or scheduler) in SCHEDULERS:
@@ -99,16 +99,21 @@ def template_for(template: Mapping[str, Any], how: MadeFor, *, scheduler: str = 
     return {**template, "spec": pod}
 
 
-def takes_shares(pod: Mapping[str, Any], who: Placer) -> None:
+def takes_shares(template: Mapping[str, Any], who: Placer) -> None:
     """Refuse devices of Koordinator that the placer would not hand over.
+
+    Args:
+        template: of pods.
+        who: the placer.
 
     Raises:
         Unplaceable: the pod would run without its devices.
     """
-    from atoll.model import gpu_shares
+    from atoll.model import gpu_shares, joint
 
+    pod, notes = template.get("spec") or {}, (template.get("metadata") or {}).get("annotations") or {}
     names = {*needs.KOORDINATOR_OTHERS, *(gpu_shares.KOORDINATOR_GPUS if who is not Placer.KUBE_SCHEDULER else ())}
-    if who is not Placer.ATOLL and gpu_shares.asks_for(pod, names):
+    if who is not Placer.ATOLL and (gpu_shares.asks_for(pod, names) or notes.get(joint.JOINT) or notes.get(joint.HINT)):
         text = f"the member's placer is {who}, which writes no {keys.KOORDINATOR_DEVICES}: pods get no devices there"
         raise Unplaceable(f"{text}; send it elsewhere")
 
@@ -266,14 +271,15 @@ def task_of(
         later: whether they are made once other tasks have started.
         numa_policy: the policy of the topology manager that their nodes must have; empty, or `none`, for any.
     """
-    from atoll.model import gpu_shares
+    from atoll.model import gpu_shares, joint
 
     guaranteed = numa.is_guaranteed(pod)
+    requests = gpu_shares.of_annotations(annotations or {}) | pod_requests(pod)
     return Task(
         name=name,
         replicas=replicas,
         min_available=min_available,
-        requests=gpu_shares.of_annotations(annotations or {}) | pod_requests(pod),
+        requests=requests,
         node_selector=pod.get("nodeSelector") or {},
         node_terms=selectors.required_node_terms(pod),
         tolerations=pod.get("tolerations") or [],
@@ -285,6 +291,7 @@ def task_of(
         aligned=numa.aligned(pod) if guaranteed else [],
         numa=numa_policy if guaranteed and numa_policy != numa.Policy.NONE else "",
         claim_names=needs.device_claims(pod),
+        joint=joint.of(annotations or {}, requests),
         later=later,
         grace=grace if isinstance(grace := pod.get("terminationGracePeriodSeconds"), int) and grace >= 0 else 30,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -76,6 +76,37 @@ class Partition(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
         return below if self.wish is None else [self.wish, *below]
 
 
+class DeviceHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
+    """Which devices of one type of Koordinator's a pod gets (`atoll.model.joint`)."""
+
+    selector: dict[str, Any] | None = None
+    """Of labels of devices."""
+    vf_selector: dict[str, Any] | None = None
+    """Of labels of virtual functions, of which the pod gets one for each device; None for whole devices."""
+    allocate_strategy: Literal["", "ApplyForAll", "RequestsAsCount"] = ""
+    required_topology_scope: Literal["", "Node", "NUMANode", "PCIe", "Device"] = ""
+    exclusive_policy: Literal["", "DeviceLevel", "PCIeLevel"] = ""
+
+
+class DeviceWish(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Which of Koordinator's devices a pod gets."""
+
+    types: list[str] = []
+    """Devices of the others are under the PCIe roots of the first one's, as far as there are some."""
+    same_root: bool = False
+    """Whether every root of the first one's devices must have some of each other type, and no other root."""
+    hints: dict[str, DeviceHint] = {}
+    problem: str = ""
+    """Why no node gives it, for a pod that no admission of Atoll's has seen."""
+
+    def hint(self, kind: str) -> DeviceHint:
+        """Of devices of this type."""
+        return self.hints.get(kind, _NO_HINT)
+
+
+_NO_HINT: Final = DeviceHint()
+
+
 class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Equal pods of one role."""
 
@@ -112,6 +143,8 @@ class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """On the host: `claims/NAME` or `templates/NAME` of the ResourceClaims of a pod; `requests` has their devices by
     class.
     """
+    joint: DeviceWish | None = None
+    """Which of Koordinator's devices a pod gets; None where GPUs alone are asked for, and any will do."""
     later: bool = False
     """Its pods are made once other tasks have started."""
     unit: int = 1

@@ -1,29 +1,58 @@
-"""Shares of GPUs: what of each card of a node is free, for the free parts of two cards make no whole one."""
+"""Shares of GPUs: what of each card of a node is free, for the free parts of two cards make no whole one.
+
+On nodes with a `Device` of Koordinator whole GPUs under their vendors' names are cards as well, and NICs and FPGAs go
+with them (`atoll.fit.koordinator`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from atoll.fit.placement import Ints
+from atoll.fit import koordinator
+from atoll.fit.koordinator import Node, Reported, Taken
+from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model import cards
 from atoll.model.gang import Task
+from atoll.model.koordinator import counted
 
+_MOST_KNOWN = 20_000
 REFUSAL = "node(s) didn't have enough free on one GPU"
 
 
 class Cards:
     """Of all nodes; `free` is int64[N, C], 0 where a node has no such card."""
 
-    def __init__(self, free: Ints, memory: Ints | None = None) -> None:
-        """`free` is changed from now on; `memory` is int64[N], bytes of each card of a node, 0 for unknown."""
+    def __init__(
+        self,
+        free: Ints,
+        memory: Ints | None = None,
+        reported: Mapping[int, Reported] | None = None,
+        taken: dict[int, Taken] | None = None,
+        known: dict[object, int] | None = None,
+    ) -> None:
+        """The first ones are changed from now on.
+
+        Args:
+            free: of each card.
+            memory: int64[N], bytes of each card of a node, 0 for unknown.
+            reported: index of a node -> what Koordinator reports of it.
+            taken: index of a node -> what of its devices that are no GPUs is taken.
+            known: how many pods fit on nodes that are alike, kept from one use to the next.
+        """
         self.free = free
         self._memory = np.zeros(len(free), np.int64) if memory is None else memory
+        self._reported, self.taken = reported or {}, taken if taken is not None else {}
+        self._known = known if known is not None else {}
 
     def room(self, task: Task, nodes: int) -> Ints | None:
         """See `Exact.room`."""
+        if task.joint is not None:
+            return self._joint_room(task, nodes)
         amount, count = cards.asked(task.requests, 0)
         if not amount:
-            return None
+            return self._whole_room(task, nodes)
         if count > 1:
             whole: Ints = (self.free >= cards.CARD).sum(axis=1) // count
             return whole
@@ -34,11 +63,55 @@ class Cards:
 
     def take(self, task: Task, node: int, count: int) -> None:
         """See `Exact.take`."""
-        amount, number = cards.asked(task.requests, int(self._memory[node]))
+        requests = counted(task.requests) if node in self._reported else task.requests
+        amount, number = cards.asked(requests, int(self._memory[node]))
+        if task.joint is not None:
+            there = self._node(node)
+            for _ in range(count):
+                found = koordinator.find(there, task.requests, task.joint)
+                if not isinstance(found, str):
+                    self.free[node, list(found.gpus)] -= amount
+                    koordinator.hold(there.taken, found.others)
+                    there = self._node(node)
+            return
         for _ in range(count if amount else 0):
             for card in cards.chosen(self.free[node].tolist(), amount, number):
                 self.free[node, card] -= amount
 
     def copy(self) -> Cards:
         """See `Exact.copy`."""
-        return Cards(self.free.copy(), self._memory)
+        taken = {node: each.copy() for node, each in self.taken.items()}
+        return Cards(self.free.copy(), self._memory, self._reported, taken, self._known)
+
+    def _node(self, node: int) -> Node:
+        taken = self.taken.setdefault(node, Taken())
+        return Node(
+            self._reported[node].devices if node in self._reported else {},
+            self.free[node].tolist(),
+            taken,
+            int(self._memory[node]),
+        )
+
+    def _joint_room(self, task: Task, nodes: int) -> Ints:
+        assert task.joint is not None
+        room: Ints = np.zeros(nodes, np.int64)
+        asked = tuple(sorted(task.requests.items())), repr(task.joint)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        for node, (_, kind) in self._reported.items():
+            there = self._node(node)
+            alike = (*asked, kind, *there.free, there.memory, frozenset((+there.taken).items()))
+            if alike not in self._known:
+                self._known[alike] = koordinator.count(there, task.requests, task.joint)
+            room[node] = self._known[alike]
+        return room
+
+    def _whole_room(self, task: Task, nodes: int) -> Ints | None:
+        """Of whole GPUs under the name of their vendor."""
+        count = cards.asked(counted(task.requests), 0)[1]
+        if not count or not self._reported:
+            return None
+        room: Ints = np.full(nodes, UNBOUNDED)
+        ours = list(self._reported)
+        room[ours] = (self.free[ours] >= cards.CARD).sum(axis=1) // count
+        return room

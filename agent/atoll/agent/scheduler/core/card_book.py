@@ -34,8 +34,6 @@ class CardBook:
     _taken: dict[str, list[int]] = field(default_factory=dict)
     #: pod key -> its cards
     _of_pods: dict[str, _Taken] = field(default_factory=dict)
-    #: (node, requested thousandths, requested bytes) -> reservations for such pods, the last one last
-    _reserved: dict[tuple[str, int, int], list[_Taken]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self._numbers)
@@ -99,20 +97,6 @@ class CardBook:
         """(thousandths of each card, cards) of a pod; no cards for none."""
         _, amount, found = self._of_pods.get(key, ("", 0, ()))
         return amount, found
-
-    def reserve(self, node: str, requests: Mapping[str, int], count: int, choose: Choose) -> None:
-        """Take cards for so many pods that do not exist yet; a negative number gives them back."""
-        amount, _ = cards.asked(requests, self.memory(node))
-        if not amount:
-            return
-        alike = node, requests.get(cards.SHARE, 0), requests.get(cards.MEMORY, 0)
-        kept = self._reserved.setdefault(alike, [])
-        for _ in range(count):
-            kept.append((node, amount, choose(node, self.free(node))))
-            self._take(node, kept[-1][2], amount)
-        for _ in range(-count):
-            _, taken, which = kept.pop()
-            self._take(node, which, -taken)
 
     def _take(self, node: str, which: Sequence[int], amount: int) -> None:
         taken = self._taken.setdefault(node, [])

@@ -219,6 +219,7 @@ def task_of(pod: Pod, rules: PodRules | None) -> Task:
         numa=pod.numa,
         devices_in=pod.devices_in,
         claims=pod.devices,
+        joint=pod.joint,
     )
 
 
@@ -250,6 +251,7 @@ def _shape(pod: Pod, rules: PodRules | None) -> tuple[object, ...]:
         pod.numa,
         pod.devices_in,
         pod.devices,
+        pod.joint,
     )
 
 

@@ -198,10 +198,10 @@ class MemberCore:
                 self.room.numa_changed(name, None, zones=zones)
                 self.due = self.due or self.room.grew
             case KoordinatorSet(device):
-                self.room.gpus_changed(device.metadata.name, koordinator.gpus(device.spec))
+                self.room.koordinator_changed(device.metadata.name, koordinator.devices(device.spec))
                 self.due = self.due or self.room.grew
             case KoordinatorGone(name):
-                self.room.gpus_changed(name, {})
+                self.room.koordinator_changed(name, {})
             case SliceSet() | SliceGone() | DeviceClassSet() | DeviceClassGone():
                 self._devices_changed(event)
             case ResourceClaimSet(claim):

@@ -156,13 +156,25 @@ def plan(
         if isinstance(outcome, Plan) and (refused := _promise(room, outcome)):
             outcome = Wait(view, NOT_ENOUGH_RESOURCES, _message(view, refused))
         if isinstance(outcome, Plan):
+            outcome = _assumed(room, outcome)
+        if isinstance(outcome, Plan):
             nominations.drop(view.key, handed_over=True)
-            for pod, node in outcome.nodes:
-                if room.cards:
-                    room.typical.see(task_of(pod, None))
-                room.assume(pod, node)
             expected.placed(view, outcome.nodes)
         yield outcome
+
+
+def _assumed(room: Room, plan: Plan) -> Plan | Wait:
+    """The plan, of which each pod now counts on its node; or why some pod did not get its devices there."""
+    for pod, node in plan.nodes:
+        if room.cards:
+            room.typical.see(task_of(pod, None))
+        room.assume(pod, node)
+        if room.lacks_devices(pod):
+            for each, _ in plan.nodes:
+                room.forget(each)
+            text = f"pod {pod.metadata.name} did not get the devices on node {node} that the plan had for it"
+            return Wait(plan.gang, NOT_ENOUGH_RESOURCES, _message(plan.gang, text))
+    return plan
 
 
 def _promise(room: Room, plan: Plan) -> str:

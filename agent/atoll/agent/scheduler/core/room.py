@@ -18,7 +18,9 @@ from atoll.agent.numa import NumaTopology
 from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.agent.scheduler.core.card_book import CardBook, Choose
 from atoll.agent.scheduler.core.device_book import DeviceBook
+from atoll.agent.scheduler.core.koordinator_book import KoordinatorBook
 from atoll.fit import Nodes, Profile
+from atoll.fit import koordinator as fitting
 from atoll.fit.company import Company
 from atoll.fit.constraints import Attachments, Cards, Devices, Exact, HostPorts, Numa
 from atoll.fit.peers import Peers, Site
@@ -29,8 +31,9 @@ from atoll.model import gpu_shares, keys, koordinator, numbers, ports, quantity,
 from atoll.model.cards import MEMORY, SHARE, asked, chosen
 from atoll.model.decision import Gone
 from atoll.model.device_claims import CLASS_SUFFIX
-from atoll.model.gang import Task
-from atoll.model.koordinator import Gpu
+from atoll.model.gang import DeviceWish, Task
+from atoll.model.koordinator import Devices as ReportedDevices
+from atoll.model.koordinator import Part
 from atoll.model.numa import Asks, Cells, Together, asks_of
 from atoll.model.ports import HostPort
 from atoll.model.scoring import Scoring
@@ -110,8 +113,12 @@ class Room:
         self._limits: dict[str, dict[str, int]] = {}
         #: shares of GPUs
         self.cards = CardBook()
-        #: node -> minor -> GPU, as Koordinator reports
-        self._gpus: dict[str, dict[int, Gpu]] = {}
+        #: devices that Koordinator reports
+        self.koordinator = KoordinatorBook()
+        #: node -> key -> pod there that asks for GPUs or for devices that Koordinator gives
+        self._using: dict[str, dict[str, Pod]] = {}
+        #: (node, requests, wish) -> how many reservations have devices for such a pod
+        self._kept: Counter[tuple[str, str, str]] = Counter()
         #: devices that drivers publish
         self.devices = DeviceBook(self._labels_of, self._devices_changed, self._devices_published)
         #: typical requests, learnt from placed pods; for the scoring `fragmentation`
@@ -255,7 +262,7 @@ class Room:
 
     def reserve(self, node: str, task: Task, count: int) -> None:
         """Reserve a node for pods that do not exist yet."""
-        self.cards.reserve(node, task.requests, count, self._chooser(task.requests))
+        self._keep_devices(node, task, count)
         vector.add(self._used.setdefault(node, {}), _amounts(task), count)
         if task.claims:
             self.devices.reserve(node, task.claims, count)
@@ -280,7 +287,7 @@ class Room:
             del self._used[node]
         if task.claims:
             self.devices.reserve(node, task.claims, -count)
-        self.cards.reserve(node, task.requests, -count, self._chooser(task.requests))
+        self._keep_devices(node, task, -count)
         self._count_ports(node, task.ports, -count)
         self._pin(node, asks_of(task.aligned), -count)
         if task.rules is not None:
@@ -339,8 +346,9 @@ class Room:
         )
         self._pin(node, charge.asks, 1)
         self._put_peer(pod, node)
-        if SHARE in pod.requests:
-            self.cards.put(key, node, pod.requests, pod.cards, self._chooser(pod.requests))
+        if _wants_devices(pod.requests, pod.joint):
+            self._using.setdefault(node, {})[key] = pod
+            self._hand_out(key, node, pod.requests, pod.joint, pod.cards, pod.parts)
         vector.add(self._used.setdefault(node, {}), pod.requests)
         self._count_ports(node, pod.ports, 1)
         if charge.binding_uid and counts:
@@ -359,7 +367,9 @@ class Room:
         self._count_ports(charge.node, charge.ports, -1)
         self._pin(charge.node, charge.asks, -1)
         self.peers.drop(key)
-        self.cards.drop(key)
+        self._take_back(key)
+        if (using := self._using.get(charge.node)) is not None and using.pop(key, None) is not None and not using:
+            del self._using[charge.node]
         if not self._used[charge.node]:
             del self._used[charge.node]
         if charge.binding_uid and charge.counts:
@@ -371,6 +381,49 @@ class Room:
                 del self.placed[charge.binding_uid]
             self.touched.add(charge.binding_uid)
         self._changed(grew=True, node=charge.node)
+
+    def _hand_out(
+        self,
+        key: str,
+        node: str,
+        requests: Vector,
+        wish: DeviceWish | None,
+        told: tuple[int, ...] = (),
+        parts: Sequence[Part] = (),
+    ) -> None:
+        """Devices for a pod: the reported ones, or chosen ones."""
+        there = self.koordinator.node(node, self.cards.free(node), self.cards.memory(node))
+        asks = koordinator.counted(requests) if there is not None else requests
+        if wish is None:
+            self.cards.put(key, node, asks, told, self._chooser(dict(asks)))
+            return
+        if there is not None and not told and not parts:
+            found = fitting.find(there, requests, wish)
+            told, parts = ((), ()) if isinstance(found, str) else found
+        self.cards.put(key, node, asks, told, lambda *_: ())
+        self.koordinator.put(key, node, parts)
+
+    def _take_back(self, key: str) -> None:
+        self.cards.drop(key)
+        self.koordinator.drop(key)
+
+    def _keep_devices(self, node: str, task: Task, count: int) -> None:
+        """Devices for so many pods that do not exist yet; a negative number gives them back."""
+        if not _wants_devices(task.requests, task.joint):
+            return
+        alike = node, repr(sorted(task.requests.items())), repr(task.joint)
+        for number in range(self._kept[alike], self._kept[alike] + count):
+            self._hand_out(f"{alike} {number}", node, task.requests, task.joint)
+        for number in range(self._kept[alike] + count, self._kept[alike]):
+            self._take_back(f"{alike} {number}")
+        self._kept[alike] += count
+        if not self._kept[alike]:
+            del self._kept[alike]
+
+    def lacks_devices(self, pod: Pod) -> bool:
+        """Whether it is assumed on a node that has not the devices that it wishes for."""
+        key = pod.metadata.key
+        return pod.joint is not None and not self.cards.of(key)[1] and not self.koordinator.of(key)
 
     def _chooser(self, requests: Vector) -> Choose:
         """How the cards of a pod are chosen: by fragmentation where that is the member's scoring, else the fullest."""
@@ -605,14 +658,26 @@ class Room:
         """What the node offers; do not change it."""
         return self._allocatable[node]
 
-    def free(self, node: str) -> Vector:
-        """Amounts left on a node, in integer units; negative where others overbooked it."""
+    def free(self, node: str, back: Mapping[str, int] | None = None, cards: Sequence[int] | None = None) -> Vector:
+        """Amounts left on a node, in integer units; negative where others overbooked it.
+
+        Args:
+            node: its name.
+            back: of pods that count as gone.
+            cards: free thousandths of each of its GPUs without them.
+        """
         used = self._used.get(node, {})
+        if back:
+            used = dict(used)
+            vector.add(used, back, -1)
         if devices := self.devices.used(node):
             used = {name: used.get(name, 0) + devices.get(name, 0) for name in used.keys() | devices.keys()}
-        return {
+        found = {
             name: max(amount - used.get(name, 0), -MOST_ON_NODE) for name, amount in self._allocatable[node].items()
         }
+        if self.koordinator.gpus(node):
+            koordinator.left(found, self.cards.free(node) if cards is None else cards)
+        return found
 
     def node(self, name: str) -> Node | None:
         """The node of that name; None where there is none."""
@@ -670,6 +735,8 @@ class Room:
                 if self.cards:
                     free = self.cards.free(name)
                     self._cards.free[column, : len(free)] = free
+                if name in self.koordinator.reported:
+                    self._cards.taken[column] = self.koordinator.taken(name).copy()
                 self.singles.changed(column)
                 if not self._arrays.set_free(column, self.free(name)):
                     self._arrays = None
@@ -683,7 +750,7 @@ class Room:
             # Attachments of pods change with their claims; their NUMA nodes with other pods.
             self._arrays.exact = (
                 self._host_ports,
-                *self._of_cards(),
+                self._cards,
                 self._of_devices(self._arrays.names),
                 *self._attachments(),
                 *self._numa_nodes(),
@@ -717,17 +784,24 @@ class Room:
         """As `nodes`, with the capacity of the pods of these keys free; a copy."""
         nodes = self.nodes().copy()
         left = {name: Counter(taken) for name, taken in self._ports.items()}
+        back: dict[str, Vector] = {}
         for key in away:
             charge = self._charges.get(key)
             if charge is None or charge.node not in self._column:
                 continue
             nodes.free[:, self._column[charge.node]] += nodes.column(charge.requests)
+            if self.koordinator.gpus(charge.node):
+                vector.add(back.setdefault(charge.node, {}), charge.requests)
             if charge.ports:
                 left[charge.node].subtract(charge.ports)
         taken = {self._column[name]: +each for name, each in left.items() if name in self._column}
+        cards = self._cards_without(away)
+        for name, amounts in back.items():
+            column = self._column[name]
+            nodes.free[:, column] = nodes.column(self.free(name, amounts, cards.free[column].tolist()))
         nodes.exact = (
             HostPorts(taken),
-            *self._of_cards(away),
+            cards,
             self._of_devices(nodes.names, away),
             *self._attachments(away),
             *self._numa_nodes(away),
@@ -735,42 +809,42 @@ class Room:
         nodes.company = Company(self.peers.without(set(away)), nodes.names)
         return nodes
 
-    def _of_cards(self, away: Collection[str] = ()) -> tuple[Exact, ...]:
-        """The cards of all nodes, as if the pods of these keys were gone; none where nodes have no such cards."""
-        if not self.cards:
-            return ()
-        found = self._cards.copy() if away else self._cards
+    def _cards_without(self, away: Collection[str]) -> Cards:
+        """The cards of all nodes, as if the pods of these keys were gone."""
+        found = self._cards.copy()
         for key in away:
             charge = self._charges.get(key)
             if charge is not None and charge.node in self._column:
+                column = self._column[charge.node]
                 amount, which = self.cards.of(key)
-                found.free[self._column[charge.node], list(which)] += amount
-        return (found,)
+                found.free[column, list(which)] += amount
+                if parts := self.koordinator.of(key):
+                    fitting.hold(found.taken[column], parts, -1)
+        return found
 
     def _of_devices(self, names: Sequence[str], away: Collection[str] = ()) -> Devices:
         """The devices of these nodes, as if the pods of these keys were gone."""
         gone = frozenset(away)
         return Devices(self.devices, names, lambda: self.devices.without(gone) if gone else self.devices.taken)
 
-    def gpus_changed(self, node: str, gpus: dict[int, Gpu]) -> None:
-        """Koordinator reports these GPUs of a node; empty for none."""
-        if self._gpus.pop(node, {}) == gpus:
-            if gpus:
-                self._gpus[node] = gpus
+    def koordinator_changed(self, node: str, devices: ReportedDevices) -> None:
+        """Koordinator reports these devices of a node; empty for none."""
+        if not self.koordinator.change(node, devices) or node not in self._nodes:
             return
-        if gpus:
-            self._gpus[node] = gpus
-        if node in self._nodes:
-            self._devices_published({node})
+        self._offer(self._nodes[node])
+        for key, pod in self._using.get(node, {}).items():
+            if not self.cards.of(key)[1] and not self.koordinator.of(key):
+                self._take_back(key)
+                self._hand_out(key, node, pod.requests, pod.joint, pod.cards, pod.parts)
+        self._devices_published({node})
 
     def notes_of(self, pod: Pod) -> dict[str, str]:
-        """Annotations that tell its node which cards a pod gets, once it is assumed there."""
+        """Annotations that tell its node which devices a pod gets, once it is assumed there."""
         part, which = self.cards.of(pod.metadata.key)
-        if not which:
-            return {}
-        notes = {keys.GPU_CARDS: ",".join(map(str, which))}
-        if gpus := self._gpus.get(self.node_of(pod)):
-            notes[keys.KOORDINATOR_DEVICES] = koordinator.allocated(gpus, which, part, pod.requests)
+        parts = self.koordinator.of(pod.metadata.key)
+        notes = {keys.GPU_CARDS: ",".join(map(str, which))} if which else {}
+        if (there := self.koordinator.reported.get(self.node_of(pod))) and (which or parts):
+            notes[keys.KOORDINATOR_DEVICES] = koordinator.allocated(there.devices, which, part, pod.requests, parts)
         return notes
 
     def _labels_of(self, node: str) -> Mapping[str, str] | None:
@@ -795,7 +869,9 @@ class Room:
     def _offer(self, node: Node) -> None:
         offers = quantity.capacity(node.status.allocatable) | self.devices.offered(node.metadata.name)
         offers |= gpu_shares.memory_offered(offers, node.metadata.labels)
-        offers |= koordinator.offered(gpus := self._gpus.get(node.metadata.name, {}))
+        gpus = self.koordinator.gpus(node.metadata.name)
+        if gpus:
+            offers |= koordinator.offered(self.koordinator.reported[node.metadata.name].devices)
         self._allocatable[node.metadata.name] = {name: min(each, MOST_ON_NODE) for name, each in offers.items()}
         self.cards.offers(node.metadata.name, self._allocatable[node.metadata.name], gpus)
 
@@ -849,13 +925,26 @@ class Room:
         )
         taken = {self._column[name]: each for name, each in self._ports.items() if name in self._column}
         self._host_ports = HostPorts(taken)
-        self._cards = Cards(self.cards.matrix(names), np.array([*map(self.cards.memory, names)], np.int64))
-        made.exact = (self._host_ports, *self._of_cards(), self._of_devices(names))
+        reported = {
+            self._column[name]: each for name, each in self.koordinator.reported.items() if name in self._column
+        }
+        self._cards = Cards(
+            self.cards.matrix(names),
+            np.array([*map(self.cards.memory, names)], np.int64),
+            reported,
+            {column: self.koordinator.taken(names[column]).copy() for column in reported},
+            self.koordinator.counts,
+        )
+        made.exact = (self._host_ports, self._cards, self._of_devices(names))
         made.typical = self.typical if self.cards else None
         made.company = Company(self.peers, names)
         made.capacity = made.matrix([self._allocatable[name] for name in names])
         made.scoring, made.measured = self.scoring, self._measured_at(names)
         return made
+
+
+def _wants_devices(requests: Vector, wish: DeviceWish | None) -> bool:
+    return wish is not None or SHARE in koordinator.counted(requests)
 
 
 def _amounts(task: Task) -> Vector:

@@ -142,7 +142,7 @@ def _wishes(gang: Gang) -> list[TopologyWish]:
 
 def _counts_cards(gang: Gang) -> bool:
     """Whether a node's cards matter one by one, since figures have only their sum."""
-    return bool(gang.needs) or any(SHARE in task.requests for task in gang.tasks)
+    return bool(gang.needs) or any(SHARE in task.requests or task.joint is not None for task in gang.tasks)
 
 
 class Shapes:
