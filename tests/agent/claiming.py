@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from atoll.agent.devices import decode_device_class, decode_resource_claim, decode_slice
+from atoll.agent.devices import decode_device_class, decode_resource_claim, decode_slice, decode_taint_rule
 from atoll.agent.scheduler.core import MemberCore
-from atoll.agent.scheduler.core.events import DeviceClassSet, ResourceClaimSet, SliceSet
+from atoll.agent.scheduler.core.events import DeviceClassSet, ResourceClaimSet, SliceSet, TaintRuleSet
 from tests.agent.builders import make_node
 from tests.agent.telling import core_of
 
@@ -39,6 +39,12 @@ def with_classes(core: MemberCore) -> MemberCore:
         made = {"metadata": {"name": kind}, "spec": {"selectors": [selector]}}
         core.handle(DeviceClassSet(decode_device_class(orjson.dumps(made))))
     return core
+
+
+def taint(core: MemberCore, name: str, **selector: str) -> None:
+    """An administrator's rule."""
+    spec = {"deviceSelector": selector, "taint": {"key": "broken", "effect": "NoSchedule"}}
+    core.handle(TaintRuleSet(decode_taint_rule(orjson.dumps({"metadata": {"name": name}, "spec": spec}))))
 
 
 def claim(core: MemberCore, name: str, devices: Json, pod: str = "", **status: Any) -> None:

@@ -15,6 +15,7 @@ from atoll.agent.scheduler.core.events import (
     PodSet,
     Released,
     ResourceClaimGone,
+    TaintRuleGone,
     Whose,
 )
 from atoll.agent.scheduler.notices import refusals
@@ -29,6 +30,7 @@ from tests.agent.claiming import (
     named,
     publish,
     reserved,
+    taint,
     two_nodes,
     with_classes,
 )
@@ -308,3 +310,27 @@ def test_a_selector_that_costs_too_much_selects_nothing_and_says_so() -> None:
     core.handle(PodSet(using("p", "c"), Whose.OURS))
     assert of(Bind, settle(core)) == []
     assert "cost" in core.waits["pod/default/p"].message
+
+
+def test_a_rule_keeps_devices_from_claims_until_it_goes() -> None:
+    """Of two GPUs of each node one is tainted on b and both on a: the host counts one, and the third pod waits."""
+    core = two_nodes()
+    taint(core, "all-of-a", pool="a")
+    taint(core, "one-of-b", pool="b", device="gpu-0")
+    assert [core.room.devices.offered(node).get(class_resource("gpu"), 0) for node in "ab"] == [0, 1]
+    claims = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}
+    for name in ("one", "two"):
+        claim(core, f"c-{name}", claims)
+        core.handle(PodSet(using(name, f"c-{name}"), Whose.OURS))
+    [bind] = of(Bind, settle(core))
+    assert got(bind.reserves) == [("b", "gpu-2")]
+    core.handle(TaintRuleGone("all-of-a"))
+    [bind] = of(Bind, settle(core))
+    assert got(bind.reserves) == [("a", "gpu-0")]
+    tolerating = {"deviceClassName": "gpu", "tolerations": [{"key": "broken", "operator": "Exists"}]}
+    claim(core, "c-three", {"requests": [{"name": "gpu", "exactly": {**tolerating, "count": 2}}]})
+    core.handle(PodSet(using("three", "c-three"), Whose.OURS))
+    assert of(Bind, settle(core)) == [], "a has one GPU left, and b one"
+    claim(core, "c-four", {"requests": [{"name": "gpu", "exactly": tolerating}]})
+    core.handle(PodSet(using("four", "c-four"), Whose.OURS))
+    assert len(of(Bind, settle(core))) == 1

@@ -163,3 +163,26 @@ def test_statuses_of_claims_hold_devices_and_shares_but_not_for_administration()
     assert taken.devices == {DeviceId(DRIVER, "p", "a")}
     assert taken.consumed == {DeviceId(DRIVER, "p", "c"): {"memory": 2 << 30}}
     assert [taken.holds(DeviceId(DRIVER, "p", name)) for name in "abc"] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("selector", "tainted"),
+    [
+        ({}, ["a", "b"]),
+        (None, []),
+        ({"device": "a"}, ["a"]),
+        ({"driver": DRIVER, "pool": "p", "device": "b"}, ["b"]),
+        ({"driver": "other", "device": "a"}, []),
+    ],
+)
+def test_rules_taint_devices_beside_their_drivers(selector: Json | None, tainted: list[str]) -> None:
+    mine = [{"key": "mine", "effect": "NoExecute"}]
+    slices = ResourceSlices([slice_("s", [{"name": "a", "taints": mine}, {"name": "b"}])])
+    spec = {"taint": {"key": "broken", "value": "1", "effect": "NoSchedule"}}
+    slices.change_rule("r", {"spec": spec if selector is None else {**spec, "deviceSelector": selector}})
+    [pool] = slices.pools("n", {})
+    rule = Taint("broken", "1", "NoSchedule")
+    assert [each.id.name for each in pool.devices if rule in each.taints] == tainted
+    assert pool.devices[0].taints[0] == Taint("mine", "", "NoExecute")
+    slices.change_rule("r", None)
+    assert [rule in each.taints for each in slices.pools("n", {})[0].devices] == [False, False]

@@ -8,6 +8,7 @@ from typing import Any
 
 from atoll.agent.devices import (
     DeviceClass,
+    DeviceTaintRule,
     KoordinatorDevice,
     ResourceClaim,
     ResourceSlice,
@@ -15,6 +16,7 @@ from atoll.agent.devices import (
     decode_koordinator,
     decode_resource_claim,
     decode_slice,
+    decode_taint_rule,
 )
 from atoll.agent.numa import NumaTopology, decode_numa, decode_zones
 from atoll.agent.objects import (
@@ -50,6 +52,7 @@ from atoll.model.apiresource import (
     CLAIMS,
     CSI_NODES,
     DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
     HYPER_NODES,
     JOBS,
     KOORDINATOR_DEVICES,
@@ -97,6 +100,10 @@ class MemberCache:
         self.device_classes: Reflector[DeviceClass] = Reflector(
             api, DEVICE_CLASSES, decode_device_class, optional=True, withheld=True
         )
+        #: which an API server serves that was asked for `resource.k8s.io/v1beta2`
+        self.taint_rules: Reflector[DeviceTaintRule] = Reflector(
+            api, DEVICE_TAINT_RULES, decode_taint_rule, optional=True, withheld=True
+        )
         self.resource_claims: Reflector[ResourceClaim] = Reflector(
             api, RESOURCE_CLAIMS, decode_resource_claim, optional=True, withheld=True
         )
@@ -130,7 +137,7 @@ class MemberCache:
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         storage = (self.claims, self.volumes, self.storage_classes, self.csi_nodes)
         shared = (self.crds, self.replica_sets, self.pods, self.nodes, self.pod_groups, self.hyper_nodes, self.budgets)
-        devices = (self.slices, self.device_classes, self.resource_claims)
+        devices = (self.slices, self.device_classes, self.taint_rules, self.resource_claims)
         return (
             self.namespaces,
             *devices,

@@ -73,6 +73,10 @@ class DeviceClass(_Published, frozen=True):
     """A DeviceClass, of which `atoll.model.device_claims` reads the rest."""
 
 
+class DeviceTaintRule(_Published, frozen=True):
+    """A DeviceTaintRule (v1beta2), likewise."""
+
+
 class KoordinatorDevice(_Published, frozen=True):
     """The devices of the node of its name, of which `atoll.model.koordinator` reads the rest."""
 
@@ -80,4 +84,5 @@ class KoordinatorDevice(_Published, frozen=True):
 decode_koordinator = msgspec.json.Decoder(KoordinatorDevice).decode
 decode_resource_claim = msgspec.json.Decoder(ResourceClaim).decode
 decode_slice = msgspec.json.Decoder(ResourceSlice).decode
+decode_taint_rule = msgspec.json.Decoder(DeviceTaintRule).decode
 decode_device_class = msgspec.json.Decoder(DeviceClass).decode

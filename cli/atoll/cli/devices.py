@@ -42,6 +42,8 @@ class _Cluster(NamedTuple):
     slices: list[Json]
     classes: list[Json]
     claims: list[Json]
+    rules: list[Json]
+    """DeviceTaintRules; none where the cluster does not serve them."""
 
 
 @app.command("list", epilog="Example: atollctl devices list --kubeconfig east.yaml")
@@ -171,7 +173,7 @@ def joint_template(name: str, devices: Sequence[str], groups: int, same: str) ->
 
 async def _read_cluster(api: ApiServer) -> _Cluster:
     from atoll.kube.errors import NotFound
-    from atoll.model.apiresource import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+    from atoll.model.apiresource import DEVICE_CLASSES, DEVICE_TAINT_RULES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 
     try:
         slices, classes = await api.list(RESOURCE_SLICES), await api.list(DEVICE_CLASSES)
@@ -180,7 +182,11 @@ async def _read_cluster(api: ApiServer) -> _Cluster:
         raise CommandError("the cluster has no resource.k8s.io/v1: Kubernetes 1.34 or newer serves it") from error
     if not slices:
         raise CommandError(_NONE)
-    return _Cluster(await api.list(NODES), slices, classes, claims)
+    try:
+        rules = await api.list(DEVICE_TAINT_RULES)
+    except NotFound:
+        rules = []
+    return _Cluster(await api.list(NODES), slices, classes, claims, rules)
 
 
 def _manifests(filename: Path) -> list[Json]:
@@ -201,6 +207,8 @@ def _pools(cluster: _Cluster) -> tuple[dict[str, list[Pool]], Taken]:
 
     try:
         slices = ResourceSlices(cluster.slices)
+        for rule in cluster.rules:
+            slices.change_rule(rule["metadata"]["name"], rule)
         pools = {name: slices.pools(name, labels) for name, labels in sorted(node_labels(cluster.nodes).items())}
     except (QuantityError, SelectorError) as error:
         raise CommandError(f"ResourceSlices: {error}") from error

@@ -34,6 +34,7 @@ from atoll.model.apiresource import (
     CSI_NODES,
     DEPLOYMENTS,
     DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
     ENDPOINT_SLICES,
     EVENTS,
     HYPER_NODES,
@@ -508,6 +509,7 @@ AGENT_IN_MEMBER: Final = (
             _on(KOORDINATOR_DEVICES, "list", "watch", rare=_BROUGHT),
             # Devices that drivers publish, and claims to them: the account writes allocations as kube-scheduler does.
             *(_on(resource, "list", "watch") for resource in (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIMS)),
+            _on(DEVICE_TAINT_RULES, "list", "watch", rare="only where resource.k8s.io/v1beta2 is served"),
             _on(RESOURCE_CLAIMS, "patch", rare=_DEVICES),
             _on(RESOURCE_CLAIMS, "patch", sub="status", rare=_DEVICES),
             _on(RESOURCE_CLAIMS, "patch", sub="binding", rare=_DEVICES),

@@ -51,6 +51,9 @@ DEVICE_CLASSES: Final = ApiResource("resource.k8s.io", "v1", "deviceclasses", "D
 RESOURCE_CLAIM_TEMPLATES: Final = ApiResource(
     "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
 )
+DEVICE_TAINT_RULES: Final = ApiResource(
+    "resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False
+)
 RESOURCE_CLAIMS: Final = ApiResource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 CLAIMS: Final = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES: Final = ApiResource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)

@@ -1,15 +1,15 @@
 """ResourceSlices (resource.k8s.io/v1) as pools of devices, for one node after another.
 
 A pool's slices of the highest generation count. Fewer than their `resourceSliceCount` make an incomplete pool; a name
-given twice or an unknown counter makes an invalid one. Rules and order follow Kubernetes' allocator; the suite `dra`
-holds this module to it.
+given twice or an unknown counter makes an invalid one. DeviceTaintRules taint devices as their drivers do. Rules and
+order follow Kubernetes' allocator; the suite `dra` holds this module to it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -56,6 +56,8 @@ class ResourceSlices:
         self._by_node: dict[str, list[_Slice]] = defaultdict(list)
         self._anywhere: list[_Slice] = []
         self._by_pool: dict[PoolId, list[_Slice]] = defaultdict(list)
+        #: name of a DeviceTaintRule -> its selector and taint
+        self._rules: dict[str, tuple[Json, Taint]] = {}
         for each in objects:
             self.change(each["metadata"]["name"], each)
 
@@ -83,6 +85,22 @@ class ResourceSlices:
                 group.append(new)
         concerned = [*(each for pool in pools for each in self._by_pool[pool]), *([old] if old is not None else [])]
         return {each.node for each in concerned} if all(each.node for each in concerned) else None
+
+    def change_rule(self, name: str, raw: Json | None) -> None:
+        """A DeviceTaintRule is there, or gone; pools of any node may be different."""
+        self._rules.pop(name, None)
+        # A rule without a selector is for no device; one with an empty selector for all.
+        if raw is not None and (selector := raw["spec"].get("deviceSelector")) is not None:
+            self._rules[name] = selector, _taint(raw["spec"]["taint"])
+
+    def _tainted(self, device: Device) -> Device:
+        mine = {"driver": device.id.driver, "pool": device.id.pool, "device": device.id.name}
+        found = tuple(
+            taint
+            for _, (selector, taint) in sorted(self._rules.items())
+            if all(mine[field] == selector[field] for field in mine if selector.get(field) is not None)
+        )
+        return replace(device, taints=(*device.taints, *found)) if found else device
 
     def _home(self, of: _Slice) -> list[_Slice]:
         return self._by_node[of.node] if of.node else self._anywhere
@@ -130,6 +148,8 @@ class ResourceSlices:
         for device in (*devices, *elsewhere):
             if unknown := next((each for each in device.counters if each not in counters), None):
                 return Pool(*pool, problem=f"device {device.id.name} consumes unknown counter {'/'.join(unknown)}")
+        if self._rules:
+            devices = tuple(map(self._tainted, devices))
         return Pool(*pool, devices, elsewhere, counters)
 
 
@@ -184,7 +204,7 @@ def _device(driver: str, pool: str, raw: Json, nodes: Nodes | None) -> Device:
         | {name: value for name, value in attributes.items() if "/" in name},
         {name: _capacity(value) for name, value in (raw.get("capacity") or {}).items()},
         counters,
-        tuple(Taint(each["key"], each.get("value", ""), each["effect"]) for each in raw.get("taints") or ()),
+        tuple(map(_taint, raw.get("taints") or ())),
         bool(raw.get("allowMultipleAllocations")),
         (nodes if nodes is not None else _nodes(raw)) or NOWHERE,
         nodes is None,
@@ -192,6 +212,10 @@ def _device(driver: str, pool: str, raw: Json, nodes: Nodes | None) -> Device:
         tuple(raw.get("bindingConditions") or ()),
         tuple(raw.get("bindingFailureConditions") or ()),
     )
+
+
+def _taint(raw: Json) -> Taint:
+    return Taint(raw["key"], raw.get("value", ""), raw["effect"])
 
 
 def _attribute(raw: Json) -> Attribute:

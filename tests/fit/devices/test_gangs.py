@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -94,3 +95,29 @@ def test_shapes_that_are_forgotten_leave_no_answers_to_others(monkeypatch: pytes
     prepared = [answers.prepared(each) for each in problems]
     assert [answers.count(each, Taken(), 10) for each in prepared] == [1, 2, 3, 1]
     assert len({each.shape for each in prepared[:3]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Claim("c", (Request("r", (Wish("r", "gpu"),)),)), Claim("c", (Request("r", (Wish("r", "gpu", count=2),)),))),
+        (PAIR, Claim("c", PAIR.requests, tuple(replace(each, distinct=True) for each in PAIR.constraints))),
+    ],
+    ids=["number", "constraint"],
+)
+def test_claims_for_the_same_devices_have_answers_of_their_own(one: Claim, other: Claim) -> None:
+    """One agent asks for all claims that it ever sees."""
+    answers, pool = Answers(), node_of("a", "001")
+
+    def picks(claim: Claim) -> object:
+        problem = prepare([claim], [pool], nodes.CLASSES, nodes.selects, "a", {})
+        found = answers.picks(answers.prepared(problem), Taken())
+        assert not isinstance(found, (Refused, Undecided))
+        return [each.option.device.id.name for each in found]
+
+    first = picks(one)
+    alone = Answers()
+    problem = prepare([other], [pool], nodes.CLASSES, nodes.selects, "a", {})
+    expected = alone.picks(alone.prepared(problem), Taken())
+    assert not isinstance(expected, (Refused, Undecided))
+    assert picks(other) == [each.option.device.id.name for each in expected] != first

@@ -124,6 +124,7 @@ class Scheduler:
         cache.zones.on_change(self._forward(partial(told.NumaSet, zones=True), partial(told.NumaGone, zones=True)))
         cache.koordinator.on_change(self._forward(told.KoordinatorSet, told.KoordinatorGone))
         cache.slices.on_change(self._forward(told.SliceSet, told.SliceGone))
+        cache.taint_rules.on_change(self._forward(told.TaintRuleSet, told.TaintRuleGone))
         cache.device_classes.on_change(self._forward(told.DeviceClassSet, told.DeviceClassGone))
         cache.resource_claims.on_change(self._forward(told.ResourceClaimSet, told.ResourceClaimGone))
         cache.namespaces.on_change(self._namespace_changed)

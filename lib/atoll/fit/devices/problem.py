@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from atoll.fit.devices.sharing import consumption
-from atoll.model.device_claims import Claim, Constraint, DeviceClass, Wish
+from atoll.model.device_claims import Claim, Constraint, DeviceClass, Request, Wish
 from atoll.model.devices import Device, Pool
 from atoll.model.labels import SelectorError
 
@@ -80,7 +80,7 @@ class Problem:
     kinds: Sequence[int]
     """Per device: equal numbers mean that either serves as well as the other. By order of appearance."""
     shape: object
-    """Equal where all that is known here is, but for names: one node's solution by numbers is the other's."""
+    """Equal where all but names of devices is: one node's solution by numbers is the other's."""
     certain: bool
     """Whether no order of trying can end in an error."""
 
@@ -130,7 +130,10 @@ class _Preparation:
             self._claims, self._classes, self._pools, self._devices, self._pool_of, requests, claim_of,
             self._constraints, [rows[each.attribute] for each in self._constraints],
             kinds=[known.setdefault(key, len(known)) for key in keys],
-            shape=(tuple(keys), tuple(self._pool_of), tuple(frozenset(pool.counters.items()) for pool in self._pools)),
+            shape=(
+                tuple(keys), tuple(self._pool_of), tuple(frozenset(pool.counters.items()) for pool in self._pools),
+                tuple((claim.name, *map(_asked, claim.requests), *claim.constraints) for claim in self._claims),
+            ),
             certain=not any(
                 (ask.wish.count is None and ask.constraints) or any(option.fault for option in ask.options)
                 for ask in asks
@@ -198,6 +201,11 @@ class _Preparation:
             )
             for number, device in enumerate(self._devices)
         ]
+
+
+def _asked(request: Request) -> tuple[object, ...]:
+    """What of it decides which of the devices that could serve it are given."""
+    return tuple((wish.name, wish.device_class, wish.count, wish.admin, wish.capacity) for wish in request.wishes)
 
 
 def _members(device: Device, attribute: str) -> Members | None:

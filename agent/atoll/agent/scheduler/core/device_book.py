@@ -14,7 +14,7 @@ from uuid import UUID, uuid5
 import msgspec
 import structlog
 
-from atoll.agent.devices import DeviceClass, ResourceClaim, ResourceSlice
+from atoll.agent.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from atoll.agent.objects import Pod
 from atoll.fit.devices import (
     Answers,
@@ -132,6 +132,12 @@ class DeviceBook:
                 self._classes[name] = device_claims.DeviceClass.of(new.body())
             except device_claims.UnsupportedClaim as error:
                 log.warning("a DeviceClass can't be read", name=name, error=str(error))
+        self._forget(None)
+        self._published(None)
+
+    def rule_changed(self, name: str, new: DeviceTaintRule | None) -> None:
+        """An administrator taints devices, or does no more."""
+        self._slices.change_rule(name, new.body() if new is not None else None)
         self._forget(None)
         self._published(None)
 

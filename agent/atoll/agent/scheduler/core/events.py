@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from atoll.agent.devices import DeviceClass, KoordinatorDevice, ResourceClaim, ResourceSlice
+from atoll.agent.devices import DeviceClass, DeviceTaintRule, KoordinatorDevice, ResourceClaim, ResourceSlice
 from atoll.agent.numa import NumaTopology
 from atoll.agent.objects import Budget, HyperNode, Node, Pod, PodGroup
 from atoll.agent.queues import Queue
@@ -207,6 +207,18 @@ class DeviceClassGone(Struct, frozen=True, gc=False):
     name: str
 
 
+class TaintRuleSet(Struct, frozen=True, gc=False):
+    """A DeviceTaintRule came or changed."""
+
+    rule: DeviceTaintRule
+
+
+class TaintRuleGone(Struct, frozen=True, gc=False):
+    """A DeviceTaintRule went."""
+
+    name: str
+
+
 class ResourceClaimSet(Struct, frozen=True, gc=False):
     """A ResourceClaim came or changed."""
 
@@ -355,6 +367,8 @@ Event = (
     | SliceSet
     | SliceGone
     | DeviceClassSet
+    | TaintRuleSet
+    | TaintRuleGone
     | DeviceClassGone
     | ResourceClaimSet
     | ResourceClaimGone

@@ -58,6 +58,8 @@ from atoll.agent.scheduler.core.events import (
     SpotsExpected,
     StorageClassGone,
     StorageClassSet,
+    TaintRuleGone,
+    TaintRuleSet,
     VolumeGone,
     VolumeSet,
     Whose,
@@ -202,7 +204,7 @@ class MemberCore:
                 self.due = self.due or self.room.grew
             case KoordinatorGone(name):
                 self.room.koordinator_changed(name, {})
-            case SliceSet() | SliceGone() | DeviceClassSet() | DeviceClassGone():
+            case SliceSet() | SliceGone() | DeviceClassSet() | DeviceClassGone() | TaintRuleSet() | TaintRuleGone():
                 self._devices_changed(event)
             case ResourceClaimSet(claim):
                 self._look_at_users(self.claims.changed(claim.metadata.key, claim))
@@ -258,7 +260,9 @@ class MemberCore:
                 room.hyper_node_changed(room.hyper_node(name), None)
         self.due = self.due or room.version != version
 
-    def _devices_changed(self, event: SliceSet | SliceGone | DeviceClassSet | DeviceClassGone) -> None:
+    def _devices_changed(
+        self, event: SliceSet | SliceGone | DeviceClassSet | DeviceClassGone | TaintRuleSet | TaintRuleGone
+    ) -> None:
         book = self.room.devices
         match event:
             case SliceSet(found):
@@ -269,6 +273,10 @@ class MemberCore:
                 book.class_changed(made.metadata.name, made)
             case DeviceClassGone(name):
                 book.class_changed(name, None)
+            case TaintRuleSet(rule):
+                book.rule_changed(rule.metadata.name, rule)
+            case TaintRuleGone(name):
+                book.rule_changed(name, None)
         self.due = self.due or self.room.grew
 
     def _look_at_users(self, claims: Iterable[str]) -> None:
