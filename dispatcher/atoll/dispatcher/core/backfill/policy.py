@@ -208,8 +208,8 @@ class Policy:
         """Compute passed and unknown times again; workloads that have waited long enough get one."""
         for binding in [self.bindings[each.uid] for each in self.reservations.each()]:
             if not self.may_start(binding):
-                self._claims.withdraw(binding.view.uid)
-                self.reservations.drop(binding.view.uid)
+                self._claims.end(binding.view.uid)
+                self.reservations.forget(binding.view.uid)
                 self._state.wakes.fire(KEPT)
                 self.look_again(binding)
         for claim in list(self.reservations.claims.values()):
@@ -299,8 +299,7 @@ class Policy:
             # A while longer than that: members report the capacity a moment after the pods are gone.
             reservation.until = min(reservation.until, self._state.now + self._settings.settle)
         if reservation.until <= self._state.now:
-            self._claims.withdraw(reservation.uid)
-            self.reservations.withdraw(reservation.uid)
+            self._claims.end(reservation.uid)
             self._state.wakes.fire(KEPT)
             self.look_again(self.bindings[reservation.uid])
 

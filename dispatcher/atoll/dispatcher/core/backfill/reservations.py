@@ -295,7 +295,12 @@ class Reservations:
             self._aside.clear()
 
     def claim(
-        self, binding: Binding, members: Iterable[Member], leaving: Iterable[str], expected: Placement | None = None
+        self,
+        binding: Binding,
+        members: Iterable[Member],
+        leaving: Iterable[str],
+        expected: Placement | None = None,
+        until: float = math.inf,
     ) -> None:
         """Reserve what a waiting workload needs in these members, and of the limits on its queue's path, until it
         starts: others are about to be evicted for it there.
@@ -307,6 +312,7 @@ class Reservations:
             members: where it goes.
             leaving: UIDs of the victims that are evicted whole.
             expected: where it goes once they have, if that is one member.
+            until: the end of the claim.
         """
         uid, shape, now = binding.view.uid, binding.shape, self.timeline.now
         assert shape is not None, f"{uid} does not wait"
@@ -317,7 +323,8 @@ class Reservations:
         known = {each: None for each in leaving if each in self.timeline}
         self.claims[uid] = claim = Reservation(
             uid, binding.leaf, shape, first, math.inf, math.inf, since, computed=now, placement=expected,
-            settings=self._settings, claim=True, also=tuple(rest), leaving=known,
+            settings=self._settings, claim=True, also=tuple(rest), until=until,
+            leaving=known,
         )  # fmt: skip
         self._changed(claim)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.binding import Binding, evict_timeout, evicted_at
+from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice
+from atoll.fit import Placement
 from atoll.fit.pods import Counts
 from atoll.model.decision import Phase
 from atoll.model.verdict import Reason
@@ -98,16 +101,40 @@ class Claims:
         """UIDs of the victims of all claimants."""
         return {uid for claim in self._claims.values() for uid in claim.losses or ()}
 
-    def await_victims(self, uid: str, losses: dict[str, Loss]) -> None:
-        """A workload waits for these."""
-        self._claims.setdefault(uid, Claim()).losses = losses
+    def begin(
+        self,
+        binding: Binding,
+        members: Sequence[Member],
+        losses: Mapping[str, Loss],
+        leaving: Iterable[str],
+        *,
+        expected: Placement | None = None,
+        until: float = math.inf,
+    ) -> None:
+        """Keep for a claimant its part of the capacity that victims and leaving workloads give up.
 
-    def withdraw(self, uid: str) -> None:
-        """It awaits no victims any more; a dry run for it ends by itself."""
+        Args:
+            binding: of the claimant.
+            members: where it goes.
+            losses: UID of each victim -> its loss.
+            leaving: UIDs of workloads that leave already.
+            expected: where it goes once they have gone, if that is one member.
+            until: the end of the claim.
+        """
+        every = {**losses} | {uid: Loss(self.bindings[uid].epoch - 1) for uid in leaving}
+        self._claims.setdefault(binding.view.uid, Claim()).losses = every
+        whole = [uid for uid, loss in every.items() if loss.stays is None]
+        self._state.reservations.claim(binding, members, whole, expected, until)
+
+    def end(self, uid: str) -> bool:
+        """The workload awaits no victims any more, and capacity that its claim kept is free for all; a dry run for it
+        ends by itself. Whether anything was kept.
+        """
         claim = self._claims.get(uid)
         if claim is not None:
             claim.losses = None
             self._forget(uid, claim)
+        return self._state.reservations.withdraw(uid)
 
     def started(self, uid: str) -> None:
         """It waits no more. If a dry run is open it started without an eviction."""

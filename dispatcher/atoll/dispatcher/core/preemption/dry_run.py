@@ -16,6 +16,7 @@ from the members.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import structs
@@ -116,8 +117,7 @@ class DryRuns:
                 self._unmended = True
                 return
             self._triggers.searches.tokens -= 1
-            self._claims.withdraw(claim.uid)
-            self.reservations.withdraw(claim.uid)
+            self._claims.end(claim.uid)
             group = self._class_of(binding)
             rules = self._policy.rules(binding, group.shape)
             outcome = self._whom_to_ask(group, binding, rules) if self._triggers.may_evict(group) else None
@@ -178,8 +178,8 @@ class DryRuns:
                 assert known is not None, f"{loss.uid} was planned to shrink"
                 stays = known.surplus[len(loss.surplus) - 1].stays
             losses[loss.uid] = Loss(victim.epoch, stays, loss.reason)
-        self._keep_for(binding, outcome.choice, losses, outcome.awaited)
-        self.reservations.claims[uid].until = self._state.now + self._state.settings.backfill.dry_run
+        until = self._state.now + self._state.settings.backfill.dry_run
+        self._keep_for(binding, outcome.choice, losses, outcome.awaited, until)
         deadline = self._state.now + self._state.settings.progress.reserve
         assert binding.shape is not None, f"{uid} does not wait"
         shape, epoch = binding.shape.key, binding.epoch + 1
@@ -202,13 +202,17 @@ class DryRuns:
                 sizes[uid] = {task.name: count for task, count in zip(tasks, loss.stays, strict=True)}
         return Question(parts, [*_whole(losses), *awaited], sizes)
 
-    def _keep_for(self, binding: Binding, choice: Choice, losses: Mapping[str, Loss], awaited: Sequence[str]) -> None:
-        """Reserve for the claimant its part of the capacity of its victims and of leaving workloads."""
-        uid = binding.view.uid
+    def _keep_for(
+        self,
+        binding: Binding,
+        choice: Choice,
+        losses: Mapping[str, Loss],
+        awaited: Sequence[str],
+        until: float = math.inf,
+    ) -> None:
         leaving = [each for each in awaited if each in self._state.leaving]
-        self._claims.await_victims(uid, {**losses} | {each: Loss(self.bindings[each].epoch - 1) for each in leaving})
         expected = None if choice.divided else choice.placements[0]
-        self.reservations.claim(binding, choice.members, [*_whole(losses), *leaving], expected)
+        self._claims.begin(binding, choice.members, losses, leaving, expected=expected, until=until)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
@@ -356,9 +360,9 @@ class DryRuns:
 
     def _end(self, question: OpenQuestion) -> None:
         uid = question.binding.view.uid
-        self._claims.withdraw(uid)
+        kept = self._claims.end(uid)
         self._claims.answered(uid)
-        if self.reservations.withdraw(uid):
+        if kept:
             # Workloads kept from the capacity are looked at again at once.
             self._state.wakes.fire(KEPT)
         self.unfinished = True

@@ -14,7 +14,7 @@ from atoll.dispatcher.core.commands import Nominate
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.lifecycle.decisions import Decisions
 from atoll.dispatcher.core.lifecycle.state import State
-from atoll.dispatcher.core.preemption.claims import Claims, Loss
+from atoll.dispatcher.core.preemption.claims import Claims
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason, Verdict
 
@@ -56,9 +56,7 @@ class Nominations:
                 continue
             members = [self.members.by_name[n] for n in claimant.view.decision.nominated if n in self.members.by_name]
             if members:
-                losses = {each: Loss(self.bindings[each].epoch - 1) for each in leaving.get(uid, ())}
-                self._claims.await_victims(uid, losses)
-                self.reservations.claim(claimant, members, losses)
+                self._claims.begin(claimant, members, {}, leaving.get(uid, ()))
 
     def name_stuck_victims(self) -> Iterator[Nominate]:
         """Write the reason why victims' pods stay on the bindings of claimants."""
