@@ -69,9 +69,9 @@ async def reconciled(
             found = decode_full(raw)
             cast(Reflector[Full], caches.workloads[JOBS]).put(found.metadata.key, found)
         for _ in workloads:
-            key = await detector._queue.get()
+            key = await detector.queue.get()
             await detector.reconcile(key)
-            detector._queue.done(key)
+            detector.queue.done(key)
         return made, recorder.told
 
 

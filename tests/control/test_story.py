@@ -35,10 +35,21 @@ def condition(type_: str, status: str, reason: str = "Because", message: str = "
             id="other numbers alone are not told",
         ),
         pytest.param(
-            [condition("Bound", "True")],
-            [condition("Bound", "True"), condition("Running", "True")],
+            [condition("Scheduled", "True", "Success")],
+            [
+                condition("Scheduled", "True", "Success"),
+                condition("Bound", "True"),
+                condition("Running", "True"),
+                condition("Finished", "True", "Succeeded"),
+            ],
+            [],
+            id="a run without trouble is no news",
+        ),
+        pytest.param(
+            [condition("Running", "False", "NotStarting")],
+            [condition("Running", "True", "MinimumRuns")],
             [("Running", "its minimum runs", False)],
-            id="only what is new is told",
+            id="the end of a trouble is told",
         ),
         pytest.param(
             [],

@@ -67,6 +67,9 @@ class JobSettings(Section, frozen=True):
     counts_after: Annotated[
         float, seconds("Between two status writes when only counters differ; a new phase never waits.")
     ] = 0.25
+    pending_after: Annotated[
+        float, seconds("Until a Job that was just delivered shows that it is pending, where it does not run before.")
+    ] = 1.0
     writes: Annotated[int, number("Pods that are made or removed at once.")] = 32
     again: Annotated[
         float,
@@ -106,7 +109,10 @@ class SchedulerSettings(Section, frozen=True):
     coalesce: Annotated[float, seconds("For which events are gathered before a pass.")] = 0.005
     binds: Annotated[int, number("Pods that are bound at once.")] = 32
     longest_pause: Annotated[float, seconds("Between two tries to bind a pod, at most.", above=0)] = 5.0
-    counts_after: Annotated[float, seconds("That a status write waits when only counters differ.")] = 1.0
+    running_after: Annotated[
+        float, seconds("That a PodGroup with all its nodes may wait to show that, together with the pods that run.")
+    ] = 0.3
+    counts_after: Annotated[float, seconds("That a status write waits when only counters differ.")] = 5.0
     message_after: Annotated[
         float,
         seconds(

@@ -94,7 +94,9 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         overrides = Overrides(host, caches, recorder)
         records = Records(host, caches, record_metrics, store, settings=settings.records)
         works = Works(host, caches, rules, dependencies, overrides, records, settings=settings.works)
-        status = Status(host, caches, recorder, overrides, records, settings=settings.status)
+        status = Status(
+            host, caches, recorder, overrides, records, starts=(detector.queue, works.queue), settings=settings.status
+        )
         clusters = Clusters(host, caches, recorder, settings=settings.clusters)
         queues, holds = Queues(host, caches), Holds(host, caches, settings=settings.holds)
         ttl, commands = Ttl(host, caches), Commands(host, caches, recorder)

@@ -58,7 +58,7 @@ class Detector:
         self._settings = settings
         self._host, self._caches, self._recorder = host, caches, recorder
         self._predecessors = Predecessors(host, caches, recorder, settings=settings.predecessors)
-        self._queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
+        self.queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
         #: namespaces all of whose workloads need a look
         self._namespaces: WorkQueue[str] = WorkQueue("namespaces", lambda name: {"namespace": name})
         for kind in known():
@@ -78,7 +78,7 @@ class Detector:
     async def run(self) -> None:
         """Reconcile until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._queue.run(self.reconcile, workers=self._settings.detector.workers))
+            group.create_task(self.queue.run(self.reconcile, workers=self._settings.detector.workers))
             group.create_task(self._namespaces.run(self.look_at_namespace))
 
     # -- triggers ----------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Detector:
                     return
             found = new or old
             if found is not None:
-                self._queue.add((kind.resource, found.metadata.key))
+                self.queue.add((kind.resource, found.metadata.key))
 
         self._caches.workloads[kind.resource].on_change(changed)
 
@@ -134,7 +134,7 @@ class Detector:
     def _look_at_workload_of(self, binding: BindingObject) -> None:
         reference = binding.spec.resource
         if (kind := BY_GVK.get((reference.api_version, reference.kind))) is not None:
-            self._queue.add((kind.resource, f"{reference.namespace}/{reference.name}"))
+            self.queue.add((kind.resource, f"{reference.namespace}/{reference.name}"))
 
     def _namespace_changed(self, namespace: str) -> None:
         self._namespaces.add(namespace, after=_TOGETHER_S)
@@ -142,12 +142,12 @@ class Detector:
     async def look_at_namespace(self, namespace: str) -> None:
         for resource, cache in self._caches.workloads.items():
             for key in cache.keys_of("namespace", namespace):
-                self._queue.add((resource, key))
+                self.queue.add((resource, key))
 
     def _all_changed(self) -> None:
         for resource, cache in self._caches.workloads.items():
             for obj in cache:
-                self._queue.add((resource, obj.metadata.key))
+                self.queue.add((resource, obj.metadata.key))
 
     # -- one workload ------------------------------------------------------------------------------------------------
 

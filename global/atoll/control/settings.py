@@ -60,6 +60,10 @@ class StatusSettings(Section, frozen=True):
         float, seconds("Before a report is passed on, so that those of several members come together.")
     ] = 0.02
     unreported: Annotated[float, seconds("That a decision may wait to be shown together with the first report.")] = 1.0
+    counts: Annotated[
+        float,
+        seconds("That other counts of pods wait on a binding, where nothing else of it changes."),
+    ] = 0.5
     undecided: Annotated[
         float, seconds("After which a workload that nothing was decided about shows that it is pending.")
     ] = 2.0

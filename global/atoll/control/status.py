@@ -6,8 +6,9 @@ for a moment, because each costs two writes on the host.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,13 +23,14 @@ from atoll.control.statuses import STATUS_REFUSED, breaks_rules, put_status
 from atoll.control.story import sizes, tell, tell_workload
 from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject, gang_of
-from atoll.kinds import Kind, Outcome, Report, statuses
+from atoll.kinds import Kind, Outcome, Report, kind_of, statuses
 from atoll.kube import errors
 from atoll.kube.errors import Retry
 from atoll.kube.events import Recorder
+from atoll.kube.pace import URGENT
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import numbers
+from atoll.model import numbers, versions
 from atoll.model.apiresource import BINDINGS
 from atoll.model.conditions import Condition, find, with_condition
 from atoll.model.decision import Phase
@@ -53,6 +55,15 @@ _OF_PARTS = (
 )
 """Conditions about dispatched pods."""
 
+_DECIDES = ("reservation", "refused", "unmade", "suspended", "delivered")
+"""What agents add to the status of a workload, beside its placement."""
+
+_SAID_ELSEWHERE = ("Scheduled", "FullyApplied")
+"""Conditions that follow from the spec and the Works."""
+
+_TRUST = 5.0
+"""Seconds for which a status counts as written that no watch shows yet: the store may have been put back."""
+
 _REFUSED = 60.0
 """Seconds after which a status that broke a rule of its API is offered again; another one is at once."""
 
@@ -73,15 +84,30 @@ class Status:
         overrides: Overrides,
         records: Records,
         *,
+        starts: Sequence[WorkQueue[Any]] = (),
         settings: StatusSettings = StatusSettings(),
     ) -> None:
+        """No I/O happens here.
+
+        Args:
+            host: its API server.
+            caches: of the host.
+            recorder: of Events.
+            overrides: tell of parts that can't be sent.
+            records: of runs.
+            starts: queues of looks that may start a workload.
+            settings: its times and bounds.
+        """
         self._settings, self._overrides, self._records = settings, overrides, records
         records.on_written(lambda key: self._queue.add(key))
         overrides.on_failure(lambda key: self._queue.add(key))
         self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("status", caches.about)
-        #: binding key -> resourceVersion of its status as this process wrote it last
-        self._written: dict[str, str] = {}
+        self._starts = starts
+        #: binding key -> since when its status, or its workload's, differs in what may wait
+        self._changed_at: dict[str, float] = {}
+        #: binding key -> its status as this process wrote it last, the resourceVersion of that, and when
+        self._written: dict[str, tuple[Json, str, float]] = {}
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
         caches.clusters.on_change(self._cluster_changed)
@@ -96,20 +122,23 @@ class Status:
         if new is None:
             if old is not None:
                 self._written.pop(old.metadata.key, None)
+                self._changed_at.pop(old.metadata.key, None)
             return
         if old is None:
             self._queue.add(new.metadata.key, after=self._settings.undecided)
-        elif old.status != new.status and self._written.get(new.metadata.key) != new.metadata.resource_version:
+        elif old.status != new.status and not self._wrote(new):
             # Another writer's, perhaps what an earlier leader had on its way.
             self._queue.add(new.metadata.key, after=self._settings.reported)
         elif old.decision != new.decision or old.metadata.generation != new.metadata.generation:
-            waiting = new.suspended
-            self._queue.add(new.metadata.key, after=self._settings.reported if waiting else self._settings.unreported)
+            pause = self._settings.reported if new.suspended else self._settings.unreported + self._pace()
+            self._queue.add(new.metadata.key, after=pause)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
         given_up = new is not None and not {LOST, LEAVING}.isdisjoint(new.metadata.annotations)
         if old is not None and (new is None or given_up or (new.status, new.refused) != (old.status, old.refused)):
-            self._queue.add(binding_key(old), after=self._settings.reported)
+            kind = kind_of(old.manifest)
+            ended = new is not None and kind is not None and kind.finished(new.reported) is not None
+            self._queue.add(binding_key(old), priority=URGENT if ended else 0, after=self._settings.reported)
 
     def _cluster_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
         """What runs in a member, or is to leave it, says whether that answers; one by one, for it may be much."""
@@ -127,12 +156,15 @@ class Status:
         binding = self._caches.bindings.get(key)
         if binding is None or binding.metadata.deletion_timestamp is not None:
             return
+        binding = self._as_written(binding)
         found = self._caches.workload_of(binding)
         if found is None:
             return
         kind, obj = found
         works = self._caches.current_works(binding)
         status = await self._binding_status(kind, binding, works)
+        if _may_wait(binding.status, status) and self._waits(key, self._settings.counts):
+            return
         if status != binding.status:
             meta = binding.metadata
             about = {"metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
@@ -140,7 +172,8 @@ class Status:
                 self._host, BINDINGS, about, status, seen=meta.resource_version, epoch=binding.epoch
             )
             if answer is not None and key in self._caches.bindings.store:
-                self._written[key] = answer["metadata"]["resourceVersion"]
+                version = answer["metadata"]["resourceVersion"]
+                self._written[key] = (status, version, asyncio.get_running_loop().time())
             tell(self._recorder, binding, binding.status.get("conditions") or (), status["conditions"])
         # What waits has no part that could tell of itself: members may be asked about it, no more.
         parts = [] if binding.suspended else works
@@ -159,7 +192,12 @@ class Status:
                 return
             waiting = _waiting(binding, works)
         status = kind.aggregate(obj.body, reports, waiting=waiting, now=rfc3339_seconds(time.time()))
-        for each, wanted in statuses(kind, obj.body, status):
+        found = list(statuses(kind, obj.body, status))
+        key, ended = binding.metadata.key, kind.finished(status) is not None
+        if found and not ended and self._waits(key, 0.0):
+            return
+        self._changed_at.pop(key, None)
+        for each, wanted in found:
             # A leader that was stopped with such a write on its way goes on with it, through any final report
             # meanwhile.
             final = bool(reports) and kind.finished(wanted) is not None
@@ -174,6 +212,31 @@ class Status:
                     raise Retry(_STALE, error.said) from error
                 tell_workload(self._recorder, binding, STATUS_REFUSED, error.said, warning=True)
                 raise Retry(_REFUSED, error.said) from error
+
+    def _waits(self, key: str, least: float) -> bool:
+        """Whether a change that is not final is still to wait for what comes next; it is looked at again then."""
+        now = asyncio.get_running_loop().time()
+        left = self._changed_at.setdefault(key, now) + max(least, self._pace()) - now
+        if left > 0:
+            self._queue.add(key, after=left)
+        return left > 0
+
+    def _pace(self) -> float:
+        return self._host.pace.delay(sum(each.due for each in self._starts) + self._queue.waiting(URGENT))
+
+    def _wrote(self, binding: BindingObject) -> bool:
+        return self._written.get(binding.metadata.key, ({}, "", 0.0))[1] == binding.metadata.resource_version
+
+    def _as_written(self, binding: BindingObject) -> BindingObject:
+        """The binding with the status that it got here, where the watch is behind: else that is written once more, and
+        refused.
+        """
+        status, version, at = self._written.get(binding.metadata.key, ({}, "", -_TRUST))
+        late = asyncio.get_running_loop().time() >= at + _TRUST
+        if late or not versions.older(binding.metadata.resource_version, version):
+            return binding
+        metadata = msgspec.structs.replace(binding.metadata, resource_version=version)
+        return msgspec.structs.replace(binding, metadata=metadata, status=status)
 
     async def _is_stale(self, kind: Kind, obj: Json) -> bool:
         """Whether the host has another status of this object by now than the one that the cache shows."""
@@ -291,6 +354,22 @@ class Status:
             conditions = [each for each in conditions if each["type"] != "Leaving"]
         status["conditions"] = conditions
         return {**status, **self._records.status_of(binding, status, works, kind)}
+
+
+def _may_wait(old: Json, new: Json) -> bool:
+    """Whether nothing is decided by what differs: members count other pods than before, or it was dispatched."""
+
+    def rest(status: Json) -> list[Json]:
+        items = []
+        for item in status.get("aggregatedStatus") or ():
+            said = item.get("status") or {}
+            told = {name: value for name, value in said.items() if name in _DECIDES}
+            told["placement"] = {**(said.get("placement") or {}), "running": None}
+            items.append({**item, "status": told})
+        conditions = [each for each in status.get("conditions") or () if each["type"] not in _SAID_ELSEWHERE]
+        return [{**status, "aggregatedStatus": None, "conditions": conditions}, *items]
+
+    return old != new and rest(old) == rest(new)
 
 
 def _stays(task: EvictionTask) -> str:

@@ -1,6 +1,7 @@
-"""The arrows of a binding's life as Events on the workload, the binding being the related object.
+"""Dispatches and troubles of a binding's life as Events on the workload, the binding being the related object.
 
-One Event per arrow is what `kubectl describe` shows; the story on the binding is complete, Events may be dropped.
+A workload that is bound, runs and succeeds shows that in its status, and Events of it would cost more writes than that.
+`kubectl describe` shows these Events; the story on the binding is complete, Events may be dropped.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ def arrows(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[
                 yield reason, f"its pods are being removed, and do not go: {message}", True
             case "FullyApplied", "False":
                 yield "NotApplied", message, True
-            case "Finished", "True":
-                yield "Finished", f"ended: {reason}", reason == "Failed"
-            case type_, "True" if type_ in _REACHED:
+            case "Finished", "True" if reason == "Failed":
+                yield "Finished", f"ended: {reason}", True
+            case type_, "True" if type_ in _REACHED and (old is not None or type_ == "Released"):
                 yield type_, _REACHED[type_], False
 
 

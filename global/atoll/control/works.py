@@ -70,7 +70,7 @@ class Works:
         self._settings = settings
         self._host, self._caches, self._rules, self._dependencies = host, caches, rules, dependencies
         self._overrides, self._records = overrides, records
-        self._queue: WorkQueue[str] = WorkQueue("works", caches.about)
+        self.queue: WorkQueue[str] = WorkQueue("works", caches.about)
         #: namespaces all of whose dispatched bindings need a look
         self._namespaces: WorkQueue[str] = WorkQueue("namespaces of works", lambda name: {"namespace": name})
         #: (binding UID, member) whose claims a Work took along; of bindings that are deleted
@@ -79,19 +79,19 @@ class Works:
         caches.bindings.on_change(self._binding_changed)
         caches.works.on_change(self._work_changed)
         caches.clusters.on_change(self._cluster_changed)
-        caches.on_edited_workload(self._queue.add)
+        caches.on_edited_workload(self.queue.add)
         caches.namespaces.on_change(self._namespace_changed)
         for reflector in caches.rules.values():
             reflector.on_change(self._rule_changed)
-        dependencies.on_change(self._queue.add)
-        overrides.on_made(self._queue.add)
+        dependencies.on_change(self.queue.add)
+        overrides.on_made(self.queue.add)
         caches.overrides.on_change(lambda old, new: self._override_changed(new or old))
         caches.cluster_overrides.on_change(lambda old, new: self._override_changed(new or old))
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._queue.run(self.reconcile, workers=self._settings.workers))
+            group.create_task(self.queue.run(self.reconcile, workers=self._settings.workers))
             group.create_task(self._namespaces.run(self._look_at_namespace))
 
     # -- triggers ----------------------------------------------------------------------------------------------------
@@ -99,32 +99,32 @@ class Works:
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
         if new is not None:
             if old is None or _relevant(old) != _relevant(new):
-                self._queue.add(new.metadata.key)
+                self.queue.add(new.metadata.key)
         elif old is not None:
             self._cleared = {each for each in self._cleared if each[0] != old.metadata.uid}
             # Only here looks at its leftovers.
             if self._caches.works_of(old.metadata.uid):
-                self._queue.add(old.metadata.key)
+                self.queue.add(old.metadata.key)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
         """A Work that vanished lets its binding go on, or is made again; a new one may belong to no binding."""
         if old is not None and new is None:
             if old.metadata.annotations.get(keys.FINAL) == "true":
                 self._cleared.add((old.binding_uid, keys.cluster_of(old.metadata.namespace)))
-            self._queue.add(binding_key(old))
+            self.queue.add(binding_key(old))
         elif old is not None and new is not None and _going(old) != _going(new):
-            self._queue.add(binding_key(new))
+            self.queue.add(binding_key(new))
         elif old is None and new is not None and new.binding_uid:
             binding = self._caches.bindings.get(binding_key(new))
             if binding is None or not _asks_for(binding, new):
-                self._queue.add(binding_key(new))
+                self.queue.add(binding_key(new))
 
     def _cluster_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
         """What a member that is lost, or back, is to let go of."""
         if old is not None and new is not None and old.status.get("lost") != new.status.get("lost"):
             for work in self._caches.works.by_index("namespace", execution_namespace(new.metadata.name)):
                 if work.metadata.deletion_timestamp is not None:
-                    self._queue.add(binding_key(work))
+                    self.queue.add(binding_key(work))
 
     def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
         if old is not None and new is not None and said_of_pods(old.metadata) != said_of_pods(new.metadata):
@@ -151,7 +151,7 @@ class Works:
     def _look_at(self, bindings: Iterable[BindingObject]) -> None:
         for binding in bindings:
             if not binding.suspended:
-                self._queue.add(binding.metadata.key)
+                self.queue.add(binding.metadata.key)
 
     # -- one binding -------------------------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Works:
         """
         wait = self._caches.lost_at(keys.cluster_of(work.metadata.namespace), binding) - time.time()
         if 0 < wait < math.inf:
-            self._queue.add(key, after=wait)
+            self.queue.add(key, after=wait)
         elif wait <= 0:
             log.warning("its member is lost: goes on without", work=work.metadata.key, binding=key)
             await self._mark(work, keys.LOST)
@@ -257,7 +257,7 @@ class Works:
         over = [task for task in tasks if task.over(now, runs=binding.runs_well)]
         for task in tasks:
             if task not in over and (until := task.over_at()) is not None:
-                self._queue.add(binding.metadata.key, after=until - now)
+                self.queue.add(binding.metadata.key, after=until - now)
         staying = {execution_namespace(task.from_cluster) for task in tasks if task not in over}
         for work in leaving:
             if work.metadata.namespace not in staying and work.metadata.deletion_timestamp is None:

@@ -27,10 +27,11 @@ from atoll.delivery.settings import DeliverySettings
 from atoll.delivery.statuses import PlacementOf, Statuses
 from atoll.delivery.steps import Look, Step, step
 from atoll.delivery.work import WorkObject, decode_work, gang_of, stranger, work_name
-from atoll.kinds import BY_GVK, Kind
+from atoll.kinds import BY_GVK, BY_RESOURCE, Kind
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.errors import Retry
+from atoll.kube.pace import URGENT
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -149,6 +150,18 @@ class Delivery:
                 await reflector.synced.wait()
             group.create_task(self._queue.run(self.reconcile, workers=self._settings.workers))
 
+    def just_sent(self, binding_uid: str, epoch: int) -> bool:
+        """Whether this process sent this dispatch to the member a moment ago, and the host still asks for it."""
+        now = asyncio.get_running_loop().time()
+        return any(
+            work.epoch == epoch
+            and work.metadata.deletion_timestamp is None
+            and (sent := self._memory[work.metadata.key].sent) is not None
+            and sent[:2] == (binding_uid, epoch)
+            and now < sent[2]
+            for work in self.works.by_index("binding", binding_uid)
+        )
+
     def touch(self, binding_uid: str) -> None:
         """The placement of this binding changed."""
         for work in self.works.by_index("binding", binding_uid):
@@ -181,7 +194,8 @@ class Delivery:
             if self._reservations is not None and (spots := new.expected):
                 self._reservations.expect(uid, new.epoch, spots)
             self._grant(old, new)
-            self._queue.add(new.metadata.key)
+            started = old is None or old.metadata.generation != new.metadata.generation
+            self._queue.add(new.metadata.key, priority=URGENT if started else 0)
         elif old is not None:
             self._memory.pop(old.metadata.key, None)
             self._pauses.forget(old.metadata.key)
@@ -210,8 +224,10 @@ class Delivery:
             if obj is not None and (uid := obj.metadata.annotations.get(keys.BINDING_UID)):
                 self.touch(uid)
         if new is not None:
+            kind = BY_RESOURCE.get(resource)
+            ended = kind is not None and kind.finished(new.body.get("status") or {}) is not None
             for key in self._work_of(resource, new):
-                self._queue.add(key)
+                self._queue.add(key, priority=URGENT if ended else 0)
         elif old is not None:
             for key in self._work_of(resource, old):
                 if key in self._memory:
@@ -335,6 +351,9 @@ class Delivery:
         try:
             await self._needs.make(work)
             manifest = with_record(made, self._record(work, made))
+            # Before the request: the watch may tell of the object before the answer does.
+            until = asyncio.get_running_loop().time() + self._settings.trust
+            self._memory[work.metadata.key].sent = (work.binding_uid, work.epoch, until)
             await self._member.create(kind.resource, manifest, field_manager="atoll-delivery")
             until = asyncio.get_running_loop().time() + self._settings.trust
             self._memory[work.metadata.key].created = (work.binding_uid, work.epoch, until)

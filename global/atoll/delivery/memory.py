@@ -22,6 +22,8 @@ class WorkMemory:
     """(resourceVersion, status) as last written, while the cache is behind."""
     created: tuple[str, int, float] | None = None
     """(binding UID, epoch, until when) of a created object that no cache shows yet."""
+    sent: tuple[str, int, float] | None = None
+    """(binding UID, epoch, until when) of an object that was sent: when the watch shows it, it is still there."""
     record: tuple[tuple[str, int, str], str] | None = None
     """((UID, generation, way it is made for the member), record of its manifest)."""
     declined: tuple[str, str] | None = None

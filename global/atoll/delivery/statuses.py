@@ -14,6 +14,7 @@ from atoll.delivery.settings import DeliverySettings
 from atoll.delivery.work import WorkObject, gang_of, identifier
 from atoll.kinds import Kind
 from atoll.kube import errors
+from atoll.kube.pace import MOST, SOON, URGENT
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -102,9 +103,11 @@ class Statuses:
             memory.changed_at = now
         if kind.finished(reported) is None:
             soon = "refused" in reported or (placement and (placement.get("nodes") or placement.get("waiting")))
-            due = memory.changed_at + (self._settings.settle if soon else self._settings.patience)
+            first = soon and not (work.reported.get("placement") or {}).get("nodes")
+            pace = self._host.pace.delay(self._queue.waiting(URGENT), most=SOON if first else MOST)
+            due = memory.changed_at + (max(self._settings.settle, pace) if soon else self._settings.patience + pace)
             if memory.written_at is not None:
-                due = max(due, memory.written_at + self._settings.quiet)
+                due = max(due, memory.written_at + max(self._settings.quiet, pace))
             if due > now:
                 self._queue.add(work.metadata.key, after=due - now)
                 return
@@ -178,6 +181,8 @@ class Statuses:
         except errors.NotFound:
             self._memory.pop(key, None)
             return
+        # What changed since then has not waited yet.
+        memory.written_at = asyncio.get_running_loop().time()
         seen, version = self._works.get(key), answer["metadata"]["resourceVersion"]
         if seen is not None and versions.older(seen.metadata.resource_version, version):
             memory.written = (version, status)

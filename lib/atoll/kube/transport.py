@@ -30,6 +30,7 @@ from atoll.kube import config, depth, errors, metrics
 from atoll.kube.backoff import ceiling
 from atoll.kube.drain import Writes, keeps_leadership
 from atoll.kube.lazylog import get_logger
+from atoll.kube.pace import Pace
 from atoll.kube.ratelimit import RateLimit
 from atoll.model.apiresource import ApiResource
 from atoll.model.release import VERSION
@@ -131,6 +132,7 @@ class ApiServer:
         #: verb -> seconds until the whole answer was there; of a watch, until it began
         self.seconds: defaultdict[str, metrics.Durations] = defaultdict(metrics.Durations)
         self.writes = Writes()
+        self.pace = Pace()
         metrics.clients.add(self)
 
     @classmethod
@@ -573,6 +575,8 @@ class ApiServer:
                     content = await response.read()
                     self.requests[method, _plural(path), response.status] += 1
                     self.seconds[method].observe(clock() - began)
+                    if method != "GET":
+                        self.pace.observe(clock() - began)
                     if self._on_warning is not None:
                         for warning in _warnings(response.headers.getall("Warning", ())):
                             self._on_warning(warning)

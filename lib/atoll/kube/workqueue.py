@@ -13,7 +13,7 @@ import heapq
 import itertools
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
@@ -66,6 +66,8 @@ class WorkQueue(Generic[K]):
         self._active: dict[K, float] = {}
         #: key -> (priority, since when): asked for again while a worker had it
         self._again: dict[K, tuple[int, float]] = {}
+        #: priority -> keys of it in `_due`
+        self._due_by: Counter[int] = Counter()
         self._backoff: Backoff[K] = Backoff(_BACKOFF_FIRST, _BACKOFF_MAX)
         self._order = itertools.count()
         self._changed = asyncio.Event()
@@ -83,6 +85,15 @@ class WorkQueue(Generic[K]):
     def delayed(self) -> int:
         """Keys that wait for their time, not for a worker."""
         return len(self._later)
+
+    @property
+    def due(self) -> int:
+        """Keys that wait for a worker."""
+        return len(self._due)
+
+    def waiting(self, priority: int) -> int:
+        """Keys of this priority that wait for a worker."""
+        return self._due_by[priority]
 
     @property
     def unfinished(self) -> list[float]:
@@ -128,6 +139,9 @@ class WorkQueue(Generic[K]):
             turn = turns[group] = max(self._served[priority], turns.get(group, -1) + 1)
             order = next(self._order)
             self._due[key] = (priority, turn, order, since)
+            self._due_by[priority] += 1
+            if before is not None:
+                self._due_by[before] -= 1
             heapq.heappush(self._ready, (-priority, turn, order, key))
             if len(self._ready) > _SLACK + 2 * len(self._due):
                 self._ready = [(-each, turn, order, key) for key, (each, turn, order, _) in self._due.items()]
@@ -153,6 +167,7 @@ class WorkQueue(Generic[K]):
                 if order != current:
                     continue
                 del self._due[key]
+                self._due_by[priority] -= 1
                 self._served[priority] = turn
                 self._active[key] = time.monotonic()
                 self.waits.observe(asyncio.get_running_loop().time() - since)

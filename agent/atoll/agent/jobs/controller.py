@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +26,10 @@ from atoll.kinds.volcano_job.tasks import task_name
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
+from atoll.kube.pace import URGENT
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import keys, versions
+from atoll.model import keys, numbers, versions
 from atoll.model.apiresource import CLAIMS, JOBS, POD_GROUPS, PODS, ApiResource
 from atoll.model.gang import MOST_PODS
 from atoll.model.objects import Full
@@ -62,6 +63,10 @@ class JobController:
         self._writes = asyncio.Semaphore(self._settings.writes)
         #: job UID -> names of pods made by us that no watch event has shown yet -> when they were made
         self._unseen: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        #: whether delivery sent a dispatch (binding UID, epoch) to the member a moment ago
+        self.just_sent: Callable[[str, int], bool] = lambda _, __: False
+        #: job UID -> when it was seen first, of Jobs without status that were just sent
+        self._begun: dict[str, float] = {}
         #: job UID -> when its status was last written
         self._written_at: dict[str, float] = {}
         #: job UID -> the status that was written and the resourceVersion it got, while the cache is older than that
@@ -98,12 +103,12 @@ class JobController:
         for gone in (old,) if old is not None and (new is None or new.metadata.uid != old.metadata.uid) else ():
             self._forget(gone.metadata.uid)
         if new is not None and (old is None or old.body.get("spec") != new.body.get("spec")):
-            self._queue.add(new.metadata.key)
+            self._queue.add(new.metadata.key, priority=URGENT)
         elif new is not None:
             self._queue.add(new.metadata.key, after=self._settings.coalesce)
 
     def _forget(self, uid: str) -> None:
-        for memory in (self._unseen, self._written_at, self._ahead, self._lost):
+        for memory in (self._unseen, self._written_at, self._ahead, self._lost, self._begun):
             memory.pop(uid, None)
         for name in self._refused_of.pop(uid, ()):
             self._refused.forget((uid, name))
@@ -129,7 +134,9 @@ class JobController:
             self._lost[owner.uid][old.metadata.name] = old
         self._unseen.get(owner.uid, {}).pop(pod.metadata.name, None)
         if old is None or new is None or _told(old) != _told(new):
-            self._queue.add(f"{pod.metadata.namespace}/{owner.name}", after=self._settings.coalesce)
+            ended = new is not None and new.finished
+            key, after = f"{pod.metadata.namespace}/{owner.name}", self._settings.coalesce
+            self._queue.add(key, priority=URGENT if ended else 0, after=after)
 
     def _group_gone(self, group: Any) -> None:
         for owner in group.metadata.owner_references:
@@ -463,13 +470,23 @@ class JobController:
         patch = state.difference(present, wanted)
         if not patch:
             return job
-        clock = asyncio.get_running_loop().time()
-        if "state" not in patch and uid in self._written_at:
-            wait = self._written_at[uid] + self._settings.counts_after - clock
-            if wait > 0:
-                self._queue.add(f"{job['metadata']['namespace']}/{job['metadata']['name']}", after=wait)
-                return job
+        if (wait := self._wait(job, uid, patch)) > 0:
+            self._queue.add(f"{job['metadata']['namespace']}/{job['metadata']['name']}", after=wait)
+            return job
         return await self._patch_status(job, uid, wanted)
+
+    def _wait(self, job: dict[str, Any], uid: str, patch: dict[str, Any]) -> float:
+        """Seconds until this change of the status is to be written."""
+        clock, pace = asyncio.get_running_loop().time(), self._api.pace.delay(self._queue.waiting(URGENT))
+        if "state" not in patch and uid in self._written_at:
+            return self._written_at[uid] + max(self._settings.counts_after, pace) - clock
+        notes, phase = job["metadata"].get("annotations") or {}, (patch.get("state") or {}).get("phase")
+        epoch = numbers.whole(notes.get(keys.EPOCH))
+        new = not job.get("status") and phase == "Pending" and epoch is not None
+        if new and (uid in self._begun or self.just_sent(notes.get(keys.BINDING_UID, ""), epoch or 0)):
+            # It runs in a moment, mostly, and one write says both.
+            return self._begun.setdefault(uid, clock) + self._settings.pending_after - clock
+        return 0.0
 
     async def _patch_status(self, job: dict[str, Any], uid: str, wanted: dict[str, Any]) -> dict[str, Any]:
         """Write these fields of the status; the Job with them."""

@@ -55,6 +55,8 @@ from atoll.model.objects import Slim
 
 _MOVE_DEADLINES = (Pass, told.HoldAsked, told.HoldAdopted)
 
+Json = dict[str, Any]
+
 log = structlog.get_logger(__name__)
 
 
@@ -105,6 +107,8 @@ class Scheduler:
         self._status: WorkQueue[str] = WorkQueue("podgroups", self._about)
         #: gang key -> when its status was last written
         self._written: dict[str, float] = {}
+        #: gang key -> since when its status differs, where that may wait
+        self._changed_at: dict[str, float] = {}
         #: gang key -> reason of the last event about it, and when
         self._told: dict[str, tuple[str, float]] = {}
         self._observers: list[Callable[[set[str]], None]] = []
@@ -199,8 +203,8 @@ class Scheduler:
         assert group is not None
         key = group.metadata.key
         if new is None:
-            self._written.pop(key, None)
-            self._told.pop(key, None)
+            for memory in (self._written, self._changed_at, self._told):
+                memory.pop(key, None)
         if is_plan(group):
             return
         self._handle(told.PodGroupSet(new, self.ours.group(new, ())) if new is not None else told.PodGroupGone(key))
@@ -360,24 +364,32 @@ class Scheduler:
         present = group.status
         if all(present.get(name) == value for name, value in wanted.items()):
             return
-        if key in self._written and present.get("phase") == wanted["phase"]:
-            pause = (
-                self._settings.scheduler.counts_after
-                if present.get("conditions") == wanted["conditions"]
-                else self._settings.scheduler.message_after
-            )
-            due = self._written[key] + pause - clock
-            if due > 0:
-                self._status.add(key, after=due)
-                return
         if not wait and not pods and not present:
             return
+        pause = self._pause(key, wanted, present, waits=wait is not None or self._late(group, now))
+        if pause > 0:
+            self._status.add(key, after=pause)
+            return
+        self._changed_at.pop(key, None)
         self._written[key] = clock
         try:
             patch = {"metadata": {"uid": group.metadata.uid}, "status": wanted}
             await self._api.merge_patch(POD_GROUPS, group.metadata.name, patch, group.metadata.namespace)
         except errors.NotFound:
             self._written.pop(key, None)
+
+    def _pause(self, key: str, wanted: Json, present: Mapping[str, Any], *, waits: bool) -> float:
+        """Seconds until this change is written: the first sign of a gang that waits, and each end, at once."""
+        settings, clock = self._settings.scheduler, asyncio.get_running_loop().time()
+        if present.get("phase") == wanted["phase"]:
+            same = present.get("conditions") == wanted["conditions"]
+            pause = settings.counts_after if same else settings.message_after
+            return self._written[key] + pause - clock if key in self._written else 0.0
+        pauses = {"Running": settings.running_after, "Pending": 0.0 if waits or present else settings.tasks_after}
+        if not (pause := pauses.get(wanted["phase"], 0.0)):
+            return 0.0
+        pause = max(pause, self._api.pace.delay(len(self._binding)))
+        return self._changed_at.setdefault(key, clock) + pause - clock
 
     def _late(self, group: PodGroup, now: float) -> bool:
         # Creation times have whole seconds.
