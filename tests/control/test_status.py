@@ -15,12 +15,14 @@ from atoll import install
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject, BindingSpec, ClusterObject, Target, decode_binding
 from atoll.control.overrides import Overrides
+from atoll.control.settings import StatusSettings
 from atoll.control.status import Status, _waiting
 from atoll.delivery.work import Workload, WorkObject, WorkSpec
 from atoll.kinds import Kind, Outcome, apps, volcano_job
 from atoll.kinds.batch_job import KIND as BATCH_JOB
 from atoll.kube import errors
 from atoll.kube.events import Recorder
+from atoll.kube.pace import MOST, Pace
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import decision, keys
@@ -37,9 +39,19 @@ Json = dict[str, Any]
 pytestmark = pytest.mark.integration
 
 
+class Calm(Pace):
+    """Of a server that is never slow: each look writes what it finds."""
+
+    def delay(self, urgent: int, *, most: float = MOST, now: float | None = None) -> float:
+        return 0.0
+
+
 def status_of(host: ApiServer, caches: Caches) -> Status:
     recorder = Recorder(host, "test")
-    return Status(host, caches, recorder, Overrides(host, caches, recorder), records_of(host, caches))
+    host.pace, settings = Calm(), StatusSettings(counts=0.0)
+    return Status(
+        host, caches, recorder, Overrides(host, caches, recorder), records_of(host, caches), settings=settings
+    )
 
 
 EVICTING = BindingObject(
