@@ -90,6 +90,7 @@ class Publisher:
                 continue
             self.taken += 1
             self._promised = False
+            wrote = clock()
             try:
                 await self._publish(specs)
                 first = False
@@ -98,7 +99,9 @@ class Publisher:
                 self._published = dict.fromkeys(self._published)
                 self._wake.set()
                 await asyncio.sleep(self._settings.again)
-            await asyncio.sleep(max(0.0, began + self._settings.interval - clock()))
+            # Reports of many nodes cost the server much of its time, and a slow server has none to spare.
+            pause = max(self._settings.interval, (clock() - wrote) / self._settings.share)
+            await asyncio.sleep(max(0.0, began + min(pause, self._settings.longest) - clock()))
 
     async def _publish(self, specs: dict[str, dict[str, Any]]) -> None:
         generation = self.taken

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.delivery.settings import DeliverySettings
 from atoll.kube.settings import Election, Health, ProcessSettings, Recording
-from atoll.model.settings import Section, number, seconds, words
+from atoll.model.settings import Section, number, ratio, seconds, words
 
 
 class HeartbeatSettings(Section, frozen=True):
@@ -181,6 +181,10 @@ class CapacitySettings(Section, frozen=True):
     interval: Annotated[
         float, seconds("Between two updates: the host takes two a second of one member for long.", above=0)
     ] = 0.5
+    share: Annotated[
+        float, ratio("Of the time that updates may be under way: the interval grows with the time that they take.")
+    ] = 0.2
+    longest: Annotated[float, seconds("Between two updates, however slow the host is.", above=0)] = 2.0
     again: Annotated[float, seconds("Until an update that failed is tried again.", above=0)] = 1.0
 
 

@@ -1,9 +1,10 @@
 """How much of the dispatcher's time the reports of one member may take.
 
 A member may write its ClusterCapacity objects as often as the host lets it. Each member has a bucket of tokens: one for
-each time that something of it is taken in, one for so many bytes, and more where nodes, domains or resources are other
-ones than before. While the bucket is empty only the latest of each object is kept, and all are taken in together once
-it is not: what a member says too often reaches the core later, and no other member's decisions wait for it.
+each time that something of it is taken in, one for so many bytes, and up to eight more where nodes, domains or
+resources are other ones than before. While the bucket is empty only the latest of each object is kept, and all are
+taken in together once it is not: what a member says too often reaches the core later, and no other member's decisions
+wait for it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ BURST, REFILL = 32.0, 4.0
 """Tokens of a bucket, and how many come back in a second: agents publish twice a second at most."""
 BYTES = 500_000
 """Of reports, for a token."""
+OBJECTS = 50
+"""Of a member, which count as much as `BYTES` where they are looked at together."""
 REARRANGED = 8.0
-"""Tokens for other nodes, domains or resources than before, of which more must be computed again."""
+"""Tokens for other nodes, domains or resources than before, of which more must be computed again: the smaller what
+changed, the fewer, so that nodes of a small member that come one by one are heard at once.
+"""
 
 
 class Clock(Protocol):
@@ -118,4 +123,5 @@ class Intake:
             self._tell(cluster, self._events(old, new))
         bucket.tokens -= 1 + size / BYTES
         if self._capacities.rearranged > rearranged:
-            bucket.tokens -= REARRANGED
+            weight = max(size / BYTES, len(self._capacities.views(cluster)) / OBJECTS)
+            bucket.tokens -= REARRANGED * min(weight, 1.0)

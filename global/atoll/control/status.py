@@ -104,7 +104,7 @@ class Status:
         self._host, self._caches, self._recorder = host, caches, recorder
         self._queue: WorkQueue[str] = WorkQueue("status", caches.about)
         self._starts = starts
-        #: binding key -> since when its status, or its workload's, differs in what may wait
+        #: binding key -> since when its status differs, or its workload's, but not by news that goes at once
         self._changed_at: dict[str, float] = {}
         #: binding key -> its status as this process wrote it last, the resourceVersion of that, and when
         self._written: dict[str, tuple[Json, str, float]] = {}

@@ -39,5 +39,5 @@ class Pace:
         return min(wait, most) if wait >= LEAST else 0.0
 
     def _kept(self, now: float) -> float:
-        """The share of what was known at the last answer: a server that is not asked is taken for idle."""
+        """Weight of the answers until the last one: a server that is not asked is taken for idle."""
         return float(0.5 ** max((now - self._at) / _HALF_LIFE, 0.0))

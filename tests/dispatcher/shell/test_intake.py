@@ -78,13 +78,25 @@ def test_others_do_not_wait_for_it_nor_do_members_that_keep_to_their_rate() -> N
     assert watch.replaced["good"] == 0
 
 
-def test_other_nodes_than_before_cost_more() -> None:
+def test_other_nodes_than_before_cost_more_in_a_large_report() -> None:
     watch = Watch()
-    for number in range(300):
-        nodes = [{"domain": "r-1", "profile": 1, "nodes": 1 + number % 7, "free": {"cpu": number}}]
+    free = {"cpu": 1, **{f"example.com/{number:0100}": 1 for number in range(500)}}
+    assert len(orjson.dumps(free)) * 10 >= intake.BYTES
+    for number in range(100):
+        nodes = [{"domain": "r-1", "profile": 1, "nodes": 1 + number % 7 + each, "free": free} for each in range(10)]
         watch.put("liar", 0, classes=nodes)
         watch.pass_by(0.1)
-    assert len(watch.free("liar")) <= (intake.BURST + 30 * intake.REFILL) / intake.REARRANGED + 2
+    assert len(watch.free("liar")) <= (intake.BURST + 10 * intake.REFILL) / intake.REARRANGED + 2
+
+
+def test_nodes_of_a_small_member_that_come_one_by_one_are_heard_at_once() -> None:
+    watch = Watch()
+    for number in range(120):
+        watch.put("grows", 0, classes=[{"domain": "r-1", "profile": 1, "nodes": 1 + number, "free": {"cpu": number}}])
+        watch.pass_by(0.2)
+        assert watch.free("grows")[-1] == number
+        watch.pass_by(0.3)
+    assert watch.replaced["grows"] == 0
 
 
 def test_what_can_t_be_read_is_as_if_it_were_not_there_and_says_why() -> None:
