@@ -476,7 +476,7 @@ class JobController:
         return await self._patch_status(job, uid, wanted)
 
     def _wait(self, job: dict[str, Any], uid: str, patch: dict[str, Any]) -> float:
-        """Seconds until this change of the status is to be written."""
+        """Seconds until this change of the status is due."""
         clock, pace = asyncio.get_running_loop().time(), self._api.pace.delay(self._queue.waiting(URGENT))
         if "state" not in patch and uid in self._written_at:
             return self._written_at[uid] + max(self._settings.counts_after, pace) - clock
