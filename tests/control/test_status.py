@@ -129,8 +129,9 @@ async def test_what_was_said_of_one_epoch_is_not_said_of_the_next(site: Site) ->
     await site.reason("next", "QueueNotFound")
     raw = await site.host.get(BINDINGS, "next-job", site.namespace)
     metadata = {**raw["metadata"], "annotations": {**raw["metadata"]["annotations"], keys.EPOCH: "1"}}
+    metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) - 1)
     cached = decode_binding(orjson.dumps({**raw, "metadata": metadata, "status": {}}))
-    with pytest.raises(errors.Invalid):
+    with pytest.raises(errors.Conflict):
         await reconcile(site, cached, "next")
 
 
@@ -141,7 +142,7 @@ async def test_a_status_that_was_on_its_way_for_long_does_not_replace_what_was_s
     raw = await site.host.get(BINDINGS, "late-job", site.namespace)
     metadata = {**raw["metadata"], "resourceVersion": str(int(raw["metadata"]["resourceVersion"]) - 1)}
     cached = decode_binding(orjson.dumps({**raw, "metadata": metadata, "status": {}}))
-    with pytest.raises(errors.Invalid):
+    with pytest.raises(errors.Conflict):
         await reconcile(site, cached, "late")
     assert (await site.host.get(BINDINGS, "late-job", site.namespace))["status"] == raw["status"]
 

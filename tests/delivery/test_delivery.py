@@ -141,9 +141,9 @@ async def test_a_status_is_written_once_though_the_cache_has_not_seen_that(site:
             return '"Completed"' in json.dumps(work.get("status")) and not delivery._queue.unfinished
 
         await until(told, what="its Work says that it is completed, and the writer knows")
-        written = host.requests["PATCH", WORKS.plural, 200]
+        written = host.requests["PUT", WORKS.plural, 200]
         await delivery.reconcile(key)
-        assert host.requests["PATCH", WORKS.plural, 200] == written
+        assert host.requests["PUT", WORKS.plural, 200] == written
         for task in tasks:
             task.cancel()
 

@@ -61,11 +61,41 @@ async def test_a_name_that_is_taken_is_refused_and_says_by_whom(
         # The member may be rid of that object before the host has taken its Work back.
         with pytest.raises(errors.Retry):
             await delivery.reconcile(f"karmada-es-m/{work['metadata']['name']}")
-    [[_, patch]] = written
-    [item] = patch["value"]["manifestStatuses"]
+    [wrote] = written
+    assert wrote["metadata"]["resourceVersion"] == work["metadata"]["resourceVersion"]
+    [item] = wrote["status"]["manifestStatuses"]
     message = item["status"]["refused"]["message"]
     assert item["status"]["refused"]["epoch"] == 2
     assert f"{resource.kind} team/j exists there and is not Atoll's ({by})" in message
+
+
+async def test_a_status_for_a_work_that_has_changed_is_written_over_the_change_and_not_lost() -> None:
+    """1. The cache is behind, and the write refused. 2. The watch shows the change. 3. It is written over that."""
+    written: list[Any] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        written.append(await request.json())
+        if written[-1]["metadata"]["resourceVersion"] != "9":
+            return web.json_response({"kind": "Status", "code": 409, "reason": "Conflict"}, status=409)
+        return web.json_response({"metadata": {"resourceVersion": "10"}})
+
+    async with serving(answer) as host:
+        resource = JOBS
+        objects: dict[ApiResource, Reflector[Full]] = {resource: Reflector(client(9), resource, decode_full)}
+        delivery = Delivery(host, client(9), "m", objects=objects, placement=lambda _: None)
+        work = a_work(resource)
+        key = f"karmada-es-m/{work['metadata']['name']}"
+        there = {"metadata": {"name": "j", "namespace": "team", "uid": "other"}}
+        objects[resource].put("team/j", decode_full(json.dumps(there).encode()))
+        delivery.works.take_line(json.dumps({"type": "ADDED", "object": work}).encode())
+        with pytest.raises(errors.Retry):
+            await delivery.reconcile(key)
+        work["metadata"]["resourceVersion"] = "9"
+        delivery.works.take_line(json.dumps({"type": "MODIFIED", "object": work}).encode())
+        with pytest.raises(errors.Retry):
+            await delivery.reconcile(key)
+    assert [each["metadata"]["resourceVersion"] for each in written][1:] == ["9"]
+    assert written[1]["status"]["manifestStatuses"][0]["status"]["refused"]["epoch"] == 2
 
 
 def event(uid: str, note: str, version: str) -> EventObject:

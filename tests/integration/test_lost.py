@@ -329,7 +329,7 @@ def once_it_reserved(proxy: FaultProxy, strike: Callable[[], Awaitable[object]])
         struck.set_result(None)
 
     def answered(request: Request, code: int) -> None:
-        if (request.verb, request.path) == ("patch", "works/status") and code == 200:
+        if (request.verb, request.path) == ("update", "works/status") and code == 200:
             proxy.on_answer = None
             tasks.append(asyncio.create_task(now()))
 

@@ -40,7 +40,7 @@ OWN, OTHER, SYSTEM = "karmada-es-alpha", "karmada-es-beta", keys.SYSTEM_NAMESPAC
 EVERYTHING = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 ALLOWED = {
     (WORKS, ""): {"get", "list", "watch", "patch"},
-    (WORKS, "status"): {"patch"},
+    (WORKS, "status"): {"update", "patch"},
     (CAPACITIES, ""): {"list", "patch", "create", "delete"},
     (LEASES, ""): {"get", "patch"},
 }

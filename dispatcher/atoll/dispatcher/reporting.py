@@ -138,7 +138,9 @@ class Reporter:
                         self._show(node)
                     await self._write_all(part)
                     await asyncio.sleep(0)
-                await asyncio.sleep(self._settings.interval)
+                # Dispatches go first: news of queues gathers while the server is slow.
+                pace = self._host.pace.delay(self._host.writes.under_way)
+                await asyncio.sleep(self._settings.interval + pace)
         finally:
             # The figures are the next leader's to tell.
             self._metrics.clear()

@@ -6,12 +6,9 @@ from typing import Any, Final
 
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
 from atoll.model.apiresource import ApiResource
 
 Json = dict[str, Any]
-_EPOCH = f"/metadata/annotations/{keys.EPOCH.replace('/', '~1')}"
-
 
 STATUS_REFUSED: Final = "StatusRefused"
 """Reason of the Event that tells of a status which the host's API server refuses."""
@@ -22,9 +19,7 @@ def breaks_rules(error: errors.Invalid) -> bool:
     return " is invalid: " in error.said
 
 
-async def put_status(
-    host: ApiServer, resource: ApiResource, obj: Json, status: Json, *, seen: str = "", epoch: str = ""
-) -> Json | None:
+async def put_status(host: ApiServer, resource: ApiResource, obj: Json, status: Json, *, seen: str = "") -> Json | None:
     """Write a status; returns the object as it is then, None where there is none.
 
     Args:
@@ -33,7 +28,6 @@ async def put_status(
         obj: with metadata.
         status: the whole of it.
         seen: only over that resourceVersion: an old write knows nothing of later reports.
-        epoch: of a binding; reports of one epoch don't apply to the next.
 
     Raises:
         Invalid: the object is not as it was seen, or the status breaks a rule of its API (`breaks_rules`).
@@ -42,8 +36,6 @@ async def put_status(
     operations: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": about["uid"]}]
     if seen:
         operations.append({"op": "test", "path": "/metadata/resourceVersion", "value": seen})
-    if epoch:
-        operations.append({"op": "test", "path": _EPOCH, "value": epoch})
     operations.append({"op": "add", "path": "/status", "value": status})
     try:
         return await host.json_patch(

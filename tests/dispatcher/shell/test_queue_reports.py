@@ -20,6 +20,7 @@ from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.reporting import Book, QueueMetrics, status_patch
 from atoll.dispatcher.settings import ReportSettings
+from atoll.kube.pace import MOST, Pace
 from atoll.kube.reflector import Reflector
 from atoll.model.apiresource import QUEUES
 from atoll.model.decision import Decision, Line, Phase
@@ -227,6 +228,36 @@ async def test_a_status_that_stays_refused_is_written_ever_more_rarely() -> None
         assert len(reporter._refused) == 0
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+class Slow(Pace):
+    """Of a server that takes long for each write."""
+
+    def delay(self, urgent: int, *, most: float = MOST, now: float | None = None) -> float:
+        return 0.2
+
+
+async def test_news_of_queues_gathers_while_the_server_is_slow() -> None:
+    written: list[float] = []
+
+    async def take(_: web.Request) -> web.Response:
+        written.append(time.monotonic())
+        return web.json_response({"metadata": {"name": "q", "resourceVersion": "2"}})
+
+    async with serving(take) as host:
+        host.pace = Slow()
+        queues, core = Reflector(host, QUEUES, decode_queue), Dispatcher()
+        settings = ReportSettings(interval=0.01)
+        reporter = reporting.Reporter(host, core, queues, QueueMetrics(CollectorRegistry()), settings=settings)
+        core.handle(QueueSet(QueueView("q", {})))
+        queues.put("q", make_status({}))
+        task = asyncio.create_task(reporter.run())
+        while len(written) < 3:
+            reporter._queue_changed(None, make_status({}))
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert all(later - earlier > 0.15 for earlier, later in itertools.pairwise(written))
 
 
 def test_a_queue_that_is_forgotten_and_named_again_is_remembered_nowhere() -> None:
