@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
+from concurrent.futures import CancelledError
+from typing import Any
 
 import pytest
+from aiohttp import web
 
-from atoll.client import AsyncClient, Client, Job, State
+from atoll.client import AsyncClient, Client, Job, JobExecutor, State
+from atoll.kube.transport import ApiServer
+from tests.kube.servers import serving
 
 _NOT = ("kubernetes", "pydantic", "pyarrow", "tenacity", "atoll.control", "atoll.dispatcher", "atoll.install")
 
@@ -38,9 +45,118 @@ def test_the_manifest_is_there_before_anything_is_sent() -> None:
 
 
 def test_a_host_that_can_t_be_reached_leaves_no_thread(tmp_path) -> None:
-    import threading
-
     before = threading.active_count()
     with pytest.raises(Exception, match="kubeconfig"), Client(kubeconfig=str(tmp_path / "none")):
         pass
     assert threading.active_count() == before
+
+
+class Host:
+    """Keeps submitted Jobs; each ends as the last word of its command says, when it is looked at."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.most = 0
+        self.looked: set[str] = set()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            made = await request.json()
+            name = made["metadata"]["name"]
+            made["metadata"] |= {"uid": name, "resourceVersion": "1"}
+            self.jobs[name] = made
+            self.most = max(self.most, len(self.jobs) - len(self.looked))
+            return web.json_response(made, status=201)
+        name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
+        if "watch" in request.query:
+            answer = web.StreamResponse()
+            await answer.prepare(request)
+            return answer
+        job = self.jobs[name]
+        self.looked.add(name)
+        word = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"][-1]
+        ended = {**job, "status": {"state": {"phase": word}}}
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": [ended]})
+
+
+class Served(AsyncClient):
+    """Has its connection from a test."""
+
+    def __init__(self, api: ApiServer) -> None:
+        super().__init__(namespace="a")
+        self._host = api
+
+
+ENDS = ["Completed", "Failed", "Completed", "Completed", "Failed"]
+STATES = [State.FAILED if each == "Failed" else State.SUCCEEDED for each in ENDS]
+
+
+async def test_map_yields_the_ends_in_order_and_keeps_to_its_bound() -> None:
+    host = Host()
+    async with serving(host.answer) as api:
+        client = Served(api)
+        job = Job(command=["run"], image="i")
+        assert [state async for state in client.map(job, ENDS, at_once=2)] == STATES
+        made = [state async for state in client.map(lambda end: Job(command=["x", end], image="i"), ENDS)]
+    assert made == STATES
+    assert len(host.jobs) == 10
+
+
+async def test_map_has_no_more_jobs_on_the_host_than_its_bound() -> None:
+    host = Host()
+    async with serving(host.answer) as api:
+        client = Served(api)
+        async for _ in client.map(Job(command=["run"], image="i"), ENDS, at_once=1):
+            pass
+    assert host.most == 1
+
+
+async def test_map_submits_nothing_further_once_its_iterator_is_closed() -> None:
+    host = Host()
+    async with serving(host.answer) as api:
+        client = Served(api)
+        ends = client.map(Job(command=["run"], image="i"), ENDS, at_once=1)
+        assert await anext(ends) is State.SUCCEEDED
+        await ends.aclose()  # type: ignore[attr-defined]
+        before = len(host.jobs)
+    assert before < len(ENDS)
+
+
+class Waiting(AsyncClient):
+    """A host without end: jobs go on for ever."""
+
+    waits = threading.Semaphore(0)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def submit(self, job: Job, *, dry_run: bool = False) -> Any:
+        if list(job.command) == ["bad"]:
+            raise ValueError("refused")
+        return job
+
+    async def wait(self, job: Any, *, timeout: float | None = None) -> State:
+        if list(job.command) == ["run", "7"]:
+            return State.SUCCEEDED
+        self.waits.release()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+def test_an_executor_gives_futures_and_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atoll.client.AsyncClient", Waiting)
+    client = Client(namespace="a")
+    with client:
+        executor = JobExecutor(client, at_once=1)
+        assert executor.submit(Job(command=["run"], image="i"), 7).result(30) is State.SUCCEEDED
+        with pytest.raises(ValueError, match="refused"):
+            executor.submit(lambda word: Job(command=[word], image="i"), "bad").result(30)
+        endless, later = (executor.submit(Job(command=["run"], image="i"), each) for each in (1, 7))
+        assert Waiting.waits.acquire(timeout=30)
+        assert later.cancel()
+    with pytest.raises(CancelledError):
+        endless.result(30)
+    executor.shutdown()

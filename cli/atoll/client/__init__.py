@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
@@ -33,10 +34,12 @@ from atoll.model.apiresource import BATCH_JOBS, JOBS, VERDICTS, ApiResource
 from atoll.model.objects import Full, decode_full
 from atoll.view import explanation
 
-__all__ = ["AsyncClient", "BadSubmission", "Client", "Job", "State", "Submitted", "Vanished"]
+__all__ = ["AsyncClient", "BadSubmission", "Client", "Job", "JobExecutor", "State", "Submitted", "Vanished"]
 
 Json = dict[str, Any]
 T = TypeVar("T")
+Template = Job | Callable[..., Job]
+"""A job to whose command arguments are added, or a function that makes one of them."""
 _NOT_OPEN = "the client is not open: use it in a with statement"
 
 
@@ -210,6 +213,35 @@ class AsyncClient:
         except errors.Conflict:
             return
 
+    async def map(self, job: Template, arguments: Iterable[Any], *, at_once: int = 20) -> AsyncIterator[State]:
+        """Run a job for each argument and yield their ends in the order of the arguments.
+
+        Whoever stops iterating leaves submitted jobs alone; no others are submitted.
+
+        Args:
+            job: gets the argument as the last word of its command; or a function that makes the job of an argument.
+            arguments: one for each job.
+            at_once: jobs on the host that have not ended, at most.
+
+        Raises:
+            ApiError: the host refused a job.
+            Vanished: a job was deleted.
+        """
+        places = asyncio.Semaphore(at_once)
+
+        async def end(each: Job) -> State:
+            async with places:
+                return await self.wait(await self.submit(each))
+
+        running = [asyncio.create_task(end(each)) for each in [_made(job, argument) for argument in arguments]]
+        try:
+            for task in running:
+                yield await task
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
 
 class Client:
     """The same, blocking: an `AsyncClient` whose loop runs in a thread."""
@@ -221,6 +253,8 @@ class Client:
         self._client = AsyncClient(namespace=namespace, kubeconfig=kubeconfig, context=context)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        #: held while work is given to the loop: none may come after the last
+        self._giving = threading.Lock()
 
     def __enter__(self) -> Client:
         self._loop = asyncio.new_event_loop()
@@ -242,18 +276,22 @@ class Client:
             self._stop()
 
     def _stop(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
+        with self._giving:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
         if loop is not None and thread is not None:
+            # Threads that still wait for a job would wait for ever.
+            asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
-            work.close()
-            raise RuntimeError(_NOT_OPEN)
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._giving:
+            if self._loop is None:
+                work.close()
+                raise RuntimeError(_NOT_OPEN)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -298,8 +336,62 @@ class Client:
         """See `AsyncClient.cancel`."""
         self._run(self._client.cancel(job))
 
+    def map(self, job: Template, arguments: Iterable[Any], *, at_once: int = 20) -> Iterator[State]:
+        """See `AsyncClient.map`."""
+        ends = self._client.map(job, arguments, at_once=at_once)
+        try:
+            while (state := self._run(_next(ends))) is not None:
+                yield state
+        finally:
+            self._run(_closed(ends))
 
-async def _next(chunks: AsyncIterator[str]) -> str | None:
+
+class JobExecutor(ThreadPoolExecutor):
+    """Runs jobs on the host, for programs that know `concurrent.futures`; a result is the `State` in which one ended.
+
+    A future that is cancelled before its turn submits nothing. No function runs on the host: a function makes a job.
+    """
+
+    def __init__(self, client: Client, *, at_once: int = 20) -> None:
+        """No I/O happens here.
+
+        Args:
+            client: is open as long as jobs run.
+            at_once: jobs on the host that have not ended, at most.
+        """
+        super().__init__(at_once, thread_name_prefix="atoll-job")
+        self._client = client
+
+    def submit(  # type: ignore[override]
+        self, job: Template, /, *arguments: Any, **named: Any
+    ) -> Future[State]:
+        """Run one job.
+
+        Args:
+            job: a `Job`, to whose command the arguments are added; or a function that makes one of the arguments.
+            arguments: words of the command, or of the function.
+            named: of the function.
+        """
+        return super().submit(self._end, job, arguments, named)
+
+    def _end(self, job: Template, arguments: tuple[Any, ...], named: dict[str, Any]) -> State:
+        return self._client.wait(self._client.submit(_made(job, *arguments, **named)))
+
+
+def _made(job: Template, *arguments: Any, **named: Any) -> Job:
+    if isinstance(job, Job):
+        return replace(job, command=[*job.command, *map(str, arguments)])
+    return job(*arguments, **named)
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+async def _next(chunks: AsyncIterator[T]) -> T | None:
     return await anext(chunks, None)
 
 
