@@ -33,10 +33,12 @@ def publish(core: MemberCore, node: str, *devices: tuple[str, str], everywhere: 
     core.handle(SliceSet(decode_slice(orjson.dumps({"metadata": {"name": f"s-{node}"}, "spec": spec}))))
 
 
-def with_classes(core: MemberCore) -> MemberCore:
+def with_classes(core: MemberCore, **resources: str) -> MemberCore:
+    """`resources`: extended resource of a class."""
     for kind in ("gpu", "nic"):
         selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].kind == '{kind}'"}}
-        made = {"metadata": {"name": kind}, "spec": {"selectors": [selector]}}
+        named = {"extendedResourceName": resources[kind]} if kind in resources else {}
+        made = {"metadata": {"name": kind}, "spec": {"selectors": [selector], **named}}
         core.handle(DeviceClassSet(decode_device_class(orjson.dumps(made))))
     return core
 

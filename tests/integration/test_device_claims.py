@@ -73,7 +73,11 @@ async def devices(site: Site) -> AsyncIterator[None]:
     for kind in ("gpu", "nic"):
         selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].kind == '{kind}'"}}
         await member.create(
-            DEVICE_CLASSES, {**_about(DEVICE_CLASSES, f"{kind}.example.com"), "spec": {"selectors": [selector]}}
+            DEVICE_CLASSES,
+            {
+                **_about(DEVICE_CLASSES, f"{kind}.example.com"),
+                "spec": {"selectors": [selector], "extendedResourceName": f"example.com/{kind}"},
+            },
         )
     for node in nodes:
         await member.create(RESOURCE_SLICES, _slice(node))
@@ -132,6 +136,37 @@ def using(name: str, claims: str = "pair", **more: Any) -> dict[str, Any]:
     spec["resourceClaims"] = [{"name": "devices", "resourceClaimTemplateName": claims}]
     spec["containers"][0].setdefault("resources", {})["claims"] = [{"name": "devices"}]
     return made
+
+
+async def test_pods_get_devices_by_the_extended_resource_of_a_class(site: Site, devices: None) -> None:
+    """1. Each pod of two gets both GPUs of a node by a claim of its own, which its status names for the kubelet. 2. The
+    host counts them: the next pod waits until the first ones have gone.
+    """
+    member, name = site.members[MEMBER], "example.com/gpu"
+
+    def asking(job_name: str, count: int, **more: Any) -> dict[str, Any]:
+        made = job(job_name, **more)
+        made["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]["limits"] = {name: str(count)}
+        return made
+
+    await site.submit(asking("plain", 2, replicas=2, seconds=None))
+    await site.phase("plain", "Running")
+    claims = {each["metadata"]["name"]: each for each in await member.list(RESOURCE_CLAIMS, site.namespace)}
+    pods = await site.pods(MEMBER)
+    assert len(pods) == len(claims) == 2
+    for pod in pods:
+        said = pod["status"]["extendedResourceClaimStatus"]
+        claim = claims[said["resourceClaimName"]]
+        [mapping] = said["requestMappings"]
+        assert mapping["resourceName"] == name
+        assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
+        assert [each["uid"] for each in claim["status"]["reservedFor"]] == [pod["metadata"]["uid"]]
+        results = claim["status"]["allocation"]["devices"]["results"]
+        assert [each["request"] for each in results] == [mapping["requestName"]] * 2
+    await site.submit(asking("late", 1, seconds=None))
+    await site.reason("late", "InsufficientResources")
+    site.kubectl("delete", "-n", site.namespace, "vcjob", "plain")
+    await site.phase("late", "Running")
 
 
 async def test_a_gang_runs_with_a_pair_of_devices_for_each_pod_and_the_next_one_waits(

@@ -182,6 +182,18 @@ class PodResourceClaim(NamedTuple):
     """Whether it is made for this pod alone, of a template."""
 
 
+class ExtendedRequest(NamedTuple):
+    """Of a container, for a resource that some DeviceClass may stand for."""
+
+    container: str
+    resource: str
+    name: str
+    """As kube-scheduler names the request of the claim."""
+    number: int
+    first: bool
+    """Whether it is of an init container."""
+
+
 class Pod(msgspec.Struct, frozen=True, eq=False):
     """A pod, reduced to what placing and counting need."""
 
@@ -252,6 +264,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """As `Task.devices_in`; empty for pods without devices."""
     resource_claims: tuple[PodResourceClaim, ...] = ()
     """In its order."""
+    extended: tuple[ExtendedRequest, ...] = ()
+    """In the order of its containers, init containers first."""
     devices: list[dict[str, Any]] = []
     """As `Task.claims`; known once it is looked at."""
     device_claims: tuple[str, ...] = ()
@@ -390,7 +404,19 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         devices_in=_devices_in(pod.metadata, aligned),
         resource_claims=_resource_claims(pod) if spec.resource_claims else (),
         joint=joint.known(pod.metadata.annotations, requests),
+        extended=_extended(spec) if any(map(quantity.is_device, requests)) else (),
     )
+
+
+def _extended(spec: _PodSpec) -> tuple[ExtendedRequest, ...]:
+    found = []
+    for index, each in enumerate((*spec.init_containers, *spec.containers)):
+        asked = {**each.resources.limits, **each.resources.requests}
+        for at, resource in enumerate(sorted(asked)):
+            if quantity.is_device(resource) and (count := quantity.ceil_units(resource, asked[resource])):
+                name, first = f"container-{index}-request-{at}", index < len(spec.init_containers)
+                found.append(ExtendedRequest(each.name, resource, name, count, first))
+    return tuple(found)
 
 
 def _resource_claims(pod: _RawPod) -> tuple[PodResourceClaim, ...]:

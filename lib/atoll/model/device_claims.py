@@ -52,6 +52,11 @@ class DeviceClass:
         )
 
 
+def by_resource(classes: Mapping[str, DeviceClass]) -> dict[str, str]:
+    """Resource by which pods may ask for devices without a claim -> class."""
+    return {each.extended_resource: name for name, each in sorted(classes.items()) if each.extended_resource}
+
+
 def class_resource(name: str) -> str:
     """The resource that stands for devices of a class, in quotas and figures of members."""
     return f"{name}{CLASS_SUFFIX}"

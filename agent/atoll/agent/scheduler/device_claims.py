@@ -20,6 +20,8 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import PODS, RESOURCE_CLAIMS
 
+_EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of claims that stand for extended resources of a pod."""
 _LOOK = 1.0
 """Seconds after which it is looked whether the pods are still wanted, where nothing else happens."""
 
@@ -68,7 +70,13 @@ class DeviceClaims:
         try:
             for key, some in by_claim.items():
                 users = [{"resource": "pods", "name": m.name, "uid": m.uid} for m in (consumers[r.pod] for r in some)]
+                if some[0].spec is not None:
+                    await self._make(key, some[0], users[0])
+                    await self._point(key, some[0], users[0])
+                    continue
                 await self._reserve(key, some[0], users)
+                if some[0].mappings:
+                    await self._point(key, some[0], users[0])
             if await self._prepared(pods, {key: some[0] for key, some in by_claim.items()}):
                 return True
         except errors.ApiError as error:
@@ -94,6 +102,36 @@ class DeviceClaims:
         await self._api.merge_patch(
             RESOURCE_CLAIMS, name, {"metadata": about, "status": status}, namespace, subresource="status"
         )
+
+    async def _make(self, key: str, reserve: Reserve, user: Json) -> None:
+        """Make the claim for the extended resources of a pod, with its devices."""
+        namespace, _, name = key.partition("/")
+        # No blockOwnerDeletion: a pod deleted in the foreground would wait for the claim, and the claim for the pod.
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": user["name"], "uid": user["uid"], "controller": True}
+        about = {"name": name, "namespace": namespace, "annotations": {_EXTENDED: "true"}, "finalizers": [FINALIZER]}
+        body = {
+            "apiVersion": RESOURCE_CLAIMS.api_version,
+            "kind": RESOURCE_CLAIMS.kind,
+            "metadata": {**about, "ownerReferences": [owner]},
+            "spec": reserve.spec,
+        }
+        made = (await self._api.create(RESOURCE_CLAIMS, body))["metadata"]
+        patch = {
+            "metadata": {"uid": made["uid"], "resourceVersion": made["resourceVersion"]},
+            "status": {"allocation": reserve.allocation, "reservedFor": [user]},
+        }
+        await self._api.merge_patch(RESOURCE_CLAIMS, name, patch, namespace, subresource="status")
+
+    async def _point(self, key: str, reserve: Reserve, user: Json) -> None:
+        """Tell the kubelet which request of a claim stands for which resource of a container."""
+        namespace, _, name = key.partition("/")
+        said = {"resourceClaimName": name, "requestMappings": list(reserve.mappings)}
+        patch = {"metadata": {"uid": user["uid"]}, "status": {"extendedResourceClaimStatus": said}}
+        pod = await self._api.merge_patch(PODS, user["name"], patch, namespace, subresource="status")
+        if not (pod.get("status") or {}).get("extendedResourceClaimStatus"):
+            raise errors.NotFound(
+                "the API server keeps no extendedResourceClaimStatus: DRAExtendedResource is off there"
+            )
 
     async def _prepared(self, pods: list[tuple[Pod, str]], reserves: dict[str, Reserve]) -> bool:
         """Wait for the conditions that drivers set before pods may be bound to some devices."""

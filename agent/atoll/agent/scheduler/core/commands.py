@@ -16,6 +16,10 @@ class Reserve(Struct, frozen=True, gc=False):
     """To be written with it; None where the claim has one."""
     pod: str
     """Key."""
+    spec: dict[str, Any] | None = None
+    """Of a claim that does not exist yet and is made first, for this pod."""
+    mappings: tuple[dict[str, str], ...] = ()
+    """Containers of the pod to requests of the claim, where it stands for extended resources."""
 
 
 class Bind(Struct, frozen=True, gc=False):

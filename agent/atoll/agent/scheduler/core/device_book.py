@@ -90,6 +90,10 @@ class DeviceBook:
         self._held: dict[str, tuple[list[Held], tuple[str, ...]]] = {}
         #: claim -> its pods on the way, and the allocation for them
         self._promises: dict[str, _Promise] = {}
+        #: resource by which pods ask for a class without a claim -> the class
+        self._by_resource: dict[str, str] = {}
+        #: whether a node has a resource by a device plug-in, which goes before classes
+        self.advertised: Callable[[str], bool] = lambda _: False
         self.taken = Taken()
         self._selects = Selection(limit=_DEAREST)
         self._answers = Answers(_STEPS)
@@ -132,6 +136,7 @@ class DeviceBook:
                 self._classes[name] = device_claims.DeviceClass.of(new.body())
             except device_claims.UnsupportedClaim as error:
                 log.warning("a DeviceClass can't be read", name=name, error=str(error))
+        self._by_resource = device_claims.by_resource(self._classes)
         self._forget(None)
         self._published(None)
 
@@ -262,11 +267,28 @@ class DeviceBook:
 
     def offered(self, node: str) -> dict[str, int]:
         """Devices by the resource of their class: all that no taint keeps from claims."""
-        return {name: len(devices) for name, devices in self._offered(node).items()}
+        return self._with_resources({name: len(devices) for name, devices in self._offered(node).items()})
 
     def used(self, node: str) -> dict[str, int]:
         """The ones of these that claims hold or are promised."""
-        return {name: sum(self.taken.holds(each) for each in devices) for name, devices in self._offered(node).items()}
+        offers = self._offered(node)
+        return self._with_resources({name: sum(map(self.taken.holds, devices)) for name, devices in offers.items()})
+
+    def stands_for(self, resource: str) -> bool:
+        """Whether some class stands for the resource, where no device plug-in has it."""
+        return resource in self._by_resource
+
+    def class_of(self, resource: str) -> str:
+        """The class whose devices a pod gets for a resource; empty for none."""
+        found = self._by_resource.get(resource, "")
+        return found if found and not self.advertised(resource) else ""
+
+    def _with_resources(self, found: dict[str, int]) -> dict[str, int]:
+        """The same with the other names of classes that pods may ask for."""
+        for resource in self._by_resource if found else ():
+            if (name := device_claims.class_resource(self.class_of(resource))) in found:
+                found[resource] = found[name]
+        return found
 
     def _offered(self, node: str) -> dict[str, tuple[DeviceId, ...]]:
         if not self._slices or not self._classes:

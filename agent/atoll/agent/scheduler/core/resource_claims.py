@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from atoll.agent.devices import MOST_CONSUMERS, ResourceClaim
-from atoll.agent.objects import Pod
+from atoll.agent.objects import Pod, PodResourceClaim
 from atoll.agent.scheduler.core.commands import Deallocate, Reserve
 from atoll.agent.scheduler.core.device_book import DeviceBook
 from atoll.agent.scheduler.core.gangs import Standing
@@ -44,7 +44,7 @@ class ResourceClaims:
 
     def index(self, pod: Pod, *, there: bool) -> None:
         """The pod is there, or has gone."""
-        for claim in _keys(pod):
+        for claim in (*_keys(pod), *([_special_key(pod)] if pod.extended else [])):
             index(self._users, claim, pod.metadata.key, there=there)
 
     def users_of(self, claims: Iterable[str]) -> Iterator[str]:
@@ -56,14 +56,14 @@ class ResourceClaims:
         """The gang with the claims that its pods get devices for and the nodes of the others, or why it can't start
         for its claims.
         """
-        if not any(pod.resource_claims for pod in view.waiting):
+        if not any(self._claims_of(pod) for pod in view.waiting):
             return view
         pods: list[Pod] = []
         problems: dict[str, None] = {}
-        wanted = Counter(key for pod in view.waiting for key in _keys(pod) if not pod.held)
+        wanted = Counter(key for pod in view.waiting for key in self._keys(pod) if not pod.held)
         getting = set[str]()
         for pod in view.waiting:
-            if not pod.resource_claims or pod.held:
+            if pod.held or not self._claims_of(pod):
                 # Its own scheduler allocates.
                 pods.append(pod)
                 continue
@@ -93,7 +93,7 @@ class ResourceClaims:
         """
         found = []
         for pod in view.waiting:
-            for key in _keys(pod) if not pod.held else ():
+            for key in self._keys(pod) if not pod.held else ():
                 claim = self._claims.get(key)
                 if claim is not None and _is_left(claim, pod):
                     found.append(Deallocate(key, claim.metadata.uid, claim.metadata.resource_version, pod.metadata.key))
@@ -103,20 +103,63 @@ class ResourceClaims:
         """Reservations of the claims of these pods, written before they are bound."""
         found = []
         for pod in pods:
-            for key in _keys(pod) if not pod.held else ():
-                claim = self._claims[key]
-                found.append(Reserve(key, claim.metadata.uid, self._book.promised(key), pod.metadata.key))
+            for key in self._keys(pod) if not pod.held else ():
+                claim, special = self._claims.get(key), key == _special_key(pod)
+                found.append(
+                    Reserve(
+                        key,
+                        claim.metadata.uid if claim is not None else "",
+                        self._book.promised(key),
+                        pod.metadata.key,
+                        self._special(pod) if claim is None else None,
+                        self._mappings(pod) if special else (),
+                    )
+                )
         return found
+
+    def _claims_of(self, pod: Pod) -> tuple[PodResourceClaim, ...]:
+        """Its claims, and the one for extended resources that classes stand for."""
+        if not any(self._book.class_of(each.resource) for each in pod.extended):
+            return pod.resource_claims
+        return (*pod.resource_claims, PodResourceClaim("extended-resources", _special_name(pod), made=True))
+
+    def _keys(self, pod: Pod) -> list[str]:
+        return [f"{pod.metadata.namespace}/{each.claim}" for each in self._claims_of(pod) if each.claim]
+
+    def _special(self, pod: Pod) -> Json:
+        """The spec of the claim for its extended resources, as kube-scheduler makes it."""
+        requests = [
+            {
+                "name": each.name,
+                "exactly": {"deviceClassName": name, "allocationMode": "ExactCount", "count": each.number},
+            }
+            for each in pod.extended
+            if (name := self._book.class_of(each.resource))
+        ]
+        return {"devices": {"requests": requests}}
+
+    def _mappings(self, pod: Pod) -> tuple[dict[str, str], ...]:
+        return tuple(
+            {"containerName": each.container, "resourceName": each.resource, "requestName": each.name}
+            for each in pod.extended
+            if self._book.class_of(each.resource)
+        )
 
     def _of(self, pod: Pod, wanted: Counter[str]) -> tuple[str, list[list[Json]], dict[str, Json]]:
         """(why the pod can't start, nodeSelectorTerms of its allocated claims, the others: key -> name and spec)."""
         terms: list[list[Json]] = []
         devices: dict[str, Json] = {}
-        for each in pod.resource_claims:
+        if first := next((each for each in pod.extended if each.first and self._book.class_of(each.resource)), None):
+            text = f"init container {first.container} asks for {first.resource}, of which Atoll's placer gives devices"
+            return f"{text} to containers alone; use a ResourceClaim", [], {}
+        for each in self._claims_of(pod):
             if not each.claim:
                 return f'waiting for the resource claim controller to create the claim "{each.name}"', [], {}
             key = f"{pod.metadata.namespace}/{each.claim}"
             claim = self._claims.get(key)
+            if claim is None and key == _special_key(pod) and self._book.promised(key) is None:
+                devices[key] = {"name": each.name, "spec": self._special(pod)}
+                continue
             if claim is None:
                 return f'resourceclaim "{each.claim}" not found', [], {}
             if each.made and claim.metadata.controller_uid != pod.metadata.uid:
@@ -142,6 +185,15 @@ class ResourceClaims:
 def _keys(pod: Pod) -> list[str]:
     """`namespace/name` of the claims that it uses, as far as they are made."""
     return [f"{pod.metadata.namespace}/{each.claim}" for each in pod.resource_claims if each.claim]
+
+
+def _special_name(pod: Pod) -> str:
+    """Of the claim for its extended resources; a later try finds it by that."""
+    return f"{pod.metadata.name[:200]}-extended-resources-{pod.metadata.uid[:8]}"
+
+
+def _special_key(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{_special_name(pod)}"
 
 
 def _is_left(claim: ResourceClaim, pod: Pod) -> bool:

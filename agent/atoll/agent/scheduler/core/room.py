@@ -121,6 +121,9 @@ class Room:
         self._kept: Counter[tuple[str, str, str]] = Counter()
         #: devices that drivers publish
         self.devices = DeviceBook(self._labels_of, self._devices_changed, self._devices_published)
+        self.devices.advertised = self._advertised
+        #: resource -> how many nodes have some by a device plug-in
+        self._plugged: Counter[str] = Counter()
         #: typical requests, learnt from placed pods; for the scoring `fragmentation`
         self.typical = Typical()
         #: which nodes are preferred, for gangs that say nothing themselves
@@ -181,6 +184,7 @@ class Room:
         node = new or old
         assert node is not None
         name = node.metadata.name
+        began = self._plug(old, new)
         if new is None:
             self._nodes.pop(name, None)
             self._allocatable.pop(name, None)
@@ -192,6 +196,18 @@ class Room:
         self.disturbed.add(name)
         self._arrays = self._topology = None
         self._changed(grew=True)
+        if began:
+            self._devices_published(None)
+
+    def _plug(self, old: Node | None, new: Node | None) -> bool:
+        """Count resources of device plug-ins; whether one came or went that a class stands for elsewhere."""
+        before, now = _plugged(old), _plugged(new)
+        self._plugged.update(now - before)
+        self._plugged.subtract(before - now)
+        return any(self._plugged[name] == int(name in now) and self.devices.stands_for(name) for name in before ^ now)
+
+    def _advertised(self, resource: str) -> bool:
+        return self._plugged[resource] > 0
 
     def hyper_node_changed(self, old: HyperNode | None, new: HyperNode | None) -> None:
         """A domain came, went, or is different."""
@@ -671,7 +687,13 @@ class Room:
             used = dict(used)
             vector.add(used, back, -1)
         if devices := self.devices.used(node):
-            used = {name: used.get(name, 0) + devices.get(name, 0) for name in used.keys() | devices.keys()}
+            used = {
+                # Pods that ask without a claim hold devices by one all the same.
+                name: max(used.get(name, 0), devices.get(name, 0))
+                if self.devices.class_of(name)
+                else used.get(name, 0) + devices.get(name, 0)
+                for name in used.keys() | devices.keys()
+            }
         found = {
             name: max(amount - used.get(name, 0), -MOST_ON_NODE) for name, amount in self._allocatable[node].items()
         }
@@ -945,6 +967,12 @@ class Room:
 
 def _wants_devices(requests: Vector, wish: DeviceWish | None) -> bool:
     return wish is not None or SHARE in koordinator.counted(requests)
+
+
+def _plugged(node: Node | None) -> set[str]:
+    """Resources that a node has by device plug-ins."""
+    offers = node.status.allocatable if node is not None else {}
+    return {name for name, each in offers.items() if quantity.is_device(name) and str(each) != "0"}
 
 
 def _amounts(task: Task) -> Vector:
