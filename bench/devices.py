@@ -10,10 +10,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from atoll.fit.constraints import Cards
 from atoll.fit.devices import Fleet, Problem, Refused, Undecided, prepare
 from atoll.fit.devices.selection import Selection
+from atoll.fit.koordinator import Reported
+from atoll.fit.koordinator import Taken as NodeTaken
+from atoll.model import cards, joint, koordinator
 from atoll.model.device_claims import Claim, DeviceClass
 from atoll.model.devices import DeviceId, Taken
+from atoll.model.gang import DeviceWish, Task
 from atoll.model.resource_slices import ResourceSlices
 from bench.place import profile
 from bench.report import Progress, Report, median, progress, run, sizes
@@ -60,7 +67,14 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     for case, (slices, taken, placed) in cases.items():
         told(f"{case}: {nodes} nodes")
         _measure(report, case, slices, taken, params, placed=placed, profiled=chosen.profile)
-    slow = [case for case in cases if report.value(case, "warm") > _LIMIT_MS]
+    annotated = {
+        "Koordinator: placed, half of the nodes partly in use": nodes // 2,
+        "Koordinator: refused, one node too few is wholly free": pods - 1,
+    }
+    for case, free in annotated.items():
+        told(f"{case}: {nodes} nodes")
+        _koordinator(report, case, params, free)
+    slow = [case for case in (*cases, *annotated) if report.value(case, "warm") > _LIMIT_MS]
     report.remarks += [f"{case}: more than {_LIMIT_MS} ms" for case in slow]
     return report
 
@@ -91,6 +105,38 @@ def _measure(
     report.add(case, "warm", warm, "ms", median(_count(problems, taken) for _ in range(params["repeats"])))
     if profiled:
         profile(case, lambda: fleet.place(pods, taken), 1.0)
+
+
+def _koordinator(report: Report, case: str, params: Mapping[str, Any], free: int) -> None:
+    """The same pairs by Koordinator's annotation; `free` nodes are wholly free."""
+    nodes, devices, pods = params["nodes"], params["devices"], params["pods"]
+    rng, whole = random.Random(_SEED), np.full((nodes, devices), cards.CARD, np.int64)
+    said = [
+        {"type": kind, "minor": number, "health": True, "topology": {"nodeID": 0, "pcieID": str(number // _PER_ROOT)}}
+        for kind in (joint.GPU, joint.RDMA)
+        for number in range(devices)
+    ]
+    there, taken = koordinator.devices({"devices": said}), {node: NodeTaken() for node in range(nodes)}
+    for node in range(free, nodes):
+        for number in rng.sample(range(devices), rng.randint(1, devices)):
+            whole[node, number], taken[node][joint.RDMA, number, ""] = 0, joint.WHOLE
+    asked = {"nvidia.com/gpu": devices, joint.RESOURCES[joint.RDMA]: joint.WHOLE * devices}
+    task = Task("worker", pods, pods, asked, joint=DeviceWish([joint.GPU, joint.RDMA], same_root=True))
+    first = Cards(whole, None, {node: Reported(there, 0) for node in range(nodes)}, taken, {})
+
+    def once() -> float:
+        start, found = time.process_time(), first.copy()
+        room = found.room(task, nodes)
+        assert room is not None
+        fitting = np.flatnonzero(room)[:pods].tolist()
+        if len(fitting) != min(free, pods):
+            raise RuntimeError(f"{case}: {len(fitting)} pods fit")
+        for node in fitting if free >= pods else ():
+            found.take(task, node, 1)
+        return (time.process_time() - start) * 1000
+
+    report.add(case, "cold", once(), "ms")
+    report.add(case, "warm", median(once() for _ in range(params["repeats"])), "ms")
 
 
 def _count(problems: Mapping[str, Problem], taken: Taken) -> float:

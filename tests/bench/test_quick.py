@@ -100,7 +100,7 @@ async def test_gangs_of_one_task_get_the_best_tier_and_others_are_nearer_than_by
 
 async def test_a_gang_of_joint_devices_is_placed_or_refused(tmp_path):
     found = await run("devices", tmp_path)
-    assert [each for _, each in found].count("warm") == 3
+    assert [each for _, each in found].count("warm") == 5
 
 
 @pytest.mark.integration
