@@ -74,6 +74,7 @@ FULL: dict[str, Json] = {
         "webhook": {**_POD, "url": "https://webhook:9443", "certManager": {"enabled": True}},
         "control": _ELECTED,
         "dispatcher": _ELECTED,
+        "web": {**_POD, "enabled": True, "names": ["atoll.example.org", "a.example"], "settings": {"users": 8}},
         "monitoring": {
             **_COMMON["monitoring"],
             "prometheusRule": {"enabled": True, "labels": {"release": "stack"}},
@@ -168,6 +169,7 @@ def test_helm_lint_finds_nothing(chart: str, values: Json) -> None:
         ("atoll-agent", IMAGE, "cluster is missing"),
         ("atoll-agent", {**IMAGE, "cluster": "a", "descheduler": {"enabled": True}}, "descheduler.policy is missing"),
         ("atoll", {**IMAGE, "imge": {}}, "imge"),
+        ("atoll", {**IMAGE, "web": {"enabled": True}}, "web.names is missing"),
         ("atoll", {**IMAGE, "webhook": {"replica": 1}}, "replica"),
         ("atoll", {**IMAGE, "webhook": {"replicas": "two"}}, "replicas"),
         ("atoll", {"image": {"repository": "a", "digest": "abc"}}, "digest"),
@@ -243,7 +245,8 @@ def test_processes_take_their_flags_and_settings(chart: str, values: Json, tmp_p
                 file.write_text(settings[0]["data"]["settings.yaml"])
                 flags = [f"--config={file}" if flag.startswith("--config=") else flag for flag in flags]
             program = container["command"][0]
-            module = {"atoll-descheduler": "atoll.agent.descheduler"}.get(program, program.replace("-", ".", 1))
+            modules = {"atoll-descheduler": "atoll.agent.descheduler", "atoll-web": "atoll.cli.web"}
+            module = modules.get(program, program.replace("-", ".", 1))
             words = [sys.executable, "-m", module, *flags, "--print-config"]
             run = subprocess.run(words, capture_output=True, text=True, check=False)
             assert run.returncode == 0, run.stderr
@@ -251,6 +254,20 @@ def test_processes_take_their_flags_and_settings(chart: str, values: Json, tmp_p
         assert yaml.safe_load(run.stdout)["health"] == {"port": ports["health"], "host": "0.0.0.0"}
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             assert container[probe]["httpGet"]["port"] == "health"
+
+
+def test_pages_are_off_by_default_and_have_no_account() -> None:
+    objects = template("atoll", FULL["atoll"])
+    assert "atoll-web" not in [each["metadata"]["name"] for each in template("atoll", IMAGE)]
+    spec = dict(pods(objects))["atoll-web"]
+    assert (spec["automountServiceAccountToken"], spec.get("serviceAccountName")) == (False, None)
+    named = {(each["kind"], each["metadata"]["name"]): each for each in objects}
+    config = yaml.safe_load(named["ConfigMap", "atoll-web-host"]["data"]["host.yaml"])
+    assert config["users"] == [{"name": "none", "user": {}}]
+    mounts = {each["name"]: each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
+    assert config["clusters"][0]["cluster"]["certificate-authority"].startswith(mounts["ca"])
+    assert named["Service", "atoll-web"]["spec"]["ports"] == [{"name": "pages", "port": 80, "targetPort": "pages"}]
+    assert "atoll-web" not in [name for kind, name in named if kind == "ServiceAccount"]
 
 
 def test_token_of_an_invitation_is_in_a_secret_alone() -> None:
@@ -314,7 +331,12 @@ def test_defaults_of_an_embedded_host_are_those_of_init() -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"webhook": {"replicas": 3}}, {"nodeSelector": {"a": "b"}}, {"monitoring": {"podMonitor": {"enabled": True}}}],
+    [
+        {"webhook": {"replicas": 3}},
+        {"web": {"enabled": True}},
+        {"nodeSelector": {"a": "b"}},
+        {"monitoring": {"podMonitor": {"enabled": True}}},
+    ],
     ids=lambda given: next(iter(given)),
 )
 def test_value_that_an_embedded_host_does_not_have_is_refused(values: Json) -> None:

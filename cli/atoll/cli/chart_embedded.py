@@ -34,7 +34,7 @@ _EXPRESSIONS: Final = {
 }
 _NOT_EMBEDDED: Final = (
     *("webhook", "control", "dispatcher", "crds", "logLevel", "commonLabels", "nodeSelector", "tolerations"),
-    *("spreadOver", "proxy", "networkPolicy", "monitoring"),
+    *("web", "spreadOver", "proxy", "networkPolicy", "monitoring"),
 )
 """Values that pods of an embedded host don't have."""
 _WHOLE: Final = re.compile(r"( *)(- )?(?:(\w+): )?'@([\w.-]+)@'")

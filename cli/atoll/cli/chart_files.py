@@ -86,6 +86,7 @@ _SCHEMAS: Final[dict[str, Json]] = {
     "host.caHash": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
     "apiServerPorts": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}},
     "extraArgs": {"type": "array", "items": {"type": "string"}},
+    "web.names": {"type": "array", "items": {"type": "string"}},
     "spreadOver": {"type": "array", "items": {"type": "string"}},
     **dict.fromkeys(("labels", "podLabels", "podAnnotations", "annotations", "commonLabels", "nodeSelector"), _TEXTS),
 }

@@ -10,7 +10,7 @@ podSelector:
 policyTypes: [Ingress, Egress]
 ingress:
 {{- range .called }}
-# The API server.
+# The API server; of pages the proxy before them.
 - ports:
   - {protocol: TCP, port: {{ . }}}
 {{- end }}

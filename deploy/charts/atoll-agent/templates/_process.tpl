@@ -108,6 +108,7 @@ volumeMounts:
 {{/*
 The Deployment of one process, its settings and its PodDisruptionBudget.
 root; name; values: its block; args; ports: name to number; volumes and mounts: lists; alone: it has no lease;
+tokenless: it has no account of its own;
 first: name, args and mounts of a run of the same program that must end before.
 */}}
 {{- define "atoll.process" -}}
@@ -165,7 +166,11 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
+      {{- if .tokenless }}
+      automountServiceAccountToken: false
+      {{- else }}
       serviceAccountName: {{ .name }}
+      {{- end }}
       securityContext: {{- include "atoll.podSecurity" $root | nindent 8 }}
       {{- include "atoll.scheduling" (dict
         "imagePullSecrets" $root.Values.imagePullSecrets
