@@ -157,3 +157,33 @@ def test_who_keeps_pods_apart_is_read_from_the_node(node: dict[str, Any], koordl
     found = gpu_shares.isolation(node, koordlet=koordlet)
     assert found.startswith(words)
     assert bool(found) == bool(words)
+
+
+CHARGES = {
+    "a whole card": ({"nvidia.com/gpu": 2}, 2000),
+    "of another vendor": ({"amd.com/gpu": 1}, 1000),
+    "of Intel": ({"gpu.intel.com/i915": 1}, 1000),
+    "ours": ({"atoll.sh/gpu-milli": 500}, 500),
+    "ours, by memory: the card's size is not known": ({"atoll.sh/gpu-milli": 1, "atoll.sh/gpu-memory": 8 * GIB}, 1000),
+    "HAMi, percent of memory": ({"nvidia.com/gpu": 2, "nvidia.com/gpumem-percentage": 30}, 600),
+    "HAMi, more cores than memory": (
+        {"nvidia.com/gpu": 1, "nvidia.com/gpumem-percentage": 30, "nvidia.com/gpucores": 50},
+        500,
+    ),
+    "HAMi, MiB": ({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1, "nvidia.com/gpucores": 1}, 1000),
+    "HAMi, no memory is all of it": ({"nvidia.com/gpu": 1, "nvidia.com/gpucores": 1}, 1000),
+    "Volcano": ({"volcano.sh/vgpu-number": 2, "volcano.sh/vgpu-memory-percentage": 25}, 500),
+    "Koordinator comes with ours": ({f"{KOORD}-core": 50, f"{KOORD}-memory-ratio": 50, "atoll.sh/gpu-milli": 500}, 500),
+    "Koordinator by cards": ({KOORD: 100, "atoll.sh/gpu-milli": 1000}, 1000),
+    "MIG": ({"nvidia.com/mig-3g.20gb": 2}, 2 * 429),
+    "MIG, a name that is no profile": ({"nvidia.com/mig-x": 1}, 1000),
+    "MIG, with its flavor": ({"nvidia.com/mig-1g.5gb": 1, "nvidia.com/mig-1g.5gb@a100": 1}, 143),
+    "time slices": ({"nvidia.com/gpu.shared": 1}, 1000),
+    "no GPU": ({"cpu": 4000, "nvidia.com/driver": 1}, 0),
+}
+
+
+@pytest.mark.parametrize("name", CHARGES)
+def test_every_name_is_charged_as_thousandths_of_cards(name: str) -> None:
+    requests, expected = CHARGES[name]
+    assert gpu_shares.charge(requests).get("atoll.sh/any-gpu-milli", 0) == expected

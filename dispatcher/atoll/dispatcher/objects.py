@@ -401,6 +401,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         wish = gang.decode(text)
         gang.check(wish)
         rank = obj.spec.schedule_priority
+        wish = wish.with_any_gpu()
         read = wish if rank is None else msgspec.structs.replace(wish, priority=rank.priority)
     except (msgspec.MsgspecError, gang.BadGang) as error:
         log.warning("gang annotation can't be read", **_about(obj), error=str(error))

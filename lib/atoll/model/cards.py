@@ -12,6 +12,8 @@ from typing import Final
 
 SHARE: Final = "atoll.sh/gpu-milli"
 MEMORY: Final = "atoll.sh/gpu-memory"
+ANY: Final = "atoll.sh/any-gpu-milli"
+"""Thousandths of GPUs under whatever name: quota alone, no node offers it."""
 CARD: Final = 1000
 IMPOSSIBLE: Final = CARD + 1
 """Of `SHARE`: no node gives it."""

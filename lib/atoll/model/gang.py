@@ -229,6 +229,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """`label=value` of workloads to whose members it keeps, as its policy says (`workloadAffinity`)."""
     avoids: str = ""
     """The same of those to whose members it does not go."""
+    any_gpu: bool = False
+    """Whether queues are charged its GPUs under any name as well; for the dispatcher, no annotation has it."""
 
     @property
     def replicas(self) -> int:
@@ -256,8 +258,21 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
         return [*found.values()]
 
     def total(self) -> Vector:
-        """What all replicas request together: what a queue is charged."""
-        return vector.total(vector.scaled(task.requests, task.replicas) for task in self.tasks)
+        """The charge of a queue: the requests of all replicas together."""
+        found = vector.total(vector.scaled(task.requests, task.replicas) for task in self.tasks)
+        if self.any_gpu:
+            from atoll.model import gpu_shares
+
+            for task in self.tasks:
+                vector.add(found, gpu_shares.charge(task.requests), task.replicas)
+        return found
+
+    def with_any_gpu(self) -> Gang:
+        """The same with `any_gpu`, if it asks for GPUs."""
+        from atoll.model import gpu_shares
+
+        asks = any(gpu_shares.charge(task.requests) for task in self.tasks)
+        return msgspec.structs.replace(self, any_gpu=True) if asks else self
 
     def requests(self) -> list[Vector]:
         """Of one pod, per task."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from atoll.model.cards import CARD, IMPOSSIBLE, MEMORY, SHARE, number
+from atoll.model.cards import ANY, CARD, IMPOSSIBLE, MEMORY, SHARE, number
 from atoll.model.needs import HAMI, VOLCANO, VOLCANO_CARDS
 
 _MIB: Final = 2**20
@@ -30,6 +30,9 @@ CARD_MEMORY: Final = "nvidia.com/gpu.memory"
 _REGISTERED: Final = {"hami.io/node-nvidia-register": "HAMi", "volcano.sh/node-vgpu-register": "Volcano"}
 """Node annotation -> system whose device plug-in writes it."""
 _MIG: Final = "nvidia.com/mig-"
+_PROFILE: Final = re.compile(r"nvidia\.com/mig-(?:(\d)g\.)?[\w.+-]*", re.ASCII)
+_CARDS: Final = re.compile(r"gpu\.intel\.com/[\w.-]+|[\w.-]+/gpu(?:\.shared)?", re.ASCII)
+"""Names of whole cards and their time slices; a name with a flavor is none, since the resource is there beside it."""
 _STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 _STRATEGIES: Final = {"mps": "MPS", "time-slicing": "none: NVIDIA's plug-in slices time"}
 _MOST_READ: Final = 10_000
@@ -59,6 +62,35 @@ def of_container(requests: Mapping[str, int]) -> dict[str, int]:
     if share == (0, 0) and requests.get(MEMORY) and not requests.get(SHARE):
         share = 1, 0
     return {name: amount for name, amount in zip((SHARE, MEMORY), share, strict=True) if amount}
+
+
+def charge(requests: Mapping[str, int]) -> dict[str, int]:
+    """`ANY` of a pod: GPUs under all names that are known here, so that no other name leaves a quota.
+
+    Bytes count as a whole card, since the size of the card is not known before the pod has one; so do a replica of
+    NVIDIA's time slicing, and a card of HAMi or Volcano whose memory is given in MiB or not at all. A MIG profile of N
+    slices is N sevenths.
+    """
+    found = 0
+    for name, amount in requests.items():
+        if name == SHARE:
+            cards = -(-amount // CARD)
+            found += cards * CARD if requests.get(MEMORY) else amount
+        elif profile := _PROFILE.fullmatch(name):
+            found += amount * min(-(-int(profile[1] or 7) * CARD // 7), CARD)
+        elif name == VOLCANO_CARDS:
+            found += amount * _part(requests, VOLCANO)
+        elif name == _WHOLE:
+            found += amount * _part(requests, HAMI)
+        elif _CARDS.fullmatch(name) and not name.startswith(KOORDINATOR):
+            found += amount * CARD
+    return {ANY: found} if found else {}
+
+
+def _part(requests: Mapping[str, int], names: tuple[str, str, str]) -> int:
+    """Thousandths of each card: the larger percentage of memory and cores; all where memory is not in percent."""
+    memory, percent, cores = (requests.get(name, 0) for name in names)
+    return min(max(percent, cores) * CARD // 100, CARD) if percent and not memory else CARD
 
 
 def of_annotations(annotations: Mapping[str, Any]) -> dict[str, int]:
