@@ -39,7 +39,7 @@ from atoll.kinds.volcano_job.tasks import (
     task_replicas,
     tasks_of,
 )
-from atoll.model import duration, features, keys, needs, numbers, probes, reports
+from atoll.model import duration, features, keys, needs, numbers, reports
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Partition, Task, TopologyWish
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, MadeFor, Placer, Unplaceable
@@ -278,6 +278,9 @@ class VolcanoJob:
 
     def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
         """Its counts are cut to the pods that were sent, and to their tasks: it may not have heard of a new one yet."""
+        # No command reads a report.
+        from atoll.model import probes
+
         tasks = (manifest.get("spec") or {}).get("tasks") or ()
         if isinstance(status, dict) and isinstance(counted := status.get("taskStatusCount"), dict):
             names = {task_name(task, number) for number, task in enumerate(tasks)}
