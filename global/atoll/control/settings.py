@@ -77,6 +77,19 @@ class StatusSettings(Section, frozen=True):
     ] = 100.0
 
 
+class FinishedSettings(Section, frozen=True):
+    """Ended workloads on the host."""
+
+    most: Annotated[
+        int,
+        number(
+            "Ended workloads without `ttlSecondsAfterFinished` and without an owner that stay; beyond that the first"
+            " to have ended are removed, so that etcd stays small at any number of jobs a day. 0 keeps all.",
+            least=0,
+        ),
+    ] = 20_000
+
+
 class ClusterSettings(Section, frozen=True):
     """The status of Clusters."""
 
@@ -188,6 +201,7 @@ class ControlSettings(ProcessSettings, frozen=True):
     profiles: ProfileSettings = ProfileSettings()
     figures: FigureSettings = FigureSettings()
     records: RecordSettings = RecordSettings()
+    finished: FinishedSettings = FinishedSettings()
     makers: MakerSettings = MakerSettings()
     unserved: UnservedSettings = UnservedSettings()
     karmada: KarmadaSettings = KarmadaSettings()

@@ -1,11 +1,13 @@
 """Removes finished workloads after their `ttlSecondsAfterFinished`, on the host alone: the members' parts go with them.
 
 The moment is counted from the times that the object itself carries, so that a restart neither forgets nor postpones
-it.
+it. Workloads without a time to live stay, up to a number that the host's etcd holds easily: beyond that the ones that
+ended first go. Others' objects are their owners' to remove.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -14,6 +16,7 @@ from typing import Any
 import structlog
 
 from atoll.control.caches import Caches
+from atoll.control.settings import FinishedSettings
 from atoll.kinds import BY_RESOURCE, Kind
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
@@ -26,15 +29,50 @@ from atoll.model.timestamps import to_seconds
 
 log = structlog.get_logger(__name__)
 
+Item = tuple[ApiResource, str]
+"""(kind of a workload, its namespace/name)."""
+
+
+class Ended:
+    """Ended workloads that nothing else removes, by the time of their end."""
+
+    def __init__(self) -> None:
+        self._at: dict[Item, float] = {}
+        #: (end, number, item), the earliest first; without effect where the item has another end by now
+        self._heap: list[tuple[float, int, Item]] = []
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def put(self, item: Item, at: float | None) -> None:
+        """It ended then; None for one that has not, is gone, or is removed otherwise."""
+        if at is None:
+            self._at.pop(item, None)
+        elif self._at.get(item) != at:
+            self._at[item] = at
+            self._number += 1
+            heapq.heappush(self._heap, (at, self._number, item))
+
+    def beyond(self, most: int) -> Item | None:
+        """Take the one that ended first, where there are more than so many; None where there are not."""
+        while len(self._at) > most:
+            at, _, item = heapq.heappop(self._heap)
+            if self._at.get(item) == at:
+                del self._at[item]
+                return item
+        return None
+
 
 class Ttl:
     """Deletes finished workloads of namespaces that have opted in."""
 
-    def __init__(self, host: ApiServer, caches: Caches) -> None:
-        self._host, self._caches = host, caches
-        self._queue: WorkQueue[tuple[ApiResource, str]] = WorkQueue(
-            "ttl", lambda key: {"kind": key[0].kind, "workload": key[1]}
-        )
+    def __init__(self, host: ApiServer, caches: Caches, *, settings: FinishedSettings) -> None:
+        self._host, self._caches, self._settings = host, caches, settings
+        self._queue: WorkQueue[Item] = WorkQueue("ttl", lambda key: {"kind": key[0].kind, "workload": key[1]})
+        self._ended = Ended()
+        #: more ended than may stay, of which these go
+        self._excess: set[Item] = set()
         for resource, reflector in caches.workloads.items():
             reflector.on_change(partial(self._changed, resource))
         caches.namespaces.on_change(self._namespace_changed)
@@ -43,11 +81,27 @@ class Ttl:
         """Delete due workloads until cancelled."""
         await self._queue.run(self._reconcile, workers=4)
 
-    def _changed(self, resource: ApiResource, _: Full | None, new: Full | None) -> None:
-        if new is None or _time_to_live(new.body) is None:
+    def _changed(self, resource: ApiResource, old: Full | None, new: Full | None) -> None:
+        for gone in (old,) if old is not None and new is None else ():
+            self._ended.put((resource, gone.metadata.key), None)
+        if new is None:
             return
-        if (due := self._due(resource, new)) is not None:
-            self._queue.add((resource, new.metadata.key), after=max(0.0, due - time.time()))
+        item = resource, new.metadata.key
+        if _time_to_live(new.body) is None:
+            self._keep(item, new)
+        elif (due := self._due(resource, new)) is not None:
+            self._queue.add(item, after=max(0.0, due - time.time()))
+
+    def _keep(self, item: Item, obj: Full) -> None:
+        """Count an ended workload that has no time to live, and let the first go where there are too many."""
+        resource, _ = item
+        kind, status = BY_RESOURCE[resource], obj.body.get("status") or {}
+        own = not obj.metadata.owner_references and self._caches.left_to_atoll(resource, obj.metadata)
+        ended = kind.ended_at(status) if own and kind.finished(status) is not None else None
+        self._ended.put(item, to_seconds(ended) if ended is not None else None)
+        while self._settings.most and (first := self._ended.beyond(self._settings.most)) is not None:
+            self._excess.add(first)
+            self._queue.add(first)
 
     def _namespace_changed(self, old: Slim | None, new: Slim | None) -> None:
         if new is None or not opted_in(new.metadata.labels):
@@ -71,6 +125,9 @@ class Ttl:
         if not self._caches.left_to_atoll(resource, obj.metadata):
             return
         due = self._due(resource, obj)
+        if item in self._excess:
+            self._excess.discard(item)
+            due = 0.0 if BY_RESOURCE[resource].finished(obj.body.get("status") or {}) is not None else None
         if due is None:
             return
         if (left := due - time.time()) > 0:
@@ -93,9 +150,12 @@ def due_at(kind: Kind, obj: Mapping[str, Any]) -> float | None:
         obj: a workload that has ended, whole.
     """
     ttl, ended = _time_to_live(obj), kind.ended_at(obj.get("status") or {})
-    return None if ttl is None or ended is None else to_seconds(ended) + int(ttl)
+    return None if ttl is None or ended is None else to_seconds(ended) + ttl
 
 
 def _time_to_live(obj: Mapping[str, Any]) -> int | None:
-    """Seconds; None for a workload that stays."""
-    return (obj.get("spec") or {}).get("ttlSecondsAfterFinished")
+    """Seconds; None for a workload that stays. Training jobs of Kubeflow have it in their run policy."""
+    spec = obj.get("spec") or {}
+    policy = spec.get("runPolicy")
+    found = [each.get("ttlSecondsAfterFinished") for each in (spec, policy) if isinstance(each, Mapping)]
+    return next((each for each in found if isinstance(each, int) and each >= 0), None)
