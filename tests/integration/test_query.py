@@ -15,6 +15,7 @@ import pytest_asyncio
 import yaml
 
 from atoll import install
+from atoll.client import AsyncClient, Job
 from atoll.install.rights import ROLE_BINDINGS
 from atoll.kube.errors import Busy, Forbidden, Invalid, NotFound
 from atoll.kube.transport import ApiServer
@@ -247,6 +248,15 @@ async def test_no_client_is_answered_directly(served: Site) -> None:
 
 
 # -- the command line ------------------------------------------------------------------------------------------------
+
+
+async def test_a_program_asks_what_a_job_would_do(served: Site) -> None:
+    wish = Job(command=["true"], image="busybox:1", name="tried", workers=2)
+    kubeconfig = str(served.federation.host.kubeconfig)
+    async with AsyncClient(namespace=served.namespace, kubeconfig=kubeconfig) as client:
+        assert "would start now" in await client.what_if(wish)
+        assert "would start now" in await client.what_if(replace(wish, name=""))
+    assert await served.find(JOBS, "tried") is None
 
 
 async def test_explain_and_what_if_print_what_the_dispatcher_knows(served: Site, tmp_path: Path) -> None:

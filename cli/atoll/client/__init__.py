@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from atoll.cli import explain as explaining
+from atoll.cli import what_if as asking
 from atoll.cli.lookup import binding_of, find
 from atoll.cli.options import default_namespace
 from atoll.cli.submission import BadSubmission, manifest
@@ -32,7 +33,7 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import BATCH_JOBS, JOBS, VERDICTS, ApiResource
 from atoll.model.objects import Full, decode_full
-from atoll.view import explanation
+from atoll.view import explanation, verdicts
 
 __all__ = ["AsyncClient", "BadSubmission", "Client", "Job", "JobExecutor", "State", "Submitted", "Vanished"]
 
@@ -206,6 +207,18 @@ class AsyncClient:
         facts = await explaining.gather(self._connected, job.ref, job.namespace)
         return explanation.text(explanation.explain(facts, time.time()))
 
+    async def what_if(self, job: Job) -> str:
+        """What `atollctl what-if` prints of a job that is not submitted: where it would start, or what would let it.
+
+        Raises:
+            BadSubmission: it can't be made.
+            ApiError: the host refused it, or the question.
+        """
+        made = self.manifest(job)
+        answer = await asking.ask(self._connected, made, self.namespace)
+        name = f"{made['kind']} {self.namespace}/{made['metadata'].get('name') or made['metadata'].get('generateName')}"
+        return verdicts.answer(name, answer["status"], time.time())
+
     async def cancel(self, job: Submitted) -> None:
         """Delete it, unless another one has its name by now."""
         try:
@@ -331,6 +344,10 @@ class Client:
     def explain(self, job: Submitted) -> str:
         """See `AsyncClient.explain`."""
         return self._run(self._client.explain(job))
+
+    def what_if(self, job: Job) -> str:
+        """See `AsyncClient.what_if`."""
+        return self._run(self._client.what_if(job))
 
     def cancel(self, job: Submitted) -> None:
         """See `AsyncClient.cancel`."""
