@@ -45,8 +45,8 @@ class MemberCapacity:
         """As the `Room` is now, by object name, without `generation`; don't change them."""
         room = self._room
         self._devices.begin_pass()
-        if self._summary is None or self._said != (room.layout, room.aligns, room.numa_kinds):
-            self._said = room.layout, room.aligns, room.numa_kinds
+        if self._summary is None or self._said != (room.layout, room.aligns, room.numa.kinds):
+            self._said = room.layout, room.aligns, room.numa.kinds
             self._summary = self._begin()
         else:
             for name in sorted(room.refilled | self._undone):
@@ -86,7 +86,7 @@ class MemberCapacity:
                     for name, grown in others.items()
                     if node.metadata.name in grown.lowest
                 },
-                room.numa_of(node.metadata.name),
+                room.numa.of(node.metadata.name),
             )
             for node in nodes
         ]

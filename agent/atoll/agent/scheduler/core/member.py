@@ -400,7 +400,7 @@ class MemberCore:
     def _pass(self, commands: list[Command]) -> None:
         if not self._began:
             self._began = True
-            self.room.begin()
+            self.room.numa.begin()
         self.due, self.looked_at, self._searches = False, [], 0
         self.room.devices.begin_pass()
         if self._outcomes is None:

@@ -245,7 +245,9 @@ def _decide(
     if insisted := sorted({need for pod in view.waiting if not pod.held for need in pod.needs if need not in HONOURED}):
         text = f"Atoll's placer does not look at what its pods insist on: {', '.join(insisted)}"
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
-    if unknown := sorted({pod.devices_in for pod in view.waiting if pod.devices_in and not room.tells(pod.devices_in)}):
+    if unknown := sorted(
+        {pod.devices_in for pod in view.waiting if pod.devices_in and not room.numa.tells(pod.devices_in)}
+    ):
         text = f"annotation {keys.DEVICES_IN}: no NodeResourceTopology tells which devices are in one {unknown[0]}"
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
     if text := scoring_of(view):

@@ -19,10 +19,11 @@ from atoll.agent.objects import HyperNode, Node, Pod
 from atoll.agent.scheduler.core.card_book import CardBook, Choose
 from atoll.agent.scheduler.core.device_book import DeviceBook
 from atoll.agent.scheduler.core.koordinator_book import KoordinatorBook
+from atoll.agent.scheduler.core.numa_book import NumaBook
 from atoll.fit import Nodes, Profile
 from atoll.fit import koordinator as fitting
 from atoll.fit.company import Company
-from atoll.fit.constraints import Attachments, Cards, Devices, Exact, HostPorts, Numa
+from atoll.fit.constraints import Attachments, Cards, Devices, Exact, HostPorts
 from atoll.fit.peers import Peers, Site
 from atoll.fit.placement import Ints
 from atoll.fit.scores import Typical
@@ -34,7 +35,7 @@ from atoll.model.device_claims import CLASS_SUFFIX
 from atoll.model.gang import DeviceWish, Task
 from atoll.model.koordinator import Devices as ReportedDevices
 from atoll.model.koordinator import Part
-from atoll.model.numa import Asks, Cells, Together, asks_of
+from atoll.model.numa import Asks, asks_of
 from atoll.model.ports import HostPort
 from atoll.model.scoring import Scoring
 from atoll.model.topology import NO_DOMAIN, Built, Grown, Tree
@@ -132,18 +133,8 @@ class Room:
         self.use_matters = False
         #: node -> (cpu, memory) in use when it was measured and free then, together
         self._measured: dict[str, tuple[int, int]] = {}
-        #: number of changes of nodes' NUMA nodes, free amounts aside
-        self.numa_kinds = 0
-        #: node -> whether by zones -> its NUMA nodes as an object says
-        self._numa_said: dict[str, dict[bool, NumaTopology]] = {}
-        #: node -> its NUMA nodes as reported
-        self._numa: dict[str, NumaTopology] = {}
-        #: node -> how many pods have what of NUMA nodes there, by charges and reservations; without zeros
-        self._pinned: dict[str, dict[Asks, int]] = {}
-        #: node -> the same at the time of the report on its NUMA nodes
-        self._numa_then: dict[str, Counter[Asks]] = {}
-        #: node -> free amounts in its NUMA nodes, as far as computed since the last change
-        self._cells: dict[str, Cells] = {}
+        #: NUMA nodes
+        self.numa = NumaBook()
         #: gives (node, driver, handle) of the volumes of pods on nodes, but for pods of some keys
         self.attached: Callable[[Collection[str]], Iterable[tuple[str, str, str]]] = lambda _: ()
         #: whether capacity was freed or added since the last reset
@@ -283,7 +274,7 @@ class Room:
         if task.claims:
             self.devices.reserve(node, task.claims, count)
         self._count_ports(node, task.ports, count)
-        self._pin(node, asks_of(task.aligned), count)
+        self.numa.pin(node, asks_of(task.aligned), count)
         if task.rules is not None:
             self.peers.add((node, task.rules), node, task.rules, count)
         self._changed(grew=False, node=node)
@@ -305,7 +296,7 @@ class Room:
             self.devices.reserve(node, task.claims, -count)
         self._keep_devices(node, task, -count)
         self._count_ports(node, task.ports, -count)
-        self._pin(node, asks_of(task.aligned), -count)
+        self.numa.pin(node, asks_of(task.aligned), -count)
         if task.rules is not None:
             self.peers.add((node, task.rules), node, task.rules, -count)
         self._changed(grew=not handed_over, node=node)
@@ -360,7 +351,7 @@ class Room:
             pod.terminating,
             asks_of(pod.aligned),
         )
-        self._pin(node, charge.asks, 1)
+        self.numa.pin(node, charge.asks, 1)
         self._put_peer(pod, node)
         if _wants_devices(pod.requests, pod.joint):
             self._using.setdefault(node, {})[key] = pod
@@ -381,7 +372,7 @@ class Room:
             self.devices.withdraw(key)
         vector.add(self._used[charge.node], charge.requests, -1)
         self._count_ports(charge.node, charge.ports, -1)
-        self._pin(charge.node, charge.asks, -1)
+        self.numa.pin(charge.node, charge.asks, -1)
         self.peers.drop(key)
         self._take_back(key)
         if (using := self._using.get(charge.node)) is not None and using.pop(key, None) is not None and not using:
@@ -501,91 +492,26 @@ class Room:
         return np.array([self._measured.get(name, (-1, -1)) for name in names], np.int64).reshape(-1, 2).T
 
     def numa_changed(self, node: str, told: NumaTopology | None, *, zones: bool) -> None:
-        """One of two objects says that these are the NUMA nodes of a node, or is gone; `zones`: a NodeResourceTopology,
-        which comes first where there are both, for it tells of devices.
-        """
-        said = self._numa_said.setdefault(node, {})
-        said.pop(zones, None)
-        if told is not None:
-            said[zones] = told
-        told = said.get(True) or said.get(False)
-        if not said:
-            del self._numa_said[node]
-        known = self._numa.get(node)
-        if known == told:
+        """One of the two objects about the NUMA nodes of a node says this, or is gone (`NumaBook.report`)."""
+        if not self.numa.report(node, told, zones=zones):
             return
-        if known is None or told is None or known.emptied() != told.emptied():
-            self.numa_kinds += 1
-        self._numa.pop(node, None)
-        if told is not None:
-            self._numa[node] = told
-        if not self._numa:
+        if not self.numa:
             self._arrays = None
-        self._numa_then.pop(node, None)
-        if told is not None:
-            self._numa_then[node] = Counter(self._pinned.get(node, {}))
-        self._cells.pop(node, None)
         self.disturbed.add(node)
         self._changed(grew=True, node=node)
-
-    def numa_of(self, node: str) -> Cells | None:
-        """The NUMA nodes of a node, free or not; None where nothing tells of them."""
-        told = self._numa.get(node)
-        return told.emptied() if told is not None else None
-
-    def begin(self) -> None:
-        """All present pods were there before: the figures of NUMA nodes may contain all of it."""
-        self._numa_then = {node: Counter(self._pinned.get(node, {})) for node in self._numa}
-        self._cells.clear()
 
     @property
     def aligns(self) -> bool:
         """Whether some node rejects pods that it can't align to its NUMA nodes."""
-        return any(told.cells.policy.strict and self.usable(node) for node, told in self._numa.items())
-
-    def _pin(self, node: str, asks: Asks, times: int) -> None:
-        if asks:
-            vector.add_each(self._pinned, {node: {asks: 1}}, times)
+        return self.numa.aligns(self.usable)
 
     def _numa_nodes(self, away: Collection[str] = ()) -> tuple[Exact, ...]:
-        if not self._numa:
-            return ()
-        gone: dict[str, list[_Charge]] = {}
-        for key in away:
+        leaving: dict[str, list[tuple[str, Asks]]] = {}
+        for key in away if self.numa else ():
             charge = self._charges.get(key)
-            if charge is not None and charge.asks and charge.node in self._numa:
-                gone.setdefault(charge.node, []).append(charge)
-
-        def now(node: str, told: NumaTopology) -> Cells:
-            leave = gone.get(node, [])
-            pinned = Counter(self._pinned.get(node, {})) - Counter(each.asks for each in leave)
-            return told.now(pinned, self._numa_then.get(node, Counter()), [(each.uid, each.asks) for each in leave])
-
-        def known() -> dict[int, Cells]:
-            found = {}
-            for node, told in self._numa.items():
-                column = self._column.get(node)
-                if column is None:
-                    continue
-                if node in gone:
-                    found[column] = now(node, told)
-                    continue
-                if node not in self._cells:
-                    self._cells[node] = now(node, told)
-                found[column] = self._cells[node]
-            return found
-
-        def islands() -> dict[int, Cells]:
-            joined = {node: told.islands for node, told in self._numa.items() if node in self._column}
-            return {self._column[node]: now(node, told) for node, told in joined.items() if told is not None}
-
-        return (Numa(known, islands),)
-
-    def tells(self, together: str) -> bool:
-        """Whether something tells of some node which of its devices are together so."""
-        if together == Together.ISLAND:
-            return any(told.islands is not None for told in self._numa.values())
-        return bool(self._numa)
+            if charge is not None and charge.asks and charge.node in self.numa:
+                leaving.setdefault(charge.node, []).append((charge.uid, charge.asks))
+        return self.numa.exact(lambda node: self._column.get(node), leaving)
 
     def limited(self, driver: str) -> bool:
         """Whether some node has a limit of its volumes."""
@@ -617,7 +543,7 @@ class Room:
         self.version += 1
         self.grew = self.grew or grew
         if node:
-            self._cells.pop(node, None)
+            self.numa.outdate(node)
             self._stale.add(node)
             self.refilled.add(node)
         else:
@@ -768,7 +694,7 @@ class Room:
             self._arrays = self._build()
             self.singles.begin(self._arrays)
             self._stale.clear()
-        if self._limits or self._numa:
+        if self._limits or self.numa:
             # Attachments of pods change with their claims; their NUMA nodes with other pods.
             self._arrays.exact = (
                 self._host_ports,
