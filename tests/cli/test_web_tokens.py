@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from pathlib import Path
 
 import pytest
-import yaml
 
-from atoll.kube import config
 from atoll.kube.access import Access
-from atoll.kube.settings import load
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, LEASES
 from tests.cli.web_host import Host, serving
 
 pytest.importorskip("jinja2")
 
 from atoll.cli.web import __main__, tokens
-from atoll.cli.web.settings import WebSettings
 from tests.cli.web_pages import Browser, filled, plain, shared, waiting
 
 
@@ -121,25 +115,6 @@ async def test_users_are_bounded_and_the_ones_who_went_make_place(monkeypatch: p
             async with browser.session.get(f"{browser.base}/", headers={"Authorization": "Bearer other"}) as answer:
                 if answer.status == 200:
                     break
-
-
-def test_manifest_of_the_page_starts_it(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "web.md").read_text("utf-8")
-    *_, shown = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    objects = {each["kind"]: each for each in yaml.safe_load_all(shown)}
-    file = tmp_path / "host.yaml"
-    file.write_text(objects["ConfigMap"]["data"]["host.yaml"].replace("/etc/atoll/ca/ca.crt", str(tmp_path / "ca.crt")))
-    (tmp_path / "ca.crt").write_text("")
-    pod = objects["Deployment"]["spec"]["template"]["spec"]
-    [container] = pod["containers"]
-    settings = load(WebSettings, "web", "", container["args"])
-    assert settings.port == container["ports"][0]["containerPort"]
-    assert settings.health.port == container["readinessProbe"]["httpGet"]["port"]
-    assert not pod["automountServiceAccountToken"]
-    found = asyncio.run(config.access(file))
-    assert found.url == "https://kubernetes.default.svc"
-    assert found.header is None
-    assert "RoleBinding" not in shown
 
 
 def test_names_are_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

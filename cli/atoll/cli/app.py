@@ -1,4 +1,4 @@
-"""The command tree of `atollctl`; a call builds only what it needs of it, as all of it takes as long as a command."""
+"""The command tree of `atollctl`; a call builds its own part only, as all of it takes as long as a command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from atoll.cli.options import AnywhereGroup, Settings, hoisted
 NAMES = {"kubectl-atoll": "kubectl atoll"}
 """Program file -> how its user calls it."""
 _COMPLETION = ("_ATOLLCTL_COMPLETE", "_KUBECTL ATOLL_COMPLETE")
-"""In the environment when a shell asks what may be typed."""
+"""In the environment when a shell asks for completions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ app = typer.Typer(no_args_is_help=True, help="Members: what they have and do; la
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _LOOK_S = 1.0
-"""Seconds between two looks at what is left in a member."""
+"""Seconds between two looks at a member that empties."""
 _TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^:]*))?(?::(?P<effect>\w+))?")
 
 Name = Annotated[str, typer.Argument(help="Name of the member.", autocompletion=cluster_names)]
@@ -172,7 +172,7 @@ def drain(
 
 
 async def watched(host: ApiServer, name: str, patience: float) -> int:
-    """Print what is left in a member whenever that is less or more, until it is empty; how much is left at the end."""
+    """Print the rest in a member whenever that is less or more, until it is empty; how much is left at the end."""
     import asyncio
 
     from atoll.model.apiresource import WORKS

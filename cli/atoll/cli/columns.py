@@ -20,7 +20,7 @@ _RUNS = re.compile(r"(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What is printed of each object."""
+    """Columns of each object."""
 
     headers: tuple[str, ...]
     paths: tuple[jsonpath.Path, ...]

@@ -66,7 +66,7 @@ async def followed(
         target: the object before the Command.
         reached: whether this object is as wanted.
         seconds: how long to wait.
-        wanted: what is waited for, in words.
+        wanted: the awaited state, in words.
 
     Raises:
         CommandError: it did not happen in time, or the object was deleted.

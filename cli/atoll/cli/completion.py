@@ -17,10 +17,10 @@ _NO_FILES = 4
 
 
 def candidates(words: list[str]) -> list[str]:
-    """What may stand in the place of the last word, each with its help behind a tab.
+    """Completions of the last word, each with its help behind a tab.
 
     Args:
-        words: after `kubectl atoll`; the last one is what was typed of the word to complete, maybe nothing.
+        words: after `kubectl atoll`; the last one is the word to complete as typed, maybe empty.
     """
     from atoll.cli.app import tree
 

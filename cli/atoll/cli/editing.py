@@ -35,8 +35,8 @@ def edit(content: Json, submit: Callable[[Json], None]) -> bool:
         submit: given the merge patch; raises `Refused` to have the file opened again.
 
     Raises:
-        CommandError: there is no editor, or it failed, or the user gave up on what was refused.
-        Exception: as `submit` raises; a copy of what was edited is kept.
+        CommandError: there is no editor, or it failed, or the user gave up on a refused text.
+        Exception: as `submit` raises; a copy of the edited text is kept.
     """
     import yaml
 

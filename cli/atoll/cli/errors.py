@@ -21,7 +21,7 @@ _OWN_ERRORS = ("atoll.local", "atoll.install.refusal")
 
 
 class CommandError(Exception):
-    """A command can't do what was asked; the message says why and what to do."""
+    """A command fails; the message says why and what to do."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)

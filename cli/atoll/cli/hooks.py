@@ -101,7 +101,7 @@ def leave(
     host_kubeconfig: Annotated[Path | None, typer.Option(help="With --member: credentials of its agent.")] = None,
     timeout: Timeout = 120.0,
 ) -> None:
-    """Refuse while work runs; then stop the processes and remove what is no object of the chart."""
+    """Refuse while work runs; then stop the processes and remove objects that are not the chart's."""
     from atoll.cli.connection import call
     from atoll.install import chart_hooks
     from atoll.kube.transport import ApiServer

@@ -28,7 +28,7 @@ _WITHOUT_EFFECT = {
 
 
 class Guarantee(msgspec.Struct, frozen=True):
-    """What is never lent."""
+    """Amounts that are never lent."""
 
     resource: dict[str, Amount] | None = None
 

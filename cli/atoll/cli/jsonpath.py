@@ -40,7 +40,7 @@ class Step(Protocol):
     """One step of a path."""
 
     def select(self, values: list[Any]) -> list[Any]:
-        """From what was found so far to what this step finds in it."""
+        """From values found so far to the ones that this step finds in them."""
 
 
 Path = Sequence[Step]

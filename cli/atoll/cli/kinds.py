@@ -76,7 +76,7 @@ def described(
     Args:
         kinds: all that Atoll knows.
         there: resources that the host has.
-        agents: member -> what its Cluster's status says of its agent.
+        agents: member -> its agent, by its Cluster's status.
         declared: WorkloadKinds by name; what can't be followed is in none of the kinds.
     """
     found = []

@@ -56,7 +56,7 @@ def reschedule(ctx: typer.Context, names: Names = None, selector: Selected = Non
     from atoll.model import keys
     from atoll.model.timestamps import rfc3339_seconds
 
-    # What was dispatched within this second is meant as well.
+    # Dispatches of this second are meant as well.
     at = rfc3339_seconds(math.ceil(time.time()))
     each(ctx, names, selector, _annotation({keys.RESCHEDULE: at}, "is placed anew"))
 

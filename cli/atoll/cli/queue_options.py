@@ -110,7 +110,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def with_queue_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command that takes all of these, before its own; what is not given has this default, or none."""
+    """A command that takes all of these, before its own; an option that is not given has this default, or none."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [

@@ -181,7 +181,7 @@ def flavors(items: Sequence[str]) -> str:
 
 
 def queue_object(name: str, **options: Any) -> Json:
-    """The Queue that these options ask for; what is not given is left out.
+    """The Queue that these options ask for; fields of others are left out.
 
     Args:
         name: of the queue.

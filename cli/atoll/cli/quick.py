@@ -54,7 +54,7 @@ def _hasten_one(parameter: Any) -> Any:
 
 
 class _Plain:
-    """In the place of Typer's own converter, which it calls for what is not plain."""
+    """In the place of Typer's own converter, which it calls for values that are not plain."""
 
     def __init__(self, parameter: Any) -> None:
         self._parameter = parameter

@@ -191,7 +191,7 @@ def _prepare(
     weeks: float | None,
     limit: int | None,
 ) -> tuple[list[MemberSpec], list[QueueView], list[Job], Json]:
-    """Members, queues, jobs as they will be submitted, and what is to be said about them."""
+    """Members, queues, jobs as they will be submitted, and notes about them."""
     from atoll.model import vector
     from atoll.sim import clusters as members_of
     from atoll.sim import jobs as jobs_of

@@ -19,7 +19,7 @@ EPILOG = "Example: atollctl top queues; atollctl top members"
 
 
 class What(StrEnum):
-    """What is shown."""
+    """Shown objects."""
 
     QUEUES = "queues"
     MEMBERS = "members"
@@ -45,6 +45,6 @@ def top(
         return queue_rows(await host.list(QUEUES))
 
     head = ("MEMBER", "PLACER", "NODES") if what is What.MEMBERS else ("QUEUE", "RUNNING", "PENDING")
-    # Members publish free amounts rounded down, so what is used there is this or a little less.
+    # Members publish free amounts rounded down, so the use there is this or a little less.
     used = "USED AT MOST" if what is What.MEMBERS else "USED"
     show_table((*head, "RESOURCE", used, "OF", "%"), call(settings(ctx), look), no_headers=no_headers)

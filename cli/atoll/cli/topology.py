@@ -187,7 +187,7 @@ def _nothing(labels: str) -> str:
 
 
 def _summary(todo: Sequence[Changes], *, done: bool) -> Iterator[str]:
-    """What was done, or would be."""
+    """Changes that were made, or would be."""
     would = "" if done else "would be "
     for verb, objects in (
         ("created", [obj for each in todo for obj in each.create]),
@@ -245,7 +245,7 @@ def _read(filename: Path) -> list[Json]:
 
 
 def _drawn(hyper_nodes: Sequence[Json], nodes: Sequence[Json], pods: Sequence[Json], resource: str) -> Iterator[str]:
-    """The trees, a line for each domain, and what is wrong."""
+    """The trees, a line for each domain, and their problems."""
     from atoll.cli.topology_drawing import branches, lines
     from atoll.model.topology import build
 

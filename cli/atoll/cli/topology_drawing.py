@@ -41,7 +41,7 @@ def branches(grown: Grown, room: Mapping[str, tuple[int, int]]) -> list[Branch]:
 
     Args:
         grown: the tree, and the lowest domain of each node.
-        room: node -> what is free of a resource there, and all of it.
+        room: node -> free amount of a resource there, and all of it.
     """
     from atoll.model.topology import NO_DOMAIN
 
@@ -121,7 +121,7 @@ def _boxes(branch: Branch, resource: str, x: float, depth: int) -> Iterator[tupl
     width = _leaves(branch) * (_WIDTH + _GAP) - _GAP
     y = 20 + depth * (_HEIGHT + _GAP)
     share = branch.free / branch.total if branch.total else 1.0
-    # From a red for what is full to a green for what is free.
+    # From red for full nodes to green for free ones.
     colour = f"hsl({120 * share:.0f},55%,82%)" if branch.total else "#eee"
     amount = f"{branch.free} of {branch.total} free" if branch.total else ""
     shown = branch.name if len(branch.name) <= _LONGEST * _leaves(branch) else f"{branch.name[: _LONGEST - 1]}…"

@@ -1,4 +1,4 @@
-"""What a user may not see: commands show the rest, and name what is left out."""
+"""Objects that a user may not see: commands show the rest, and name the missing ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Unseen:
-    """Collects what was refused while a command looks around."""
+    """Collects refusals while a command looks around."""
 
     def __init__(self) -> None:
         #: what, and the right that is missing; in the order of the first refusal

@@ -88,7 +88,7 @@ def described(
         kubernetes: version of the host.
         leases: of the processes there; None where they may not be seen.
         clusters: all Cluster objects; None likewise.
-        unseen: what may not be seen, in words.
+        unseen: objects that may not be seen, in words.
     """
     from atoll.model import keys
 
@@ -114,7 +114,7 @@ def described(
 
 
 def _skew(data: Json) -> list[str]:
-    """What is not of one version, in words."""
+    """Differences of versions, in words."""
     from atoll.model.skew import wrong_with_agent
 
     host = {name: data["host"][name] for name in _PROCESSES if name in data["host"]}

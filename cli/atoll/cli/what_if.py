@@ -59,7 +59,7 @@ def what_if(
 
 
 def read_all(filenames: Sequence[str]) -> tuple[list[Json], list[CommandError]]:
-    """The manifests of several files, and what is wrong with those that can't be read.
+    """The manifests of several files, and the problems of unreadable ones.
 
     Raises:
         CommandError: none can be read.
@@ -113,10 +113,10 @@ def read_documents(filename: str) -> list[Any]:
 def show(
     manifests: Sequence[Json], answers: Sequence[Json | Exception], default: str, output: DataFormat | None
 ) -> None:
-    """Print what was answered; what could not be answered goes to stderr.
+    """Print the answers; questions without one go to stderr.
 
     Args:
-        manifests: what was asked.
+        manifests: of the questions.
         answers: of `ask_each`.
         default: the namespace of manifests that name none.
         output: as data; None for text.
@@ -225,7 +225,7 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
     try:
         workload = await tried(metadata)
     except errors.AlreadyExists:
-        # What is asked about is another one of that name. Only the name is in the way: admission comes before.
+        # The question is about another one of that name. Only the name is in the way: admission comes before.
         print(f"{kind.resource.kind} {where}/{name} exists: this is about another one like it", file=sys.stderr)
         del metadata["name"]
         workload = await tried({**metadata, "generateName": f"{name}-"})

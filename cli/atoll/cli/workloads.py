@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Work = Callable[["ApiServer", "ApiResource", Json], Awaitable[str]]
-"""What is done to a workload, and what then is to be said."""
+"""A verb for a workload, and its words afterwards."""
 
 Name = Annotated[
     str,

@@ -1,7 +1,7 @@
 """atoll.sh/v1alpha1: ClusterCapacity, what the dispatcher knows of a member's nodes; WorkloadKind, a declared kind;
 ClusterRequest, an invitation of a member.
 
-No existing API has the tree of domains together with what is free in each. Nodes are not listed but
+No existing API has the tree of domains together with the free amounts of each. Nodes are not listed but
 counted by class, so that an object stays small whatever the size of the member.
 """
 
@@ -121,11 +121,11 @@ class TopologyProblem(ApiModel):
     hyper_node: str
     """Name of the HyperNode."""
     message: str
-    """What is wrong with it, and what to do."""
+    """The problem, and what to do."""
 
 
 class ClusterCapacitySpec(ApiModel):
-    """One top domain of a member, and what is free in it."""
+    """One top domain of a member, and its free amounts."""
 
     cluster: str
     """Name of the member."""
@@ -182,7 +182,7 @@ class ClusterCapacity(ApiObject):
     """Capacity of one top domain of a member; written by the member, in its execution namespace."""
 
     spec: ClusterCapacitySpec
-    """The domain and what is free in it."""
+    """The domain and its free amounts."""
 
 
 Path = Annotated[str, Field(min_length=1, max_length=512)]
@@ -272,7 +272,7 @@ class WorkloadKindSpec(ApiModel):
     plural: Word
     """Plural, as in the name of its CRD."""
     short_names: Annotated[list[Word], Field(max_length=16), ATOMIC] = Field(default_factory=list)
-    """What may stand before the slash of KIND/NAME in atollctl, besides singular and plural."""
+    """Names that stand before the slash of KIND/NAME in atollctl, besides singular and plural."""
     operator: Annotated[str, Field(max_length=128)] | None = None
     """What makes its pods in members, for messages."""
     service: bool = False

@@ -207,7 +207,7 @@ class ApiObject(ApiModel):
         self.kind = self.kind or self.resource.kind
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was given, unknown fields included, and no defaults: ready to be sent."""
+        """Return the given fields, unknown ones included, and no defaults: ready to be sent."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 

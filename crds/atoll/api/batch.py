@@ -269,7 +269,7 @@ class JobStatus(ApiModel):
     controlled_resources: dict[str, str] = Field(default_factory=dict)
     """Objects that plugins made for the Job."""
     restarts: dict[str, Int32] = Field(default_factory=dict)
-    """Restarts by what was restarted: a task, a partition, a pod, or the whole Job; Atoll's own."""
+    """Restarts of tasks, partitions, pods and the whole Job; Atoll's own."""
     last_action: str | None = None
     """The action of the host that was carried out last; Atoll's own."""
     probes: list[ProbeResult] = Field(default_factory=list)
@@ -320,7 +320,7 @@ class JobTemplateSpec(ApiModel):
     metadata: FreeForm = Field(default_factory=dict)
     """Their labels and annotations."""
     spec: JobSpec = Field(default_factory=JobSpec)
-    """What they run."""
+    """Their template."""
 
 
 class CronJobSpec(ApiModel):

@@ -58,7 +58,7 @@ class ResourceModelRange(ApiModel):
 
 
 class ResourceModel(ApiModel):
-    """A grade of nodes by what is free on them."""
+    """A grade of nodes by their free amounts."""
 
     grade: Annotated[int, Field(ge=0)]
     """Rank of the grade."""
@@ -67,7 +67,7 @@ class ResourceModel(ApiModel):
 
 
 class ClusterSpec(ApiModel):
-    """How a member is reached, and what is known about it."""
+    """How a member is reached, and facts about it."""
 
     id: str | None = None
     """Identity of the cluster; by convention the UID of its kube-system namespace."""
@@ -154,7 +154,7 @@ class Agent(ApiModel):
     version: str | None = None
     """Of the agent."""
     features: list[str] = Field(default_factory=list)
-    """What may be sent to the member: kinds that the agent knows, and versions as which the member behaves."""
+    """Features of the member: kinds that the agent knows, and versions as which the member behaves."""
     unserved: dict[str, str] = Field(default_factory=dict)
     """Declared kinds that may not be sent there, and what the agent may not do with them."""
 
@@ -183,7 +183,7 @@ class UndatedTaint(ApiModel):
 
 
 class Circuit(ApiModel):
-    """Circuit breaker of a member that did not do what it was told."""
+    """Circuit breaker of a member that did not follow decisions."""
 
     open: bool
     """Nothing is sent there but one workload at a time, after a pause."""
@@ -201,7 +201,7 @@ class ClusterStatus(ApiModel):
     kubernetes_version: str | None = None
     """Version of its API server."""
     api_enablements: list[ApiEnablement] = Field(default_factory=list)
-    """What it serves."""
+    """Served kinds."""
     conditions: Conditions = Field(default_factory=list)
     """Ready and others."""
     node_summary: NodeSummary | None = None
@@ -209,7 +209,7 @@ class ClusterStatus(ApiModel):
     resource_summary: ResourceSummary | None = None
     """Its resources."""
     remedy_actions: list[str] = Field(default_factory=list)
-    """What is done about its conditions."""
+    """Remedies of its conditions."""
     agent: Agent | None = None
     """Of Atoll in the member."""
     circuit: Circuit | None = None

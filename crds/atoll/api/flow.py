@@ -87,14 +87,14 @@ class Step(ApiModel):
     depends_on: FlowDependsOn | None = None
     """What comes before it."""
     patch: Patch | None = None
-    """What it changes in its template."""
+    """Changes of its template."""
 
 
 class JobFlowSpec(ApiModel):
     """The steps of a flow."""
 
     flows: Annotated[list[Step], Field(max_length=256)] = Field(default_factory=list)
-    """Steps; each starts when what it depends on has come."""
+    """Steps; each starts when its dependencies have come."""
     job_retain_policy: Literal["retain", "delete"] = "retain"
     """Whether the Jobs go once all have Completed."""
 
@@ -107,7 +107,7 @@ class FlowState(ApiModel):
     reason: str | None = None
     """One CamelCase word that says why."""
     message: str | None = None
-    """What its steps wait for, or what failed."""
+    """Steps' blockers and failures."""
 
 
 class FlowJob(ApiModel):
@@ -126,7 +126,7 @@ class FlowJob(ApiModel):
 
 
 class FlowCondition(ApiModel):
-    """What is remembered of a Job of the flow, also when it is gone."""
+    """Memory of a Job of the flow, also when it is gone."""
 
     phase: str | None = None
     """Its phase."""
@@ -158,7 +158,7 @@ class JobFlowStatus(ApiModel):
     job_status_list: list[FlowJob] = Field(default_factory=list)
     """Jobs in the order of the steps."""
     conditions: dict[str, FlowCondition] = Field(default_factory=dict)
-    """Job -> what is remembered of it."""
+    """Job -> memory of it."""
 
 
 @served(

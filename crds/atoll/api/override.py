@@ -18,9 +18,9 @@ class PlaintextOverrider(ApiModel):
     path: str
     """JSON pointer of the field."""
     operator: Operator
-    """What is done there."""
+    """The operation."""
     value: AnyJson = None
-    """What is written there; none for remove."""
+    """The new value; none for remove."""
 
 
 class ImagePredicate(ApiModel):
@@ -40,7 +40,7 @@ class ImageOverrider(ApiModel):
     operator: Operator
     """add appends to the part, replace writes it, remove takes it away."""
     value: str | None = None
-    """What is appended or written."""
+    """The appended or written value."""
 
 
 class CommandArgsOverrider(ApiModel):
@@ -69,9 +69,9 @@ class FieldPatchOperation(ApiModel):
     sub_path: str
     """JSON pointer inside the document."""
     operator: Operator
-    """What is done there."""
+    """The operation."""
     value: AnyJson = None
-    """What is written there; none for remove."""
+    """The new value; none for remove."""
 
 
 class FieldOverrider(ApiModel):
@@ -86,7 +86,7 @@ class FieldOverrider(ApiModel):
 
 
 class Overriders(ApiModel):
-    """What is changed, in this order: images, commands, arguments, labels, annotations, fields, plaintext."""
+    """Changes, in this order: images, commands, arguments, labels, annotations, fields, plaintext."""
 
     plaintext: list[PlaintextOverrider] = Field(default_factory=list)
     """A JSON patch."""
@@ -105,25 +105,25 @@ class Overriders(ApiModel):
 
 
 class RuleWithCluster(ApiModel):
-    """What is changed in some members."""
+    """Changes in some members."""
 
     target_cluster: ClusterAffinity | None = None
     """The members; any if absent."""
     overriders: Overriders
-    """What is changed."""
+    """The changes."""
 
 
 class OverrideSpec(ApiModel):
-    """What is changed of which objects, and in which members."""
+    """Changes of some objects in some members."""
 
     resource_selectors: list[ResourceSelector] = Field(default_factory=list)
     """The objects, as they are on the host; any if empty."""
     override_rules: list[RuleWithCluster] = Field(default_factory=list)
-    """What is changed, and in which members; all that match are followed, in order."""
+    """Changes, and their members; all that match are followed, in order."""
     target_cluster: ClusterAffinity | None = None
     """Older form of a single rule: its members."""
     overriders: Overriders | None = None
-    """Older form of a single rule: what is changed."""
+    """Older form of a single rule: its changes."""
 
 
 @served(
@@ -141,7 +141,7 @@ class OverridePolicy(ApiObject):
     """Changes what members get of the objects of a namespace; after the ClusterOverridePolicies."""
 
     spec: OverrideSpec
-    """What is changed."""
+    """The changes."""
 
 
 @served(
@@ -160,4 +160,4 @@ class ClusterOverridePolicy(ApiObject):
     """Changes what members get of the objects of any namespace."""
 
     spec: OverrideSpec
-    """What is changed."""
+    """The changes."""

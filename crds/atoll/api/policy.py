@@ -171,7 +171,7 @@ class StatePreservation(ApiModel):
     """State carried over a failover."""
 
     rules: list[StatePreservationRule]
-    """What is carried."""
+    """The carried value."""
 
 
 class DecisionConditions(ApiModel):
@@ -223,7 +223,7 @@ class PolicySuspendClusters(ApiModel):
 
 
 class PolicySuspension(ApiModel):
-    """What is paused by the policy."""
+    """Pauses by the policy."""
 
     dispatching: bool | None = None
     """Send to no cluster."""
@@ -280,7 +280,7 @@ class PropagationSpec(ApiModel):
     activation_preference: Literal["Lazy"] | None = None
     """Lazy: a changed policy applies with the next change of the workload."""
     suspension: PolicySuspension | None = None
-    """What is paused."""
+    """Pauses."""
     preserve_resources_on_deletion: bool | None = None
     """Objects in members outlive the workload on the host."""
     preemption: Literal["Always", "Never"] = "Never"

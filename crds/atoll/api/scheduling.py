@@ -73,7 +73,7 @@ class QueueAffinity(ApiModel):
 
 
 class Guarantee(ApiModel):
-    """What is kept for a queue even while it is idle."""
+    """Amounts kept for a queue even while it is idle."""
 
     resource: ResourceList = Field(default_factory=dict)
     """Amounts that are never lent to others."""
@@ -100,7 +100,7 @@ class QueueSpec(ApiModel):
     deserved: ResourceList = Field(default_factory=dict)
     """Entitlement; use above it is borrowed and can be reclaimed."""
     guarantee: Guarantee | None = None
-    """What is never lent to others."""
+    """Amounts that are never lent to others."""
     reclaimable: bool = True
     """Whether other queues may reclaim what this one borrowed."""
     parent: str | None = None

@@ -63,7 +63,7 @@ class ComponentRequirements(ApiModel):
     """What one replica needs."""
 
     node_claim: NodeClaim | None = None
-    """What it asks of its node."""
+    """Its demands on its node."""
     resource_request: ResourceList = Field(default_factory=dict)
     """Requested resources."""
     priority_class_name: str | None = None
@@ -147,7 +147,7 @@ class BindingSnapshot(ApiModel):
 
 
 class Suspension(ApiModel):
-    """What is paused."""
+    """Pauses."""
 
     dispatching: bool | None = None
     """Send to no cluster."""
@@ -174,7 +174,7 @@ class WorkloadAffinityGroups(ApiModel):
 
 
 class ResourceBindingSpec(ApiModel):
-    """What is placed, what it needs, and where it goes."""
+    """The placed workload, its needs, and where it goes."""
 
     resource: ObjectReference
     """The workload on the host."""
@@ -203,7 +203,7 @@ class ResourceBindingSpec(ApiModel):
     reschedule_triggered_at: Time | None = None
     """Newer than the last decision: decide anew."""
     suspension: Suspension | None = None
-    """What is paused."""
+    """Pauses."""
     preserve_resources_on_deletion: bool | None = None
     """Objects in members outlive the binding."""
     schedule_priority: SchedulePriority | None = None
@@ -272,23 +272,23 @@ class ResourceBinding(ApiObject):
     """The decision about one workload."""
 
     spec: ResourceBindingSpec
-    """What is placed, what it needs, and where it goes."""
+    """The placed workload, its needs, and where it goes."""
     status: ResourceBindingStatus | None = None
     """Observed state."""
 
 
 class WorkloadTemplate(ApiModel):
-    """What is applied in the member."""
+    """The objects for the member."""
 
     manifests: list[FreeForm] = Field(default_factory=list)
     """Whole objects; one as a rule."""
 
 
 class WorkSpec(ApiModel):
-    """What is applied in the member, and when."""
+    """The objects for the member, and when they are applied."""
 
     workload: WorkloadTemplate = Field(default_factory=WorkloadTemplate)
-    """What is applied."""
+    """The objects."""
     suspend_dispatching: bool | None = None
     """Plan and reserve, but apply nothing yet."""
     preserve_resources_on_deletion: bool | None = None
@@ -360,6 +360,6 @@ class Work(ApiObject):
     """One part of a workload on its way to one member; lives in its execution namespace."""
 
     spec: WorkSpec
-    """What is applied."""
+    """The objects."""
     status: WorkStatus | None = None
     """Observed state."""

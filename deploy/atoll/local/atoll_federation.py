@@ -251,7 +251,7 @@ class AtollFederation:
             flags: see `Atoll`.
             through: see `Atoll`.
             crds_of: member -> CRDs that it has instead of those of `join`, which then compares.
-            before_join: called once the clusters have nodes, to install in members what is there before Atoll.
+            before_join: called once the clusters have nodes, to install programs that are in members before Atoll.
             on_progress: gets a line per step.
         """
         # As anywhere else: what only a host has would cost each member's API server time and memory.

@@ -1,6 +1,6 @@
 """Read the audit logs of API servers: the clock of measurements and the proof of what happened, and in which order.
 
-The policy (audit-policy.yaml) says what is logged: one line per answered request, with the bodies of those writes that
+The policy (audit-policy.yaml) has one line logged per answered request, with the bodies of those writes that
 are evidence.
 """
 
@@ -29,7 +29,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class ObjectRef(msgspec.Struct, frozen=True, rename="camel"):
-    """What was asked for; the name is empty where the server had not chosen one yet."""
+    """The object; its name is empty where the server had not chosen one yet."""
 
     resource: str = ""
     namespace: str = ""

@@ -83,7 +83,7 @@ def ensure(
     fetch: Fetch | None = None,
     install: Callable[..., None] | None = None,
 ) -> Binaries:
-    """Return all programs; download or build what is missing.
+    """Return all programs; download or build missing ones.
 
     Blocks, up to some minutes the first time. `report` gets one line per program that says where
     it came from (default: standard error). `fetch` and `install` replace download and build.
@@ -262,7 +262,7 @@ def _check_first(name: str, version: str, program: Path, record: Path, report: R
         )
     report(f"{name}: trusted from now on: SHA-256 {digest} of {version}, recorded in {record}")
     known[key] = digest
-    # Others may fill the folder of another go.mod meanwhile; what they add is asked for again.
+    # Others may fill the folder of another go.mod meanwhile; additions are asked for again.
     fresh = record.with_name(f".{record.name}-{os.getpid()}")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
         json.dump(known, out, indent=1, sort_keys=True)

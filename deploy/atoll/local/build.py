@@ -89,7 +89,7 @@ def check_go(directory: Path, environ: Mapping[str, str] | None = None) -> None:
 
 
 _WEAKEN = ("GOFLAGS", "GOINSECURE", "GONOSUMCHECK", "GONOSUMDB", "GOSUMDB")
-"""Variables that could keep Go from comparing what it downloads with go.sum and the checksum database."""
+"""Variables that could keep Go from comparing its downloads with go.sum and the checksum database."""
 
 
 def environment() -> dict[str, str]:

@@ -31,7 +31,7 @@ def fetch(tool: str, target: Path, versions: dict[str, str]) -> None:
     """Download a program of the pinned version to `target` and verify it.
 
     Raises:
-        Unavailable: not published for this platform, not reachable, or not what was published.
+        Unavailable: not published for this platform, not reachable, or not the published bytes.
     """
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine().lower(), "")
     if sys.platform != "linux" or not machine:

@@ -53,7 +53,7 @@ class Kubelets:
         self._nodes: Reflector[Full] = Reflector(api, NODES, decode_full)
         self._pods: Reflector[Full] = Reflector(api, PODS, decode_full, field_selector="spec.nodeName!=")
         self._queue: WorkQueue[str] = WorkQueue("kubelets")
-        #: node -> pod's UID -> what it takes; admitted pods that have not ended
+        #: node -> pod's UID -> its requests; admitted pods that have not ended
         self._taken: dict[str, dict[str, Vector]] = {}
         self._pods.add_index("node", lambda pod: [pod.body["spec"]["nodeName"]])
         self._pods.on_change(self._pod_changed)
@@ -75,7 +75,7 @@ class Kubelets:
 
     def _node_changed(self, _: Full | None, new: Full | None) -> None:
         if new is not None and keys.DEAD not in new.metadata.labels:
-            # What was bound while its kubelet was silent.
+            # Pods bound while their kubelet was silent.
             for pod in self._pods.by_index("node", new.metadata.name):
                 if ADMITTED not in pod.metadata.annotations:
                     self._queue.add(pod.metadata.key)

@@ -56,7 +56,7 @@ class ProcessSpec:
     ready_token: str | None = field(default=None, repr=False)
     #: It keeps nothing that outlives its group, which kills it instead of waiting for its end.
     disposable: bool = False
-    #: It can't be started again: what it needs was made for one run.
+    #: It can't be started again: its files were made for one run.
     once: bool = False
 
 

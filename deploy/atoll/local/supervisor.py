@@ -1,7 +1,7 @@
 """A federation that outlives the command that started it.
 
 `atollctl local up` returns while the federation runs on. What owns it then is the process of this
-module: it starts everything, writes what it did to `state.json`, and takes everything down when
+module: it starts everything, writes its progress to `state.json`, and takes everything down when
 it is told to, when one of the processes fails again and again, or when it is killed itself.
 """
 
@@ -49,7 +49,7 @@ class Extension:
 
     #: CRDs of every cluster.
     crds: Callable[[], Sequence[dict[str, Any]]]
-    #: Called once nodes are there; prepares what it needs and says what to run, in one wave.
+    #: Called once nodes are there; prepares its needs and says what to run, in one wave.
     processes: Callable[[Federation], Awaitable[Sequence[ProcessSpec]]] | None = None
     #: Processes that are started again when they die, however often. Gets the federation, a function for
     #: progress, and one to call after each start.
@@ -82,12 +82,12 @@ class ProcessState(BaseModel):
 
 
 class State(BaseModel):
-    """What is known about the federation called `name`."""
+    """The state of the federation called `name`."""
 
     name: str
     #: stopped: never started, taken down, or its supervisor is gone.
     status: Literal["starting", "ready", "failed", "stopped"]
-    #: What it is doing, or why it failed.
+    #: Its present step, or why it failed.
     message: str = ""
     directory: Path
     #: The supervisor, None when stopped.

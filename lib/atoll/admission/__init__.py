@@ -1,4 +1,4 @@
-"""What admission is made of: problems in words for their sender, patches, and what is checked of every pod template.
+"""Parts of admission: problems in words for their sender, patches, and checks of every pod template.
 
 Pure functions on dicts that no schema has seen. It may import `atoll.api` and `atoll.model`; the rules of a workload
 kind are with the kind, rules of queues with the webhook.

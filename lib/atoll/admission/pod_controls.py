@@ -193,7 +193,7 @@ def se_linux(pod: Pod, *, allowed: tuple[str, ...]) -> Violation | None:
 
 
 def proc_mount(pod: Pod, *, relaxed: bool) -> Violation | None:
-    """`relaxed`: whether pods with users of their own may mount what they like."""
+    """`relaxed`: whether pods with users of their own may mount anything."""
     if relaxed and pod.own_users:
         return None
     values: set[str] = set()

@@ -56,7 +56,7 @@ def wish(labels: Mapping[str, str], mode: str) -> Wish | None:
 
     Args:
         labels: of the namespace.
-        mode: enforce, warn or audit. Without a level of its own, `warn` is what is enforced.
+        mode: enforce, warn or audit. Without a level of its own, `warn` is the enforced one.
     """
     level, version = labels.get(f"{PREFIX}{mode}"), labels.get(f"{PREFIX}{mode}-version")
     if level is None and mode == "warn":

@@ -155,7 +155,7 @@ class Elector:
         """Renew until the work ends, another has the lease, or the renew deadline has passed."""
         while not task.done() and (left := self._left()) > 0:
             await asyncio.wait({task}, timeout=min(self._retry_period * random.uniform(0.8, 1.0), left))
-            # A pause may have taken longer than it was to: an attempt then could only prolong what must end.
+            # A pause may have taken longer than it was to: an attempt then could only prolong a lease that must end.
             left = self._left()
             if not task.done() and left > 0:
                 await self._attempt(min(self._patience, left))

@@ -229,7 +229,7 @@ def _nearest(name: str, names: Iterator[str] | Sequence[str] | Mapping[str, Any]
 
 
 def shown(value: Any) -> str:
-    """A value as files have it, numbers without what they don't need."""
+    """A value as files have it, numbers without needless digits."""
     return f"{value:.10g}" if isinstance(value, float) else json.dumps(value)
 
 
@@ -259,7 +259,7 @@ def made(model: type[S], values: Mapping[str, Any]) -> S:
 
 
 def text(model: type[S], settings: S, sources: Mapping[str, str]) -> str:
-    """The tree as a file that gives it, with units, and where what is not default comes from."""
+    """The tree as a file that gives it, with units, and the source of each value that is not the default."""
     lines: list[str] = []
     open_: tuple[str, ...] = ()
     for leaf in leaves(model):

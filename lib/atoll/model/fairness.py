@@ -34,7 +34,7 @@ def order(text: str) -> Order:
 
 
 def half_life(text: str) -> float:
-    """Seconds in which what was used counts half as much.
+    """Seconds in which past use counts half as much.
 
     Raises:
         ValueError: it is no duration, or none.

@@ -12,7 +12,7 @@ _DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a
 
 
 class Image(NamedTuple):
-    """An image by its parts; what it does not say is empty."""
+    """An image by its parts; absent ones are empty."""
 
     registry: str
     repository: str
@@ -51,7 +51,7 @@ def changed(text: str, component: str, operator: str, value: str) -> str:
         text: the image.
         component: Registry, Repository or Tag; Tag is the digest where it has no tag.
         operator: add appends to the part, replace writes it, remove takes it away.
-        value: what is appended or written.
+        value: that is appended or written.
 
     Raises:
         ValueError: the result names no image.

@@ -1,6 +1,6 @@
 """JSON patches (RFC 6902) as API servers carry them out: add, remove and replace.
 
-The parent of a place must exist; so must what is removed or replaced. A negative index counts from the end.
+The parent of a place must exist; so must a removed or replaced value. A negative index counts from the end.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class SelectorError(ValueError):
 
 
 def check_key(key: str) -> None:
-    """Refuse what is no key of a label.
+    """Refuse text that is no key of a label.
 
     Raises:
         SelectorError: saying what a key looks like.
@@ -45,7 +45,7 @@ def check_key(key: str) -> None:
 
 
 def check_value(key: str, value: str) -> None:
-    """Refuse what is no value of a label.
+    """Refuse text that is no value of a label.
 
     Raises:
         SelectorError: saying what a value looks like.

@@ -56,7 +56,7 @@ def lost_at(
         on_lost: as its annotation says; empty for the default.
         toleration: seconds; None for the default.
         since: when its member was last heard of as ready.
-        fenced_after: seconds after which the member's agent ends what is exclusive; None where that is not known.
+        fenced_after: seconds after which the member's agent ends exclusive work; None where that is not known.
         grace: seconds that its pods may take to end.
     """
     tolerated = since + (TOLERATION if toleration is None else toleration)
@@ -69,7 +69,7 @@ def lost_at(
 
 def absence(said: Mapping[str, Any] | None) -> tuple[float, float | None] | None:
     """`status.lost` of a Cluster: since when it is away, in seconds since the epoch, and after how many seconds its
-    agent ends what is exclusive; None where it is there.
+    agent ends exclusive work; None where it is there.
     """
     since, fenced = (str((said or {}).get(each) or "") for each in ("since", "fencedAt"))
     if not is_time(since):
@@ -84,7 +84,7 @@ def wish(
     queue: str,
     find: Callable[[str], tuple[Mapping[str, str], str] | None],
 ) -> tuple[str, float | None]:
-    """(on-lost, seconds of toleration) of a workload: what it says itself, else its policy, else its queue; empty and
+    """(on-lost, seconds of toleration) of a workload: its own, else its policy's, else its queue's; empty and
     None for the defaults. What can't be read says nothing.
 
     Args:

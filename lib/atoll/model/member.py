@@ -41,7 +41,7 @@ class AgentFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     kinds: tuple[str, ...] = ()
     """What the agent can bring there and report on, see `kind_feature`."""
     unserved: dict[str, str] = {}
-    """Declared kinds that it can't bring there -> what it may not do."""
+    """Declared kinds that it can't bring there -> missing rights."""
     tokens: dict[str, int] = {}
     """When the agent's tokens end, seconds since the epoch: `host` and `member`."""
     credentials: str = ""

@@ -61,7 +61,7 @@ _CONTAINERS = ("initContainers", "containers")
 
 
 def asked(pod_spec: Json) -> Iterator[Asked]:
-    """What a pod insists on. Malformed parts ask for nothing: who reads the rest of them says what is wrong."""
+    """What a pod insists on. Malformed parts ask for nothing: readers of the rest name the problem."""
     affinity = _mapping(pod_spec.get("affinity"))
     for kind in ("podAffinity", "podAntiAffinity"):
         if _mapping(affinity.get(kind)).get(_REQUIRED):

@@ -189,7 +189,7 @@ def _room(cells: Cells, asks: Asks) -> int:
 
 @lru_cache(maxsize=65536)
 def _given(cells: Cells, container: tuple[tuple[str, int], ...]) -> tuple[Cells, bool]:
-    """(what is left once the container has its amounts, whether the policy takes it)."""
+    """(the rest once the container has its amounts, whether the policy takes it)."""
     asked = [(cells.resources.index(name), amount) for name, amount in container]
     enough = all(sum(cell[row] for cell in cells.free) >= amount for row, amount in asked)
     chosen, preferred = _merged(cells, asked)

@@ -1,4 +1,4 @@
-"""How cached objects look: slim msgspec structs that name only what is read, and a full form where all of it is.
+"""How cached objects look: slim msgspec structs that name only fields that are read, and a full form where all are.
 
 Decoding 10,000 pods into such structs takes 70 ms and keeps a tenth of the memory that dicts take.
 """

@@ -1,4 +1,4 @@
-"""Override policies: which apply to an object in a member, and what they make of it.
+"""Override policies: which apply to an object in a member, and the result.
 
 As in Karmada: those of the cluster first, then those of the object's namespace; of each the less exact selectors first,
 then by name; within one images, commands, arguments, labels, annotations, documents in fields, and the JSON patch last.

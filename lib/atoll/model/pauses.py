@@ -43,7 +43,7 @@ class Pause:
 
 
 def count_after(before: Pause | None) -> int:
-    """Failures with one more: what was under way when others failed fails with them, and that is one failure."""
+    """Failures with one more: attempts under way when others failed fail with them, and that is one failure."""
     return 1 if before is None else before.count + before.over
 
 

@@ -24,7 +24,7 @@ _NAMED_IN: Final[Mapping[str, tuple[ApiResource, str]]] = {
     "azureFile": (SECRETS, "secretName"),
     "persistentVolumeClaim": (CLAIMS, "claimName"),
 }
-"""Field of a pod spec, however deep -> what it refers to, and in which of its fields."""
+"""Field of a pod spec, however deep -> its target, and the field that names it."""
 _EVERYWHERE: Final = frozenset({"kube-root-ca.crt"})
 """ConfigMaps that every cluster makes in every namespace."""
 

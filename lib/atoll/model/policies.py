@@ -151,7 +151,7 @@ def choose(
 
 
 def lookup(policies: Iterable[PolicyObject]) -> Lookup:
-    """Policies that no cache indexes, by what they select."""
+    """Policies that no cache indexes, by their selectors."""
     found: defaultdict[str, list[PolicyObject]] = defaultdict(list)
     for each in policies:
         for value in selected(each):

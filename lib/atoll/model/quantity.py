@@ -53,7 +53,7 @@ def exact(text: str | int | float) -> Fraction:
 def parse(text: str | int | float) -> Fraction:
     """The value of a quantity such as `100m`, `1.5Gi`, `2e3` or `8`.
 
-    As in Kubernetes, what is finer than 10^-9 is rounded away from zero and nothing is larger than 2^63 - 1.
+    As in Kubernetes, digits beyond 10^-9 are rounded away from zero and nothing is larger than 2^63 - 1.
 
     Raises:
         QuantityError: not a quantity.

@@ -30,7 +30,7 @@ class Limit(Value, frozen=True):
     declared: bool = True
     """It is set on the queue; if not, it follows from what the members have and what other queues are guaranteed."""
     guaranteed: bool = False
-    """What is missing is guaranteed to the queues beside it."""
+    """The missing amount is guaranteed to the queues beside it."""
     cluster: str = ""
     """The member for which it is set; empty for all together."""
 
@@ -74,7 +74,7 @@ class Position(Value, frozen=True):
 
 
 class Figure(Value, frozen=True):
-    """What a queue and those below it use of a resource, and what they may."""
+    """Use of a resource by a queue and the ones below it, and their bounds."""
 
     resource: str
     used: str
@@ -88,7 +88,7 @@ class Figure(Value, frozen=True):
     """Used part of the limit."""
     borrowed: str = ""
     lenders: list[str] = []
-    """Queues that leave unused what it borrows, the largest first."""
+    """Queues from whose unused amounts it borrows, the largest first."""
 
 
 class Room(Value, frozen=True):
@@ -178,7 +178,7 @@ class Account(Value, frozen=True):
     clusters: list[Room] = []
     reserved: Reserved | None = None
     changes: list[Change] = []
-    """What is enough by itself first."""
+    """Changes that are enough by themselves first."""
     never: str = ""
     """Why it can't start as things are, whatever ends; empty where it may."""
     figures: list[Figure] = []

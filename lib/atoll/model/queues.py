@@ -21,7 +21,7 @@ otherwise.
 
 
 class Strategy(StrEnum):
-    """What may pass a blocked head of a queue."""
+    """Workloads that may pass a blocked head of a queue."""
 
     FIFO = "fifo"
     """Nothing."""

@@ -1,6 +1,6 @@
 """What members report is checked here, field by field, before anything on the host believes it.
 
-A member may be wrong, old or hostile; what it says reaches the status of users' workloads and the dispatcher's books.
+A member may be wrong, old or hostile; its reports reach the status of users' workloads and the dispatcher's books.
 A check takes a value and says what of it may be kept: fields that nobody knows are dropped, texts are cut and freed
 of control characters, counts are cut to what was sent. A value of the wrong type is refused with the name of its
 field.
@@ -231,7 +231,7 @@ _DEEPEST, _WIDEST = 8, 1000
 
 
 def plain(value: Any, field: str, depth: int = 0) -> Any:
-    """Whatever a controller of others says, in bounds: lists and objects are cut, and so is what is nested deeper."""
+    """Any report of a foreign controller, in bounds: lists, objects and deeper levels are cut."""
     if isinstance(value, str):
         return readable(value)
     if isinstance(value, dict | list) and depth >= _DEEPEST:

@@ -12,7 +12,7 @@ import msgspec
 Json = dict[str, Any]
 
 _LONGEST: Final = 1e9
-"""Of all times, in seconds: what is to be never is said by another setting."""
+"""Of all times, in seconds: another setting stands for never."""
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -25,7 +25,7 @@ def seconds(
     """A time.
 
     Args:
-        text: what it is for, and why its default is what it is.
+        text: its purpose, and the reason for its default.
         least: it may be.
         above: it must be greater; then `least` does not count.
         below: it may be no more.

@@ -16,7 +16,7 @@ class Claim(NamedTuple):
 
     weight: int
     wanted: int
-    """What it uses and what waits in it."""
+    """Its use and the amounts that wait in it."""
     limit: int | None
     """Real capability; None for unlimited."""
     guarantee: int
@@ -104,7 +104,7 @@ def share_and_burden(
 ) -> tuple[float, float]:
     """(dominant share, burden) of what a queue uses, in one loop: it is computed whenever that changes.
 
-    The share is against what is deserved of the resources that siblings share, against the limit of others. The burden
+    The share is against deserved amounts of the resources that siblings share, against the limit of others. The burden
     is how much is used of what gives no share, per weight: the order where capacity is unknown. Cores, GiB of memory
     and storage, and devices count alike; the largest decides.
     """

@@ -31,7 +31,7 @@ class Pods:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is to be placed. Workloads that ask for the same are asked about once, so it has no name."""
+    """The workload to place. Workloads that ask for the same are asked about once, so it has no name."""
 
     queue: str
     tasks: tuple[Pods, ...]
@@ -66,7 +66,7 @@ to the native division.
 
 
 def wrong_scores(answer: Mapping[str, Any], _: Workload, members: Mapping[str, Member]) -> str:
-    """What is wrong with the answer of a `Score`; empty where nothing is. `members`: those given to it, by name."""
+    """The problem of the answer of a `Score`; empty for none. `members`: those given to it, by name."""
     for name, score in answer.items():
         if name not in members:
             return f"it scored {name!r}, which is none of the members that it was given"

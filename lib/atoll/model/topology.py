@@ -151,9 +151,9 @@ def tree_name(obj: Mapping[str, Any]) -> str:
 
 
 def build(hyper_nodes: Sequence[Mapping[str, Any]], node_labels: Mapping[str, Mapping[str, str]]) -> Built:
-    """The trees of all that is right; what is wrong is left out and named.
+    """The trees of all right HyperNodes; wrong ones are left out and named.
 
-    Where two HyperNodes of a tree claim the same child or node, the older one has it: what is applied later breaks
+    Where two HyperNodes of a tree claim the same child or node, the older one has it: a later one breaks
     nothing that was right before. A domain never gets nodes that it does not have, so every part of a tree is true.
 
     Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 
 SUBRESOURCE = "proxy"
-"""Of a tunnel: API servers end what is none of a few subresources after a minute."""
+"""Of a tunnel: API servers end all but a few subresources after a minute."""
 CHUNK = 2**15
 """Bytes of output in one message."""
 

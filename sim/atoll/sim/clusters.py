@@ -136,7 +136,7 @@ def read(path: Path) -> list[MemberSpec]:
 
 
 def unknown(jobs: Iterable[Job], members: Iterable[MemberSpec]) -> list[str]:
-    """What must be said about members that jobs name and that there are not: one may be left out on purpose."""
+    """Notes about members that jobs name and that there are not: one may be left out on purpose."""
     known = {member.name for member in members}
     lost = Counter(name for job in jobs for name in job.clusters if name not in known)
     return [

@@ -35,7 +35,7 @@ def slices(times: ArrayLike, values: ArrayLike, edges: Floats) -> Floats:
 
 
 def below(steps: Steps, entitled: float, end: float) -> float:
-    """What was used less than min(entitled, wanted and used), integrated to `end`."""
+    """The shortfall of use from min(entitled, wanted and used), integrated to `end`."""
     used = np.asarray(steps.used, np.float64)
     asked = used + np.asarray(steps.wanted, np.float64)
     return integral(steps.times, np.maximum(np.minimum(asked, entitled) - used, 0.0), end)
@@ -81,7 +81,7 @@ def shares(queues: Sequence[QueueView], names: Sequence[str], resource: str) -> 
 
 
 def fair(capacity: float, weights: Floats, wanted: Floats) -> Floats:
-    """Water-filling: capacity by weight, none above what it wants; what one leaves goes to the others."""
+    """Water-filling: capacity by weight, none above its wish; the rest of one goes to the others."""
     given = np.zeros(len(wanted))
     hungry = wanted > 0
     left = capacity

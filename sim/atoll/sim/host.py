@@ -151,7 +151,7 @@ class Host:
             self.writes[kind] = self.writes.get(kind, 0) + 1
             after = written(view, command)
             if command.only_tells:
-                # The echo of a reason tells the core what it knows; there are too many of them to play each.
+                # The echo of a reason is known to the core; there are too many of them to play each.
                 self.views[view.uid] = after
                 if view.decision.question is not None:
                     self._written(command, view)

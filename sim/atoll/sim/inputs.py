@@ -180,7 +180,7 @@ class Fields:
 
         Args:
             name: of the field.
-            convert: raises ValueError saying what is expected.
+            convert: raises ValueError with the expected form.
             default: for an absent one.
 
         Raises:
@@ -229,7 +229,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-# -- values: each raises ValueError saying what is expected ----------------------------------------------------------
+# -- values: each raises ValueError with the expected form ----------------------------------------------------------
 
 
 def text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A workload of a trace: what is submitted when, and how long it runs.
+"""A workload of a trace: when it is submitted, and how long it runs.
 
 The simulator's own format holds one job per CSV row or per item of a YAML list (or under `jobs:`), with these columns:
 
@@ -107,7 +107,7 @@ def read(path: Path) -> list[Job]:
     """Jobs in the simulator's own format, in order of submission.
 
     Raises:
-        InputError: naming the line or item, the field, and what is expected.
+        InputError: naming the line or item, the field, and the expected form.
     """
     items = list(rows(path, ("submit", "duration")) if is_csv(path) else _items(path))
     if not items:

@@ -81,7 +81,7 @@ class Journal:
     """Everything that metrics are made of."""
 
     resource: str
-    """What is measured."""
+    """The measured resource."""
     capacity: int
     """Of all members."""
     records: dict[str, Record] = field(default_factory=dict)

@@ -70,7 +70,7 @@ class Observer(Protocol):
     """Who is told what happens in a member; times are the timeline's."""
 
     def published(self, member: str, views: list[CapacityView]) -> None:
-        """What is free, all roots under one generation."""
+        """Free amounts, all roots under one generation."""
 
     def answered(self, member: str, uid: str, epoch: int, answer: MemberAnswer) -> None:
         """A hold was granted or refused."""
@@ -124,7 +124,7 @@ class SimMember:
         self._parts: dict[str, _Part] = {}
         #: PodGroup -> UID of the binding of its part
         self._gangs: dict[str, str] = {}
-        #: binding UID -> newest epoch seen; what is older is ignored
+        #: binding UID -> newest epoch seen; older ones are ignored
         self._newest: dict[str, int] = {}
         #: binding UID -> (choice of nodes of its hold, generation that contains it)
         self._kept: dict[str, tuple[int, int]] = {}
@@ -139,7 +139,7 @@ class SimMember:
 
     @property
     def room(self) -> Room:
-        """What is free."""
+        """Free amounts."""
         return self._core.room
 
     # -- asked by the host -------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class SimMember:
         self._core.handle(Released(uid))
 
     def wake(self) -> None:
-        """Something changed: plan, and publish what is free."""
+        """Something changed: plan, and publish free amounts."""
         if not self._pass_due:
             self._pass_due = True
             self._timeline.after(self._delays.plan, self._pass)
@@ -240,7 +240,7 @@ class SimMember:
     # -- the core ----------------------------------------------------------------------------------------------------
 
     def _tell(self, *events: Event) -> None:
-        """Tell the core, and do what it says."""
+        """Tell the core, and carry out its commands."""
         for event in events:
             for command in self._core.handle(event):
                 match command:
@@ -390,7 +390,7 @@ def _part(uid: str, epoch: int, gang: Gang, namespace: str, name: str, created: 
 
 
 class Line:
-    """The way to a member and back; while it is cut, what is sent waits, in order."""
+    """The way to a member and back; while it is cut, messages wait, in order."""
 
     def __init__(self, timeline: Timeline) -> None:
         """Begin connected."""

@@ -181,7 +181,7 @@ def _inversions(records: Sequence[Record]) -> int:
         moments.append((record.job.submit, 1, number, record))
         if record.first_start is not None:
             moments.append((record.first_start, 0, number, record))
-    # Starts before submissions at one moment: what has just come can't have been passed.
+    # Starts before submissions at one moment: a new job can't have been passed.
     moments.sort(key=lambda each: each[:3])
     waiting: dict[str, dict[int, dict[int, int]]] = {}
     count = 0
@@ -198,7 +198,7 @@ def _inversions(records: Sequence[Record]) -> int:
 
 
 def binned(journal: Journal, end: float, bins: int = BINS) -> Json:
-    """Means per equal slice of time: of use, of what is wanted, and of the jobs that wait, in all and per queue."""
+    """Means per equal slice of time: of use, of demand, and of the jobs that wait, in all and per queue."""
     if end <= 0:
         return {"times": [], "used": [], "wanted": [], "waiting": [], "queues": {}}
     edges = np.linspace(0.0, end, bins + 1)

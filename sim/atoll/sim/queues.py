@@ -76,7 +76,7 @@ def check(jobs: Iterable[Job], queues: Iterable[QueueView], trace: Path, file: P
 
 
 def _negative(view: QueueView) -> str:
-    """What is wrong with an amount below 0; empty where none is."""
+    """The problem of an amount below 0; empty where none is."""
     amounts = {"capability": view.capability, "deserved": view.deserved, "guarantee": view.guarantee}
     ceilings = {f"extendClusters, cluster {name}": each.capability for name, each in view.members.items()}
     for field, vector in (amounts | ceilings).items():

@@ -25,7 +25,7 @@ from atoll.model.words import counted
 from atoll.sim.inputs import InputError
 
 Handle = Callable[[Any], list[Any]]
-"""A fresh core: what it answers to an event."""
+"""A fresh core: its answers to an event."""
 
 _KINDS: tuple[tuple[EventLog[Any, Any, Any], Callable[[Any], Handle]], ...] = (
     (DISPATCHER_LOG, lambda begin: Dispatcher(begin.settings, installed(begin.settings)).handle),
@@ -101,7 +101,7 @@ def replay(lines: Iterable[bytes]) -> Replayed:
         commands += len(given)
     if not events:
         raise InputError("nothing to replay: there is no event in it; give the file that --record wrote")
-    # The answer to the last event may be what was cut off.
+    # The answer to the last event may have been cut off.
     return Replayed(events, commands, cores, cut)
 
 

@@ -56,7 +56,7 @@ from atoll.sim.timeline import Timeline
 START = 1_767_225_600.0
 """Where a trace begins, 2026-01-01T00:00:00Z."""
 _SETTLE = 10.0
-"""Seconds before the first job in which members publish what they have."""
+"""Seconds before the first job in which members publish their capacity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Options:
     run until the fence, then it returns to its queue.
     """
     fence: float = 60.0
-    """Seconds without the host after which a member's agent ends what is exclusive."""
+    """Seconds without the host after which a member's agent ends exclusive work."""
     toleration: float = 60.0
     """Seconds that a member may be away before its workloads return to their queues."""
     checkpoint: float | None = None
@@ -308,7 +308,7 @@ class Simulation:
                 self.timeline.after(self.options.fence, lambda: lose(OnLost.EXCLUSIVE))
 
         def known() -> Iterable[str]:
-            # What was on its way there as well.
+            # Messages on their way there as well.
             sent = [uid for uid, run in self._runs.items() if name in run.members]
             return dict.fromkeys([*self.members[name].known, *sent])
 
@@ -357,7 +357,7 @@ class Simulation:
         return on_lost, self.options.toleration if job.toleration is None else job.toleration
 
     def _go_on_without(self, name: str, uid: str) -> None:
-        """The toleration is over: what is on its way out of a lost member is gone for the host."""
+        """The toleration is over: work on its way out of a lost member is gone for the host."""
         run = self._runs.get(uid)
         if run is not None and self._lost_since[name] is not None and name in run.leaving:
             self._leave_stale(name, uid)
@@ -515,7 +515,7 @@ class Simulation:
     # -- what members say (`member.Observer`) ------------------------------------------------------------------------
 
     def published(self, member: str, views: list[CapacityView]) -> None:
-        """What is free, all roots under one generation."""
+        """Free amounts, all roots under one generation."""
         for view in views:
             self._lines[member].send(0.0, partial(self.host.tell, CapacitySet(view)))
 

@@ -1,7 +1,7 @@
 """Published traces as jobs.
 
 Philly (Microsoft 2017, as sliced by adaptdl): a job per row, a queue per virtual cluster; up to 8 GPUs are one pod,
-more are pods of 8, which is what its nodes hold. openb (Alibaba 2023): every row is one pod; its queue is its QoS
+more are pods of 8, as many as its nodes hold. openb (Alibaba 2023): every row is one pod; its queue is its QoS
 class.
 """
 
@@ -17,7 +17,7 @@ from atoll.sim.jobs import GPU, GPU_SHARE, Job, ordered
 
 
 def philly(path: Path) -> tuple[list[Job], list[str]]:
-    """Jobs of the slice, and what must be said about it.
+    """Jobs of the slice, and notes about it.
 
     Raises:
         InputError: naming line and field.
@@ -53,7 +53,7 @@ def _gpus(count: int) -> Task:
 
 
 def openb(path: Path) -> tuple[list[Job], list[str]]:
-    """Pods as jobs of one pod, and what must be said about it.
+    """Pods as jobs of one pod, and notes about it.
 
     Raises:
         InputError: naming line and field.

@@ -122,7 +122,7 @@ class Watched:
         return {node.metadata.name: node.metadata.labels for node in self.nodes}
 
     def seen(self) -> Cluster:
-        """What is known now."""
+        """Present knowledge."""
         slots, gangs = {}, {}
         for node in self.nodes:
             name = node.metadata.name

@@ -1,4 +1,4 @@
-"""What is wrong with HyperNodes: said in their status, and at admission."""
+"""Problems of HyperNodes, for their status and for admission."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atoll.model.topology import Built, build
 Json = dict[str, Any]
 
 _LAST = "9999"
-"""Creation time of what is judged: the objects that are there came first, and keep what they have."""
+"""Creation time of the judged object: the objects that are there came first, and keep their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Judgement:
 
 
 def look(hyper_nodes: Sequence[Mapping[str, Any]], node_labels: Mapping[str, Mapping[str, str]]) -> Findings:
-    """The tree of all that is right, and what is not.
+    """The tree of all right HyperNodes, and problems of the others.
 
     Args:
         hyper_nodes: the objects, in any order.

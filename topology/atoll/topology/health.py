@@ -39,7 +39,7 @@ class Health:
 
         Args:
             node: its name.
-            ready: what its condition Ready says.
+            ready: its condition Ready.
             since: when that began; of a process that begins, this tells of a recovery that it did not see.
             created: when the node was made.
             now: the time.
@@ -74,7 +74,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """What is in each domain, by the index of the domain."""
+    """Content of each domain, by its index."""
 
     nodes: list[list[str]]
     """All nodes below it, sorted."""
@@ -84,7 +84,7 @@ class Members:
 
 
 def members(tree: Tree, lowest: Mapping[str, int]) -> Members:
-    """What is in each domain of a tree."""
+    """Content of each domain of a tree."""
     found = Members([[] for _ in tree.domains], [[] for _ in tree.domains], [[] for _ in tree.domains])
     for node in sorted(lowest):
         found.own[lowest[node]].append(node)
@@ -104,7 +104,7 @@ def lost_domains(tree: Tree, inside: Members, lost: Mapping[str, object], share:
 
     Args:
         tree: the domains.
-        inside: what is in each.
+        inside: content of each.
         lost: the nodes that are.
         share: above 0, at most 1.
     """

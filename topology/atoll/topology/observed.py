@@ -30,7 +30,7 @@ class Gang(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What is known of nodes and pods."""
+    """Facts of nodes and pods."""
 
     lost: Mapping[str, float | None]
     """As `Health.lost`."""
@@ -53,7 +53,7 @@ def statuses(
 
     Args:
         hyper_nodes: the objects.
-        findings: what they say together.
+        findings: of all together.
         cluster: nodes and pods.
         share: of a domain's nodes that must be lost for the domain to be lost.
         recovery: seconds that a node must be Ready before it counts again; for messages.

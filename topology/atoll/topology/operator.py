@@ -1,7 +1,7 @@
-"""The kopf operator: HyperNodes are watched, judged when they are applied, and told what they are.
+"""The kopf operator: HyperNodes are watched, judged when they are applied, and given their status.
 
 kopf watches HyperNodes and serves admission; nodes and pods, of which there are many, come by reflectors. kopf's own
-annotations, finalizers, Events and peering are off: what it writes is status, and nothing else.
+annotations, finalizers, Events and peering are off: it writes status, and nothing else.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Rules:
 
 
 class Operator:
-    """Keeps the status of all HyperNodes true, and judges what is applied."""
+    """Keeps the status of all HyperNodes true, and judges applied ones."""
 
     def __init__(self, api: ApiServer, rules: Rules, metrics: CollectorRegistry) -> None:
         """No I/O happens here; `run` does it."""
@@ -104,7 +104,7 @@ class Operator:
 
         @kopf.on.startup(registry=registry)
         async def begin(**_: Any) -> None:
-            # Before kopf watches, so that what it tells later is newer.
+            # Before kopf watches, so that its later news are newer.
             await self._list()
 
         @kopf.on.event(*about, registry=registry)

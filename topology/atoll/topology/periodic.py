@@ -1,4 +1,4 @@
-"""Discovery that goes on: at each round the sources of a file are read, and the HyperNodes follow what they say."""
+"""Discovery that goes on: at each round the sources of a file are read, and the HyperNodes follow."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Periodic:
         self._written = Counter(
             "atoll_topology_discovery_writes", "HyperNodes created, changed and deleted", registry=metrics
         )
-        #: tree -> what was said of it last, so that it is said once
+        #: tree -> the last message about it, so that it comes once
         self._said: dict[str, str] = {}
 
     async def run(self) -> None:

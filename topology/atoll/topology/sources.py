@@ -69,7 +69,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
 
     @property
     def title(self) -> str:
-        """What it is called in logs and messages."""
+        """Its name in logs and messages."""
         [(name, value)] = [(n, v) for n, v in zip(_OPTIONS, self._given(), strict=True) if v]
         text = value.url if isinstance(value, Ufm) else ",".join(value) if isinstance(value, tuple) else value
         return f"{name} {text}"
@@ -95,7 +95,7 @@ async def read(source: Source, cluster: ApiServer, nodes: Mapping[str, Mapping[s
     """The domains that it says.
 
     Args:
-        source: what is read.
+        source: to read.
         cluster: for Kueue's Topology.
         nodes: name -> labels.
 

@@ -23,7 +23,7 @@ _TOO_MANY: Final = 429
 
 
 class UfmError(Exception):
-    """UFM gave no ports; the message says what it answered."""
+    """UFM gave no ports; the message has its answer."""
 
 
 class _Passing(UfmError):
@@ -53,7 +53,7 @@ async def ports(ufm: Ufm, *, wait: tenacity.wait.wait_base = _PAUSE) -> list[dic
     """All ports of the fabric, as `fabric.of_ufm` reads them.
 
     Args:
-        ufm: what is asked.
+        ufm: to ask.
         wait: between two attempts.
 
     Raises:

@@ -34,7 +34,7 @@ def create(directory: Path, node: str) -> str:
 
 
 def remove(directory: Path) -> None:
-    """Kill what is left in the cgroups of a federation and remove them.
+    """Kill processes left in the cgroups of a federation and remove these.
 
     Raises:
         TimeoutError: something in them does not end.

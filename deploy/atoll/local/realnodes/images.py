@@ -30,7 +30,7 @@ from atoll.local.realnodes import requirements
 
 RECIPE = "image.yaml"
 FILES = "files"
-"""Folder beside the recipe: what is in it is copied to the image's root."""
+"""Folder beside the recipe: its content is copied to the image's root."""
 SANDBOX = "atoll.local/sandbox:1"
 BUSYBOX = "atoll.local/busybox:1"
 _FORMAT = "2"

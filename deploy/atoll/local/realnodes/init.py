@@ -45,7 +45,7 @@ def main(folder: Path) -> int:
     kubelet = subprocess.Popen(settings["kubelet"])
     started[kubelet.pid] = "kubelet"
     while True:
-        # Shims and what they leave behind become children of this process.
+        # Shims and their orphans become children of this process.
         pid, status = os.wait()
         if pid in started:
             print(f"{started[pid]} exited with {os.waitstatus_to_exitcode(status)}", file=sys.stderr, flush=True)
@@ -70,7 +70,7 @@ def _hide(folder: Path) -> None:
     Path(KUBELET_FOLDER).mkdir()
     _mount("--bind", str(below["kubelet"]), KUBELET_FOLDER)
     for name, value in _TUNABLES.items():
-        # A kubelet sets them for the whole machine; it finds files that say what it wants instead.
+        # A kubelet sets them for the whole machine; it finds files with its values instead.
         file = folder / "hidden" / name.replace("/", "-")
         file.write_text(value)
         _mount("--bind", str(file), f"/proc/sys/{name}")

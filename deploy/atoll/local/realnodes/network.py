@@ -73,7 +73,7 @@ def orphans() -> set[Path]:
 
 
 def remove(directory: Path) -> None:
-    """Remove all bridges of the federation in `directory`, and what is plugged into them."""
+    """Remove all bridges of the federation in `directory`, and their ports."""
     prefix = f"at{tag(directory)}-"
     for link in _bridges():
         if link["ifname"].startswith(prefix):
@@ -81,7 +81,7 @@ def remove(directory: Path) -> None:
 
 
 def _bridges() -> list[dict[str, Any]]:
-    # It prints empty objects for what is no bridge.
+    # It prints empty objects for links that are no bridges.
     links: list[dict[str, Any]] = json.loads(_ip("-json", "link", "show", "type", "bridge") or "[]")
     return [link for link in links if "ifname" in link]
 

@@ -30,7 +30,7 @@ def prepare(folders: Sequence[Path]) -> None:
 
 
 def main() -> int:
-    """Have it all, or say what is missing; exit code 1 then."""
+    """Have it all, or name the missing parts; exit code 1 then."""
     try:
         prepare([Path(each) for each in sys.argv[1:]])
     except (requirements.Missing, BinariesError, images.ImageError) as error:

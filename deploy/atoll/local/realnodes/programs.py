@@ -30,7 +30,7 @@ class NodePrograms:
 
 
 def ensure(report: Report | None = None) -> NodePrograms:
-    """Return the programs; download or build what is missing, as `binaries.ensure` does.
+    """Return the programs; download or build missing ones, as `binaries.ensure` does.
 
     Raises:
         BinariesError: one can be neither found, nor downloaded, nor built.

@@ -41,7 +41,7 @@ def check(programs: Mapping[str, str] = RUN) -> None:
     """Return if this machine can run real nodes (or what else needs these programs).
 
     Raises:
-        Missing: it can't; with the exact command to install what is missing.
+        Missing: it can't; with the exact command to install the rest.
     """
     if sys.platform != "linux":
         raise Missing(f"real nodes need Linux, this is {sys.platform}")
@@ -114,7 +114,7 @@ def _missing_packages(programs: Mapping[str, str]) -> Sequence[str]:
 
 
 def main() -> int:
-    """Install what is missing where that is possible; if this machine can't run real nodes, say why in one line."""
+    """Install missing programs where that is possible; if this machine can't run real nodes, say why in one line."""
     programs = {**RUN, **BUILD}
     try:
         provide(programs, lambda line: print(line, file=sys.stderr, flush=True))
