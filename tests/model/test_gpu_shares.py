@@ -165,14 +165,10 @@ CHARGES = {
     "of Intel": ({"gpu.intel.com/i915": 1}, 1000),
     "ours": ({"atoll.sh/gpu-milli": 500}, 500),
     "ours, by memory: the card's size is not known": ({"atoll.sh/gpu-milli": 1, "atoll.sh/gpu-memory": 8 * GIB}, 1000),
-    "HAMi, percent of memory": ({"nvidia.com/gpu": 2, "nvidia.com/gpumem-percentage": 30}, 600),
-    "HAMi, more cores than memory": (
-        {"nvidia.com/gpu": 1, "nvidia.com/gpumem-percentage": 30, "nvidia.com/gpucores": 50},
-        500,
-    ),
+    "HAMi, percent of memory": ({"nvidia.com/gpu": 2, "nvidia.com/gpumem-percentage": 30}, 2000),
     "HAMi, MiB": ({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1, "nvidia.com/gpucores": 1}, 1000),
     "HAMi, no memory is all of it": ({"nvidia.com/gpu": 1, "nvidia.com/gpucores": 1}, 1000),
-    "Volcano": ({"volcano.sh/vgpu-number": 2, "volcano.sh/vgpu-memory-percentage": 25}, 500),
+    "Volcano": ({"volcano.sh/vgpu-number": 2, "volcano.sh/vgpu-memory-percentage": 25}, 2000),
     "Koordinator comes with ours": ({f"{KOORD}-core": 50, f"{KOORD}-memory-ratio": 50, "atoll.sh/gpu-milli": 500}, 500),
     "Koordinator by cards": ({KOORD: 100, "atoll.sh/gpu-milli": 1000}, 1000),
     "MIG": ({"nvidia.com/mig-3g.20gb": 2}, 2 * 429),
@@ -187,3 +183,20 @@ CHARGES = {
 def test_every_name_is_charged_as_thousandths_of_cards(name: str) -> None:
     requests, expected = CHARGES[name]
     assert gpu_shares.charge(requests).get("atoll.sh/any-gpu-milli", 0) == expected
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers"])
+def test_small_part_beside_whole_card_does_not_make_it_cheaper(field: str) -> None:
+    whole = {"resources": {"requests": {"nvidia.com/gpu": "1"}}}
+    part = {"resources": {"requests": {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "1"}}}
+    pod: dict[str, Any] = {"containers": [whole]}
+    pod[field] = [*pod.get(field, []), part]
+    assert gpu_shares.charge(pod_requests(pod))["atoll.sh/any-gpu-milli"] >= 1000
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpumem", "nvidia.com/gpucores", "volcano.sh/vgpu-memory"])
+def test_part_without_number_of_cards_is_refused(name: str) -> None:
+    """HAMi's webhook would add a card that no queue is charged for."""
+    with pytest.raises(gpu_shares.BadShare, match="without"):
+        gpu_shares.check([{name: 50}], {})
+    assert gpu_shares.of_container({name: 50}) == {"atoll.sh/gpu-milli": 1001}

@@ -67,9 +67,9 @@ def of_container(requests: Mapping[str, int]) -> dict[str, int]:
 def charge(requests: Mapping[str, int]) -> dict[str, int]:
     """`ANY` of a pod: GPUs under all names that are known here, so that no other name leaves a quota.
 
-    Bytes count as a whole card, since the size of the card is not known before the pod has one; so do a replica of
-    NVIDIA's time slicing, and a card of HAMi or Volcano whose memory is given in MiB or not at all. A MIG profile of N
-    slices is N sevenths.
+    Bytes count as a whole card, since the size of the card is not known before the pod has one; so does a replica of
+    NVIDIA's time slicing. So does a card of HAMi or Volcano: requests of a pod add up its containers, and a percentage
+    of one would lower the charge of another. A MIG profile of N slices is N sevenths.
     """
     found = 0
     for name, amount in requests.items():
@@ -78,19 +78,9 @@ def charge(requests: Mapping[str, int]) -> dict[str, int]:
             found += cards * CARD if requests.get(MEMORY) else amount
         elif profile := _PROFILE.fullmatch(name):
             found += amount * min(-(-int(profile[1] or 7) * CARD // 7), CARD)
-        elif name == VOLCANO_CARDS:
-            found += amount * _part(requests, VOLCANO)
-        elif name == _WHOLE:
-            found += amount * _part(requests, HAMI)
-        elif _CARDS.fullmatch(name) and not name.startswith(KOORDINATOR):
+        elif name == VOLCANO_CARDS or (_CARDS.fullmatch(name) and not name.startswith(KOORDINATOR)):
             found += amount * CARD
     return {ANY: found} if found else {}
-
-
-def _part(requests: Mapping[str, int], names: tuple[str, str, str]) -> int:
-    """Thousandths of each card: the larger percentage of memory and cores; all where memory is not in percent."""
-    memory, percent, cores = (requests.get(name, 0) for name in names)
-    return min(max(percent, cores) * CARD // 100, CARD) if percent and not memory else CARD
 
 
 def of_annotations(annotations: Mapping[str, Any]) -> dict[str, int]:
@@ -214,7 +204,11 @@ def _of_each_card(requests: Mapping[str, int], names: tuple[str, str, str], numb
         raise BadShare(f"{names[0]} and {names[1]} both say how much memory{legal}")
     if max(percent, cores) > 100:
         raise BadShare(f"{names[1] if percent > 100 else names[2]} is more than all of a card{legal}")
-    return bool(memory or percent or cores or (number != _WHOLE and requests.get(number)))
+    part = bool(memory or percent or cores)
+    if part and not requests.get(number):
+        # HAMi's webhook would add a card.
+        raise BadShare(f"{names[0]}, {names[1]} or {names[2]} is there without {number}{legal}")
+    return part or (number != _WHOLE and bool(requests.get(number)))
 
 
 def _of_koordinator(requests: Mapping[str, int]) -> Share:
