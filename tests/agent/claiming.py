@@ -33,12 +33,15 @@ def publish(core: MemberCore, node: str, *devices: tuple[str, str], everywhere: 
     core.handle(SliceSet(decode_slice(orjson.dumps({"metadata": {"name": f"s-{node}"}, "spec": spec}))))
 
 
+COUNTED = {"atoll.sh/extended-resource": "counted"}
+
+
 def with_classes(core: MemberCore, **resources: str) -> MemberCore:
     """`resources`: extended resource of a class."""
     for kind in ("gpu", "nic"):
         selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].kind == '{kind}'"}}
         named = {"extendedResourceName": resources[kind]} if kind in resources else {}
-        made = {"metadata": {"name": kind}, "spec": {"selectors": [selector], **named}}
+        made = {"metadata": {"name": kind, "annotations": COUNTED}, "spec": {"selectors": [selector], **named}}
         core.handle(DeviceClassSet(decode_device_class(orjson.dumps(made))))
     return core
 

@@ -143,6 +143,8 @@ async def test_pods_get_devices_by_the_extended_resource_of_a_class(site: Site, 
     host counts them: the next pod waits until the first ones have gone.
     """
     member, name = site.members[MEMBER], "example.com/gpu"
+    counted = {"metadata": {"annotations": {keys.CLASS_BY_RESOURCE: "counted"}}}
+    await member.merge_patch(DEVICE_CLASSES, "gpu.example.com", counted)
 
     def asking(job_name: str, count: int, **more: Any) -> dict[str, Any]:
         made = job(job_name, **more)

@@ -18,11 +18,12 @@ def claim(**devices: Any) -> Json:
 
 
 def test_class_has_selectors_configuration_and_a_resource_name():
-    raw = {
-        "metadata": {"name": "gpu"},
+    raw: Json = {
+        "metadata": {"name": "gpu", "annotations": {"atoll.sh/extended-resource": "counted"}},
         "spec": {"selectors": CEL, "config": [{"opaque": {}}], "extendedResourceName": "example.com/gpu"},
     }
     assert DeviceClass.of(raw) == DeviceClass("gpu", ("true",), ({"opaque": {}},), "example.com/gpu")
+    assert not DeviceClass.of({**raw, "metadata": {"name": "gpu"}}).extended_resource, "quotas by class do not count it"
 
 
 def test_request_is_for_one_device_unless_it_counts_or_asks_for_all():

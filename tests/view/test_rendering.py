@@ -47,7 +47,7 @@ def test_a_queue_counts_and_charges_by_phase() -> None:
     )
     use = use_by_queue(found)["research"]
     assert (use.pending, use.inqueue, use.running) == (1, 1, 2)
-    assert use.used == {"cpu": 24000, "nvidia.com/gpu": 48, "pods": 6}
+    assert use.used == {"cpu": 24000, "nvidia.com/gpu": 48, "atoll.sh/any-gpu-milli": 48000, "pods": 6}
 
 
 def test_a_queue_is_listed_as_its_status_tells() -> None:

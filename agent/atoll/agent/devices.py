@@ -61,8 +61,8 @@ class _Published(Slim, frozen=True):
     spec: Json = msgspec.field(default_factory=dict)
 
     def body(self) -> Json:
-        """As the API server gave it."""
-        return {"metadata": {"name": self.metadata.name}, "spec": self.spec}
+        """As the API server gave it, without other metadata."""
+        return {"metadata": {"name": self.metadata.name, "annotations": self.metadata.annotations}, "spec": self.spec}
 
 
 class ResourceSlice(_Published, frozen=True):

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from atoll.dispatcher.core import BindingGone, BindingSet, BindingView, Command, Dispatcher, Event, Pass, Refused
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.quota.queue import Queue, path, subtree
+from atoll.dispatcher.explain.figures import shown
 from atoll.dispatcher.settings import ReportSettings
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
@@ -242,7 +243,7 @@ def status_patch(queue: QueueObject, node: Queue, counts: Mapping[str, int], now
         now: seconds since the epoch.
     """
     seen = queue.status
-    allocated = {name: quantity.format_units(name, amount) for name, amount in sorted(node.used.items())}
+    allocated = {name: quantity.format_units(name, amount) for name, amount in sorted(shown(node).items())}
     reason, text = "TreeValid", "The queue and those above it fit together."
     if node.problem:
         reason, text = "TreeInvalid", node.problem

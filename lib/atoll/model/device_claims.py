@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from atoll.model import keys
 from atoll.model.devices import Toleration
 
 Json = Mapping[str, Any]
@@ -34,7 +35,9 @@ class DeviceClass:
     """CEL expressions; all must match."""
     config: tuple[Json, ...] = ()
     extended_resource: str = ""
-    """The resource name by which pods may ask for the class without a claim."""
+    """The resource name by which pods may ask for the class without a claim, as `keys.CLASS_BY_RESOURCE` allows: quotas
+    by class do not count it.
+    """
 
     @classmethod
     def of(cls, raw: Json) -> DeviceClass:
@@ -44,11 +47,12 @@ class DeviceClass:
             UnsupportedClaim: a selector is not in CEL.
         """
         name, spec = raw["metadata"]["name"], raw.get("spec") or {}
+        counted = (raw["metadata"].get("annotations") or {}).get(keys.CLASS_BY_RESOURCE) == "counted"
         return cls(
             name,
             _selectors(spec, f"class {name}"),
             tuple(spec.get("config") or ()),
-            spec.get("extendedResourceName") or "",
+            (spec.get("extendedResourceName") or "") if counted else "",
         )
 
 

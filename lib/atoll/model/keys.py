@@ -74,6 +74,10 @@ of what is delivered: `exclusive` where the agent ends it once it has had no con
 FENCE: Final = "atoll.sh/fence-after"
 """Annotation of the agent's Lease on the host: seconds without contact to the host after which it ends what is
 exclusive."""
+CLASS_BY_RESOURCE: Final = "atoll.sh/extended-resource"
+"""Annotation of a DeviceClass in a member, by its administrator: `counted` says that queues bound its
+`extendedResourceName` by that name, so that pods may ask for it.
+"""
 CLAIM_SHAPES: Final = "atoll.sh/claim-shapes"
 """Annotation of the agent's Lease on the host, by the host: shapes of ResourceClaims that wait (JSON)."""
 CONTACT: Final = "atoll.sh/host-contact"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.core import BindingView
+from atoll.dispatcher.explain.figures import figures
 from atoll.dispatcher.objects import BindingObject, binding_view
 from atoll.model import gang, keys
 from atoll.model.cards import ANY
@@ -73,3 +74,12 @@ def test_without_such_a_quota_names_are_charged_as_before() -> None:
     verdict = explained(s.run())["other"].decision
     assert verdict.blocker is not None
     assert verdict.blocker.resource == GPU
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_figures_show_it_only_where_it_is_bounded(bounded: bool) -> None:
+    bound: dict[str, Any] = {ANY: 8000} if bounded else {}
+    s = Scene(make_queue("q", **bound), make_cluster("m"), make_capacity("m", [8, 8]))
+    s.submit(Read("runs").queue("q").tasks(1, gpu=1))
+    s.run()
+    assert (ANY in [each.resource for each in figures(s.core.tree.queues["q"])]) == bounded

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model import quantity
+from atoll.model.cards import ANY
 from atoll.model.query import Figure
 from atoll.model.vector import Vector
 
 
 def figures(queue: Queue) -> list[Figure]:
     """One for each resource that is used, limited or guaranteed; pods only where they are limited."""
-    declared = {*queue.view.capability, *queue.view.deserved} if queue.view else set()
+    declared = _declared(queue)
     # Where no member serves it there is nothing of all that is not declared.
     named = {*(() if queue.serving == frozenset() else queue.limit), *queue.guarantee, *declared}
     if not (queue.view and "pods" in {**queue.view.capability, **queue.view.deserved, **queue.view.guarantee}):
         # Every workload has some, and every queue allows some.
         named.discard("pods")
-    named |= queue.used.keys() - {"pods"}
+    named |= shown(queue).keys() - {"pods"}
     deserved = queue.deserved
     result = []
     for name in sorted(named):
@@ -39,6 +40,17 @@ def figures(queue: Queue) -> list[Figure]:
             )
         )
     return result
+
+
+def shown(queue: Queue) -> Vector:
+    """Amounts that a queue is charged; GPUs under any name only where they are bounded, as they repeat others."""
+    if ANY in queue.limit or ANY in queue.guarantee or ANY in _declared(queue):
+        return queue.used
+    return {name: amount for name, amount in queue.used.items() if name != ANY}
+
+
+def _declared(queue: Queue) -> set[str]:
+    return {*queue.view.capability, *queue.view.deserved} if queue.view else set()
 
 
 def _text(amounts: Vector, name: str) -> str:
