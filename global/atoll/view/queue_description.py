@@ -14,6 +14,7 @@ from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.model import keys, quantity, selectors, vector
 from atoll.model.ages import duration
+from atoll.model.cards import ANY
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Verdict
 from atoll.view import fair_shares, queue_objects, queue_tree
@@ -213,7 +214,7 @@ def workload(view: BindingView, now: float) -> Json:
         "binding": view.name,
         "priority": gang.priority,
         "pods": pods,
-        "request": {name: amount for name, amount in request.items() if name != "pods"},
+        "request": {name: amount for name, amount in request.items() if name not in ("pods", ANY)},
         "seconds": max(0, int(now - to_seconds(since))),
     }
     if charged:
