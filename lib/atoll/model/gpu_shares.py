@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 from atoll.model.cards import ANY, CARD, IMPOSSIBLE, MEMORY, SHARE, number
@@ -36,6 +37,7 @@ _CARDS: Final = re.compile(r"gpu\.intel\.com/[\w.-]+|[\w.-]+/gpu(?:\.shared)?", 
 _STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 _STRATEGIES: Final = {"mps": "MPS", "time-slicing": "none: NVIDIA's plug-in slices time"}
 _MOST_READ: Final = 10_000
+_MOST_NAMES: Final = 1024
 KAI_FRACTION: Final = "gpu-fraction"
 KAI_MEMORY: Final = "gpu-memory"
 _KAI_CARDS: Final = "gpu-fraction-num-devices"
@@ -76,11 +78,18 @@ def charge(requests: Mapping[str, int]) -> dict[str, int]:
         if name == SHARE:
             cards = -(-amount // CARD)
             found += cards * CARD if requests.get(MEMORY) else amount
-        elif profile := _PROFILE.fullmatch(name):
-            found += amount * min(-(-int(profile[1] or 7) * CARD // 7), CARD)
-        elif name == VOLCANO_CARDS or (_CARDS.fullmatch(name) and not name.startswith(KOORDINATOR)):
-            found += amount * CARD
+        else:
+            found += amount * _thousandths(name)
     return {ANY: found} if found else {}
+
+
+@lru_cache(_MOST_NAMES)
+def _thousandths(name: str) -> int:
+    """Of a card, for one unit of a resource other than `SHARE`; 0 where it is no GPU."""
+    if profile := _PROFILE.fullmatch(name):
+        return min(-(-int(profile[1] or 7) * CARD // 7), CARD)
+    whole = name == VOLCANO_CARDS or (_CARDS.fullmatch(name) and not name.startswith(KOORDINATOR))
+    return CARD if whole else 0
 
 
 def of_annotations(annotations: Mapping[str, Any]) -> dict[str, int]:
