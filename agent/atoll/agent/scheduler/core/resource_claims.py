@@ -44,7 +44,7 @@ class ResourceClaims:
 
     def index(self, pod: Pod, *, there: bool) -> None:
         """The pod is there, or has gone."""
-        for claim in (*_keys(pod), *([_special_key(pod)] if pod.extended else [])):
+        for claim in (*_keys(pod, pod.resource_claims), *([_special_key(pod)] if pod.extended else [])):
             index(self._users, claim, pod.metadata.key, there=there)
 
     def users_of(self, claims: Iterable[str]) -> Iterator[str]:
@@ -124,7 +124,7 @@ class ResourceClaims:
         return (*pod.resource_claims, PodResourceClaim("extended-resources", _special_name(pod), made=True))
 
     def _keys(self, pod: Pod) -> list[str]:
-        return [f"{pod.metadata.namespace}/{each.claim}" for each in self._claims_of(pod) if each.claim]
+        return _keys(pod, self._claims_of(pod))
 
     def _special(self, pod: Pod) -> Json:
         """The spec of the claim for its extended resources, as kube-scheduler makes it."""
@@ -182,9 +182,9 @@ class ResourceClaims:
         return "", terms, devices
 
 
-def _keys(pod: Pod) -> list[str]:
-    """`namespace/name` of the claims that it uses, as far as they are made."""
-    return [f"{pod.metadata.namespace}/{each.claim}" for each in pod.resource_claims if each.claim]
+def _keys(pod: Pod, claims: Iterable[PodResourceClaim]) -> list[str]:
+    """`namespace/name` of these claims of a pod, as far as they are made."""
+    return [f"{pod.metadata.namespace}/{each.claim}" for each in claims if each.claim]
 
 
 def _special_name(pod: Pod) -> str:
