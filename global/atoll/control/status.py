@@ -23,6 +23,7 @@ from atoll.control.statuses import STATUS_REFUSED, breaks_rules, put_status
 from atoll.control.story import sizes, tell, tell_workload
 from atoll.control.works import binding_key, works_gone
 from atoll.delivery.work import WorkObject, gang_of
+from atoll.delivery.written import as_written, replace_status
 from atoll.kinds import Kind, Outcome, Report, kind_of, statuses
 from atoll.kube import errors
 from atoll.kube.errors import Retry
@@ -30,7 +31,7 @@ from atoll.kube.events import Recorder
 from atoll.kube.pace import URGENT
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import numbers, versions
+from atoll.model import numbers
 from atoll.model.apiresource import BINDINGS
 from atoll.model.conditions import Condition, find, with_condition
 from atoll.model.decision import Phase
@@ -168,10 +169,7 @@ class Status:
         if status != binding.status:
             meta = binding.metadata
             # Only over this version, which has the epoch that all of this was reported for.
-            about = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
-            about["resourceVersion"] = meta.resource_version
-            head = {"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind, "metadata": about}
-            answer = await self._replace({**head, "status": status})
+            answer = await replace_status(self._host, BINDINGS, meta, status, field_manager="atoll-control")
             if answer is not None and key in self._caches.bindings.store:
                 version = answer["metadata"]["resourceVersion"]
                 self._written[key] = (status, version, asyncio.get_running_loop().time())
@@ -222,17 +220,6 @@ class Status:
             self._queue.add(key, after=left)
         return left > 0
 
-    async def _replace(self, binding: Json) -> Json | None:
-        """Write the status of a binding, which costs the server less than a patch; None where it is gone.
-
-        Raises:
-            Conflict: it has changed since.
-        """
-        try:
-            return await self._host.replace(BINDINGS, binding, subresource="status", field_manager="atoll-control")
-        except errors.NotFound:
-            return None
-
     def _pace(self) -> float:
         return self._host.pace.delay(sum(each.due for each in self._starts) + self._queue.waiting(URGENT))
 
@@ -244,11 +231,7 @@ class Status:
         refused.
         """
         status, version, at = self._written.get(binding.metadata.key, ({}, "", -_TRUST))
-        late = asyncio.get_running_loop().time() >= at + _TRUST
-        if late or not versions.older(binding.metadata.resource_version, version):
-            return binding
-        metadata = msgspec.structs.replace(binding.metadata, resource_version=version)
-        return msgspec.structs.replace(binding, metadata=metadata, status=status)
+        return as_written(binding, status, version, at + _TRUST)
 
     async def _is_stale(self, kind: Kind, obj: Json) -> bool:
         """Whether the host has another status of this object by now than the one that the cache shows."""

@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-import msgspec
-
 from atoll.delivery.memory import WorkMemory
 from atoll.delivery.settings import DeliverySettings
 from atoll.delivery.work import WorkObject, gang_of, identifier
+from atoll.delivery.written import as_written, replace_status
 from atoll.kinds import Kind
 from atoll.kube import errors
 from atoll.kube.pace import MOST, SOON, URGENT
@@ -72,12 +71,10 @@ class Statuses:
         if memory.written is None or memory.written_at is None:
             return work
         version, status = memory.written
-        late = asyncio.get_running_loop().time() >= memory.written_at + self._settings.trust
-        if late or not versions.older(work.metadata.resource_version, version):
+        found = as_written(work, status, version, memory.written_at + self._settings.trust)
+        if found is work:
             memory.written = None
-            return work
-        metadata = msgspec.structs.replace(work.metadata, resource_version=version)
-        return msgspec.structs.replace(work, metadata=metadata, status=status)
+        return found
 
     async def report(self, work: WorkObject, kind: Kind, found: Full, problem: str) -> None:
         """Tell the host what the member says, at the right moment; with a change that it refused, if it did."""
@@ -171,18 +168,14 @@ class Statuses:
         key = work.metadata.key
         memory = self._memory[key]
         memory.changed_at, memory.written_at = None, asyncio.get_running_loop().time()
-        metadata = {"name": work.metadata.name, "namespace": work.metadata.namespace, "uid": work.metadata.uid}
-        metadata["resourceVersion"] = work.metadata.resource_version
-        about = {"apiVersion": WORKS.api_version, "kind": WORKS.kind, "metadata": metadata}
         try:
-            # The server takes nothing but the status of it, and has less to do than for a patch.
-            answer = await self._host.replace(WORKS, {**about, "status": status}, subresource="status")
-        except errors.NotFound:
-            self._memory.pop(key, None)
-            return
+            answer = await replace_status(self._host, WORKS, work.metadata, status)
         except errors.Conflict:
             # The cache is behind, and its event brings us back; an earlier one may have done so before this answer.
             self._queue.add(key, priority=URGENT, after=self._settings.settle)
+            return
+        if answer is None:
+            self._memory.pop(key, None)
             return
         # What changed since then has not waited yet.
         memory.written_at = asyncio.get_running_loop().time()
