@@ -13,7 +13,7 @@ import pytest
 
 from atoll.control import objects, policies
 from atoll.control.caches import Caches
-from atoll.control.dependencies import Dependencies, NotRead
+from atoll.control.carried_objects import Dependencies, NotRead
 from atoll.control.detector import Detector
 from atoll.control.makers import controller
 from atoll.control.makers.controller import Makers

@@ -9,7 +9,7 @@ import orjson
 
 from atoll.control import objects
 from atoll.control.caches import Caches
-from atoll.control.dependencies import Dependencies
+from atoll.control.carried_objects import Dependencies
 from atoll.control.overrides import Overrides
 from atoll.control.rules import Rules
 from atoll.control.works import Works

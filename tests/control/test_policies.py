@@ -9,8 +9,8 @@ import pytest
 
 from atoll.control import objects, policies
 from atoll.control.caches import Caches
-from atoll.control.holds import should_suspend
 from atoll.control.objects import BindingObject
+from atoll.control.suspend_switches import should_suspend
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS
 from atoll.model.objects import Full, Meta

@@ -8,7 +8,7 @@ import pytest
 from atoll import install
 from atoll.control import objects
 from atoll.control.caches import Caches
-from atoll.control.dependencies import Dependencies
+from atoll.control.carried_objects import Dependencies
 from atoll.control.overrides import Overrides
 from atoll.control.rules import Rules
 from atoll.control.works import Works

@@ -10,7 +10,7 @@ import pytest
 
 from atoll.delivery import decode_reported, decode_work
 from atoll.delivery.reports import MAX_STATUS
-from atoll.kube import metrics
+from atoll.kube import client_metrics
 from atoll.model.reports import MAX_MESSAGE, readable
 from tests.fuzz.reports import GOOD, work
 
@@ -91,11 +91,11 @@ def test_nodes_are_kept_until_all_pods_that_were_sent_have_one() -> None:
     ],
 )
 def test_refused(which: str, fields: Json, words: str) -> None:
-    before = metrics.refused["Work", "karmada-es-a"]
+    before = client_metrics.refused["Work", "karmada-es-a"]
     seen = decode_reported(work(which, said(which, **fields))[0])
     assert words in seen.refused
     assert (seen.status, seen.reported, seen.health) == ({}, {}, "Unknown")
-    assert metrics.refused["Work", "karmada-es-a"] == before + 1
+    assert client_metrics.refused["Work", "karmada-es-a"] == before + 1
 
 
 def test_a_status_that_is_too_large_is_refused() -> None:

@@ -20,8 +20,8 @@ from cryptography.x509.oid import NameOID
 
 from atoll import install
 from atoll.agent import joining
-from atoll.agent.credentials import host_connection, host_renewal, host_secret
-from atoll.kube import client_certificates, tokens
+from atoll.agent.push_credentials import host_connection, host_renewal, host_secret
+from atoll.kube import client_certificates, token_renewal
 from atoll.kube.access import load_chain, tls_context
 from atoll.kube.authority import make_signer
 from atoll.kube.certificates import issue
@@ -135,7 +135,7 @@ async def strange(bare: Federation) -> ssl.SSLContext:
 async def stored(east: ApiServer) -> dict[str, str]:
     secret = await host_secret(east)
     assert secret is not None
-    return tokens.in_kubeconfig(base64.b64decode(secret["data"]["kubeconfig"]).decode()) or {}
+    return token_renewal.in_kubeconfig(base64.b64decode(secret["data"]["kubeconfig"]).decode()) or {}
 
 
 async def test_invited_member_has_a_certificate_which_it_renews_before_its_end(
@@ -144,7 +144,7 @@ async def test_invited_member_has_a_certificate_which_it_renews_before_its_end(
     await joined(bare, host, east)
     before = await stored(east)
     assert set(before) == {certificates.CERTIFICATE, certificates.KEY}
-    claims = tokens.claims_in(before)
+    claims = token_renewal.claims_in(before)
     assert claims is not None
     assert certificates.LIFE - 60 <= claims.expires - claims.issued <= certificates.LIFE + 600
     connection = await host_connection(east, "east")
@@ -186,21 +186,21 @@ async def test_joined_member_gets_a_certificate_that_its_administrator_approves(
         file, _ = install.agent_kubeconfigs(tmp_path, "east")
         async with await ApiServer.from_kubeconfig(file) as agent:
             assert await agent.list(CAPACITIES, "karmada-es-east") == []
-        return tokens.in_kubeconfig(file.read_text()) or {}
+        return token_renewal.in_kubeconfig(file.read_text()) or {}
 
     assert set(await join(None)) == {"token"}
     assert certificates.CERTIFICATE in await join(True)
     found = await join(None)
     assert certificates.CERTIFICATE in found, "a repeated join leaves it"
     file, _ = install.agent_kubeconfigs(tmp_path, "east")
-    claims = tokens.claims_in(found)
+    claims = token_renewal.claims_in(found)
     assert claims is not None
     async with await ApiServer.from_kubeconfig(file) as agent:
-        renewal = tokens.of_file(agent, file)
+        renewal = token_renewal.of_file(agent, file)
         assert renewal is not None
         await renewal.look(claims.due + 1)
         assert renewal.problem == ""
-    assert tokens.in_kubeconfig(file.read_text()) != found
+    assert token_renewal.in_kubeconfig(file.read_text()) != found
     assert set(await join(False)) == {"token"}
     async with await ApiServer.from_kubeconfig(file) as agent:
         with pytest.raises(Forbidden):

@@ -16,7 +16,7 @@ import pytest_asyncio
 import yaml
 
 from atoll import install
-from atoll.agent.credentials import member_connection, secret_renewal
+from atoll.agent.push_credentials import member_connection, secret_renewal
 from atoll.dispatcher.query import Query
 from atoll.dispatcher.settings import QuerySettings
 from atoll.dispatcher.shell import Shell
@@ -24,7 +24,7 @@ from atoll.install.crds import incompatible, install_crds, is_foreign
 from atoll.install.credentials import Endpoint, write_kubeconfig
 from atoll.install.member import LEAVING, unread_policies
 from atoll.install.query import ensure_query
-from atoll.kube import authority, tokens
+from atoll.kube import authority, token_renewal
 from atoll.kube.authority import make_signer
 from atoll.kube.errors import Forbidden, NotFound
 from atoll.kube.transport import ApiServer
@@ -572,21 +572,21 @@ async def beside(bare: Federation, prepared: Path) -> tuple[Path, Path]:
 
 async def test_a_token_in_a_file_is_renewed_once_four_fifths_of_its_life_are_over(beside: tuple[Path, Path]) -> None:
     file, _ = beside
-    old = tokens.in_kubeconfig(file.read_text())
-    claims = tokens.claims_in(old or {})
+    old = token_renewal.in_kubeconfig(file.read_text())
+    claims = token_renewal.claims_in(old or {})
     assert claims is not None
     assert (claims.namespace, claims.name) == ("karmada-es-east", "atoll-agent")
     async with await ApiServer.from_kubeconfig(file) as agent:
-        renewal = tokens.of_file(agent, file)
+        renewal = token_renewal.of_file(agent, file)
         assert renewal is not None
         assert await renewal.look(time.time()) > 1
-        assert tokens.in_kubeconfig(file.read_text()) == old, "it is early"
+        assert token_renewal.in_kubeconfig(file.read_text()) == old, "it is early"
         assert renewal.expires == claims.expires
         await renewal.look(claims.due + 1)
         assert renewal.problem == ""
         with pytest.raises(Forbidden):
             await agent.create_in(SERVICE_ACCOUNTS, "default", "karmada-es-east", "token", {"spec": {}})
-    assert tokens.in_kubeconfig(file.read_text()) not in (None, old)
+    assert token_renewal.in_kubeconfig(file.read_text()) not in (None, old)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     async with await ApiServer.from_kubeconfig(file) as agent:
         assert await agent.list(WORKS, "karmada-es-east") == []
@@ -598,10 +598,10 @@ async def test_a_token_in_a_secret_is_renewed_there(beside: tuple[Path, Path]) -
 
         async def stored() -> str:
             data = (await agent.get(SECRETS, "atoll-member", "karmada-es-east"))["data"]
-            return (tokens.in_kubeconfig(base64.b64decode(data["kubeconfig"]).decode()) or {}).get("token", "")
+            return (token_renewal.in_kubeconfig(base64.b64decode(data["kubeconfig"]).decode()) or {}).get("token", "")
 
         old = await stored()
-        claims = tokens.claims_of(old)
+        claims = token_renewal.claims_of(old)
         assert claims is not None
         async with ApiServer(await member_connection(agent, "east")) as member:
             renewal = secret_renewal(agent, member, "east")
@@ -614,13 +614,13 @@ async def test_a_token_that_can_not_be_stored_is_a_problem_and_no_end(beside: tu
     file, _ = beside
     async with await ApiServer.from_kubeconfig(file) as agent:
 
-        async def read() -> tokens.Credentials | None:
-            return tokens.in_kubeconfig(file.read_text())
+        async def read() -> token_renewal.Credentials | None:
+            return token_renewal.in_kubeconfig(file.read_text())
 
-        async def store(old: tokens.Credentials, new: tokens.Credentials) -> None:
+        async def store(old: token_renewal.Credentials, new: token_renewal.Credentials) -> None:
             raise PermissionError(13, "Read-only file system")
 
-        renewal = tokens.Renewal(agent, read, store)
+        renewal = token_renewal.Renewal(agent, read, store)
         assert await renewal.look(time.time() + 10**9) == 60
         assert "Read-only file system" in renewal.problem
         assert renewal.expires > 0

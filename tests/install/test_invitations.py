@@ -19,8 +19,8 @@ import yaml
 
 from atoll import install
 from atoll.agent import joining
-from atoll.agent.credentials import host_connection, host_renewal, host_secret
-from atoll.kube import tokens
+from atoll.agent.push_credentials import host_connection, host_renewal, host_secret
+from atoll.kube import token_renewal
 from atoll.kube.authority import make_signer
 from atoll.kube.endpoint import Endpoint, ca_hash
 from atoll.kube.errors import ApiError, Forbidden, Invalid, Unauthorized, Unreachable
@@ -355,7 +355,7 @@ async def test_credentials_are_renewed_in_the_members_secret_and_taken_up(
         assert after is not None
         assert after["data"] != before["data"]
         old, new = (base64.b64decode(each["data"]["kubeconfig"]).decode() for each in (before, after))
-        assert tokens.in_kubeconfig(old) != tokens.in_kubeconfig(new)
+        assert token_renewal.in_kubeconfig(old) != token_renewal.in_kubeconfig(new)
         await install.unjoin(host, None, "east", force=True)
         await invited_again(bare, host, east)
         # The token from before is unknown: its account is another one by now.

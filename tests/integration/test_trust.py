@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll import install
-from atoll.agent.credentials import member_connection
+from atoll.agent.push_credentials import member_connection
 from atoll.install import roles
 from atoll.install.rights import remove_rights
 from atoll.kube import errors

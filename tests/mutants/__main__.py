@@ -24,7 +24,7 @@ SOURCES = [
     for name in (
         "dispatcher/atoll/dispatcher/core", "dispatcher/atoll/dispatcher/explain", "dispatcher/atoll/dispatcher/split",
         "dispatcher/atoll/dispatcher/strategies/budget.py", "lib/atoll/fit/layout.py", "lib/atoll/fit/pods.py",
-        "lib/atoll/fit/sizes.py", "lib/atoll/model/shares.py",
+        "lib/atoll/fit/sizes.py", "lib/atoll/model/weighted_shares.py",
     )
 ]  # fmt: skip
 """The core, what tells of it, and what both calculate with: folders and files."""

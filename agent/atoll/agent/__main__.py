@@ -14,17 +14,17 @@ from pathlib import Path
 
 from prometheus_client import Gauge
 
-from atoll.agent.credentials import host_connection, host_renewal, member_connection, secret_renewal
 from atoll.agent.facts import Facts
 from atoll.agent.fence import Fence
 from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.joining import ensure_joined
 from atoll.agent.member import MemberAgent
+from atoll.agent.push_credentials import host_connection, host_renewal, member_connection, secret_renewal
 from atoll.agent.scheduler.core.log import LOG
 from atoll.agent.settings import AgentSettings
 from atoll.agent.tunnel import Tunnel
 from atoll.delivery import Delivery
-from atoll.kube import config, election, logs, process, tokens
+from atoll.kube import config, election, logs, process, token_renewal
 from atoll.kube.config import Connection
 from atoll.kube.declared import Declared
 from atoll.kube.process import Process
@@ -73,13 +73,13 @@ async def setup(running: Process, settings: AgentSettings) -> None:
     # What this member's agents say on the host is the leader's to say as well.
     host.writes.guard = lambda: elector.certain
     renewals = {
-        "host": host_renewal(member, host) if settings.host_secret else tokens.of_file(host, host_file),
+        "host": host_renewal(member, host) if settings.host_secret else token_renewal.of_file(host, host_file),
         "member": secret_renewal(host, member, settings.cluster)
         if settings.member_secret
-        else tokens.of_file(member, member_file),
+        else token_renewal.of_file(member, member_file),
     }
     facts = Facts(member, {name: each for name, each in renewals.items() if each is not None}, settings=settings.facts)
-    tokens.show_expiry(
+    token_renewal.show_expiry(
         running.metrics, {name: partial(getattr, each, "expires") for name, each in facts.renewals.items()}
     )
     for name, each in facts.renewals.items():

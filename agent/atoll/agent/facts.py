@@ -14,7 +14,7 @@ from atoll.agent.objects import Node, Pod
 from atoll.agent.settings import FactSettings
 from atoll.kinds import known
 from atoll.kube import errors
-from atoll.kube.tokens import Renewal
+from atoll.kube.token_renewal import Renewal
 from atoll.kube.transport import ApiServer
 from atoll.kube.version import Version, version_of
 from atoll.model import quantity, vector

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import structlog
 
-from atoll.agent.credentials import host_secret, member_name
+from atoll.agent.push_credentials import host_secret, member_name
 from atoll.agent.settings import JoinSettings
 from atoll.kube import client_certificates, errors
 from atoll.kube.access import tls_context
 from atoll.kube.config import Connection
 from atoll.kube.endpoint import Endpoint, ca_hash, kubeconfig
-from atoll.kube.tokens import claims_of
+from atoll.kube.token_renewal import claims_of
 from atoll.kube.transport import ApiServer
 from atoll.kube.version import version_of
 from atoll.model import certificates, keys

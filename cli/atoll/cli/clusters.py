@@ -177,7 +177,7 @@ async def watched(host: ApiServer, name: str, patience: float) -> int:
 
     from atoll.model.apiresource import WORKS
     from atoll.model.keys import execution_namespace
-    from atoll.model.words import counted
+    from atoll.model.plurals import counted
 
     end, last = time.monotonic() + patience, -1
     while True:

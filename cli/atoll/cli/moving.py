@@ -46,7 +46,7 @@ async def moved(host: ApiServer, resource: ApiResource, found: Json, queue: str)
     Raises:
         CommandError: it has ended, is dispatched, or is of a kind that can't be moved.
     """
-    from atoll.cli import commands
+    from atoll.cli import vcctl_commands
     from atoll.kinds import BY_RESOURCE, known
     from atoll.model.apiresource import BINDINGS
     from atoll.view.seen import seen
@@ -79,7 +79,7 @@ async def moved(host: ApiServer, resource: ApiResource, found: Json, queue: str)
 
     try:
         async with asyncio.timeout(_FOLLOWS_S):
-            await commands.seen(host, BINDINGS, binding, followed)
+            await vcctl_commands.seen(host, BINDINGS, binding, followed)
     except TimeoutError:
         raise CommandError(
             f"{name} names queue {queue}, and is not there after {_FOLLOWS_S:.0f} s: it was dispatched in that"

@@ -124,7 +124,7 @@ def _annotation(annotations: Json, done: str, *, selected: bool = False) -> Work
 
 
 def _command(action: str, wait: bool, done: str, reached: Callable[[Json], bool]) -> Work:
-    from atoll.cli import commands
+    from atoll.cli import vcctl_commands
     from atoll.kinds import BY_RESOURCE
 
     async def work(host: ApiServer, resource: ApiResource, found: Json) -> str:
@@ -137,9 +137,9 @@ def _command(action: str, wait: bool, done: str, reached: Callable[[Json], bool]
         # Also tells it what the job was before the Command.
         if reached(found):
             return f"{name} {done} already"
-        await commands.send(host, resource, found, action)
+        await vcctl_commands.send(host, resource, found, action)
         if wait:
-            await commands.followed(host, resource, found, reached, seconds=_WAIT_S, wanted=done)
+            await vcctl_commands.followed(host, resource, found, reached, seconds=_WAIT_S, wanted=done)
             return f"{name} {done}"
         return f"{name} told: {action}"
 

@@ -305,14 +305,14 @@ async def operate(host: ApiServer, name: str, action: str, *, wait: bool) -> str
         NotFound: no such queue.
         CommandError: the state did not follow in time.
     """
-    from atoll.cli import commands
+    from atoll.cli import vcctl_commands
     from atoll.model.apiresource import QUEUES
 
     queue, wanted = await host.get(QUEUES, name), _STATES[action]
-    await commands.send(host, QUEUES, queue, action)
+    await vcctl_commands.send(host, QUEUES, queue, action)
     if not wait:
         return ""
-    after = await commands.followed(
+    after = await vcctl_commands.followed(
         host, QUEUES, queue, lambda seen: _state(seen) in wanted, seconds=_WAIT_S, wanted=wanted[0].lower()
     )
     return _state(after)

@@ -54,7 +54,7 @@ async def scaled(host: ApiServer, resource: ApiResource, found: Json, task: str,
         ApiError: the host refused it.
     """
     from atoll.kinds import BY_RESOURCE
-    from atoll.model.words import counted
+    from atoll.model.plurals import counted
 
     meta = found["metadata"]
     name = title(resource, meta["name"])

@@ -14,8 +14,8 @@ import typer
 
 from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.printing import show_table
+from atoll.model.plurals import counted
 from atoll.model.queues import Strategy
-from atoll.model.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -125,7 +125,7 @@ def show(
         SystemExit: one of several could not be answered; what carries no workload needs no answer.
         Exception: the only one could not be answered.
     """
-    from atoll.model.words import counted
+    from atoll.model.plurals import counted
     from atoll.view import verdicts
 
     failed = [each for each in answers if isinstance(each, Exception) and not isinstance(each, NoWorkload)]

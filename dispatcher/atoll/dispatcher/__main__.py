@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from atoll.dispatcher.core.log import LOG
+from atoll.dispatcher.metrics import Metrics
 from atoll.dispatcher.query import Query
 from atoll.dispatcher.settings import DispatcherSettings
-from atoll.dispatcher.shell import Metrics, Shell
+from atoll.dispatcher.shell import Shell
 from atoll.kube import election, process
 from atoll.kube.events import Recorder
 from atoll.kube.recording import LogWriter

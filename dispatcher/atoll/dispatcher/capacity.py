@@ -20,7 +20,7 @@ import structlog
 from atoll.dispatcher.core import CapacityGone, CapacitySet, CapacityView, Event
 from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.objects import CapacityClass, CapacityDomain, CapacityObject, CapacityProfile, CapacityTree
-from atoll.kube import metrics
+from atoll.kube import client_metrics
 from atoll.model import keys, quantity
 from atoll.model.claim_shapes import is_shape
 from atoll.model.numa import MOST_CELLS, Cells, Policy
@@ -162,7 +162,7 @@ class Capacities:
         before = known.pop(name, "")
         if why:
             known[name] = readable(why)
-            metrics.refused["ClusterCapacity", keys.execution_namespace(cluster)] += 1
+            client_metrics.refused["ClusterCapacity", keys.execution_namespace(cluster)] += 1
             if known[name] != before:
                 log.warning("a report was refused", cluster=cluster, capacity=name, error=known[name])
         if not known:

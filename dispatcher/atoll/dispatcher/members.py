@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from atoll.dispatcher.core import Dispatcher
 from atoll.dispatcher.core.events import Circuit, Failure
+from atoll.dispatcher.metrics import MemberMetrics
 from atoll.dispatcher.objects import ClusterObject, ceiling_of
 from atoll.dispatcher.settings import ReportSettings
 from atoll.kube import errors
@@ -26,8 +26,8 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import conditions
 from atoll.model.apiresource import CLUSTERS
+from atoll.model.plurals import counted
 from atoll.model.timestamps import rfc3339_seconds
-from atoll.model.words import counted
 
 TAKES_WORK, CAPACITY_ACCEPTED, CEILING_VALID = "TakesWork", "CapacityAccepted", "CeilingValid"
 
@@ -41,36 +41,6 @@ Said = tuple[str, bool | None, str, str]
 """A condition: type, status, reason, message."""
 
 log = structlog.get_logger(__name__)
-
-
-class MemberMetrics:
-    """Of members that are not trusted."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.open = Gauge(
-            "atoll_member_circuit_open",
-            "1 while the circuit breaker of a member is open, 0 once it is closed again",
-            ["cluster"],
-            registry=registry,
-        )
-        self.opened = Counter(
-            "atoll_member_circuit_opened",
-            "How often the circuit breaker of a member was opened, a failed trial included",
-            ["cluster", "reason"],
-            registry=registry,
-        )
-        self.replaced = Counter(
-            "atoll_member_capacity_replaced",
-            "ClusterCapacity objects of a member that were replaced by newer ones before their turn came",
-            ["cluster"],
-            registry=registry,
-        )
-        self.not_used = Gauge(
-            "atoll_member_capacity_not_used",
-            "ClusterCapacity objects of a member that contradict themselves or others, or are too large",
-            ["cluster"],
-            registry=registry,
-        )
 
 
 class MemberReporter:

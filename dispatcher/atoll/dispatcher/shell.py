@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client import Counter as Count
+from prometheus_client import CollectorRegistry
 
 from atoll.dispatcher import flavoring, objects
 from atoll.dispatcher.capacity import Capacities
@@ -46,8 +45,9 @@ from atoll.dispatcher.core import (
 )
 from atoll.dispatcher.core.log import Begin
 from atoll.dispatcher.intake import Intake
-from atoll.dispatcher.members import MemberMetrics, MemberReporter
-from atoll.dispatcher.reporting import QueueMetrics, Reporter
+from atoll.dispatcher.members import MemberReporter
+from atoll.dispatcher.metrics import Metrics
+from atoll.dispatcher.reporting import Reporter
 from atoll.dispatcher.settings import DispatcherSettings
 from atoll.dispatcher.strategies.installed import Watch, installed
 from atoll.kube import errors
@@ -488,35 +488,6 @@ def _target(part: Part, *, divided: bool) -> dict[str, Any]:
 
 def _runs(binding: objects.BindingObject) -> bool:
     return any(each.type == "Running" and each.status == "True" for each in binding.status.conditions)
-
-
-class Metrics:
-    """What the dispatcher counts."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.writes = Count("atoll_dispatcher_writes", "Patches of bindings", ["command", "outcome"], registry=registry)
-        self.passes = Histogram("atoll_dispatcher_pass_seconds", "Time to take in events and decide", registry=registry)
-        self.broken = Count(
-            "atoll_dispatcher_invariants_broken", "Times that the core did not agree with itself", registry=registry
-        )
-        self.strategies = Count(
-            "atoll_dispatcher_strategies_off", "Users' strategies that were turned off", ["group", "strategy"],
-            registry=registry,
-        )  # fmt: skip
-        self.queues = QueueMetrics(registry)
-        self.members = MemberMetrics(registry)
-        self.queries = Histogram(
-            "atoll_query_seconds",
-            "Time to answer a question of the query API",
-            ["method", "resource", "code"],
-            registry=registry,
-        )
-        self.latency = Histogram(
-            "atoll_dispatch_seconds",
-            "From the first sight of a binding to its dispatch written",
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 3600),
-            registry=registry,
-        )
 
 
 def _said(namespace: Slim) -> tuple[dict[str, str], str | None]:

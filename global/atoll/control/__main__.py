@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 from atoll.control.actions import Actions
 from atoll.control.caches import Caches
+from atoll.control.carried_objects import Dependencies
 from atoll.control.certificates import Certificates
 from atoll.control.claim_shapes import ClaimShapes
 from atoll.control.clusters import Clusters
 from atoll.control.commands import Commands
-from atoll.control.dependencies import Dependencies
 from atoll.control.detector import Detector
 from atoll.control.figures import MemberFigures, MemberMetrics
-from atoll.control.holds import Holds
 from atoll.control.karmada.adoption import Adoption
 from atoll.control.karmada.caches import Caches as KarmadaCaches
 from atoll.control.karmada.progress import Progress
@@ -27,6 +26,7 @@ from atoll.control.records import RecordMetrics, Records, Store
 from atoll.control.rules import Rules
 from atoll.control.settings import ControlSettings
 from atoll.control.status import Status
+from atoll.control.suspend_switches import Holds
 from atoll.control.ttl import Ttl
 from atoll.control.unserved import Unserved
 from atoll.control.workload_kinds import WorkloadKinds

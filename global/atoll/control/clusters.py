@@ -35,11 +35,11 @@ from atoll.model.member import (
     read_figures,
     resource_list,
 )
+from atoll.model.plurals import counted
 from atoll.model.release import VERSION
 from atoll.model.reports import BadReport, readable
 from atoll.model.skew import wrong_with_agent
 from atoll.model.timestamps import rfc3339, rfc3339_seconds
-from atoll.model.words import counted
 
 Json = dict[str, Any]
 

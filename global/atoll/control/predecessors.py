@@ -20,8 +20,8 @@ from atoll.model.apiresource import BINDINGS, ApiResource
 from atoll.model.conditions import with_condition
 from atoll.model.keys import cluster_of
 from atoll.model.objects import Full
+from atoll.model.plurals import listed
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
-from atoll.model.words import listed
 
 Json = dict[str, Any]
 

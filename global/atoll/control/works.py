@@ -23,7 +23,7 @@ import orjson
 import structlog
 
 from atoll.control.caches import Caches
-from atoll.control.dependencies import Dependencies, NotRead
+from atoll.control.carried_objects import Dependencies, NotRead
 from atoll.control.needs import needs_of, said_of_pods
 from atoll.control.objects import BindingObject, ClusterObject
 from atoll.control.overrides import NotEvaluated, Overrides

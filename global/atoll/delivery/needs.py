@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from atoll.delivery.dependencies import CARRIED, Dependencies, Identity
+from atoll.delivery.carried_objects import CARRIED, Dependencies, Identity
 from atoll.delivery.namespaces import Namespaces, NotAccepted
 from atoll.delivery.work import WorkObject, stranger
 from atoll.kinds import BY_GVK, brought

@@ -14,7 +14,7 @@ import structlog
 
 from atoll.delivery.work import WorkObject, WorkSpec, identifier
 from atoll.kinds import BY_GVK
-from atoll.kube import metrics
+from atoll.kube import client_metrics
 from atoll.model import reports
 from atoll.model.objects import Slim
 from atoll.model.reports import BadReport
@@ -56,7 +56,7 @@ def decode_reported(raw: bytes | msgspec.Raw) -> WorkObject:
     try:
         return msgspec.structs.replace(work, status=checked(work, bytes(received.status)))
     except BadReport as error:
-        metrics.refused["Work", received.metadata.namespace] += 1
+        client_metrics.refused["Work", received.metadata.namespace] += 1
         log.warning("a report was refused", work=received.metadata.key, error=str(error))
         return msgspec.structs.replace(work, refused=reports.readable(str(error)))
 

@@ -35,7 +35,7 @@ from atoll.install.roles import (
     reader_of_secret,
 )
 from atoll.kube import errors
-from atoll.kube.tokens import expiry_in
+from atoll.kube.token_renewal import expiry_in
 from atoll.kube.transport import ApiServer
 from atoll.model import deschedulers, keys
 from atoll.model.apiresource import CLUSTERS, CONFIGMAPS, NAMESPACES, SECRETS

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from atoll.dispatcher import flavoring
-from atoll.dispatcher.core.backlog.binding import gang_of, order_key, parts_of, unreleased
+from atoll.dispatcher.core.backlog.binding import gang_of, parts_of, unreleased
+from atoll.dispatcher.core.backlog.order import order_key
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.objects import BindingObject, binding_view
 from atoll.model import vector

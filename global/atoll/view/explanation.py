@@ -15,9 +15,9 @@ from atoll.model.conditions import condition, is_true
 from atoll.model.decision import Phase
 from atoll.model.gang import TopologyWish
 from atoll.model.namespaces import LABELLED, opted_in
+from atoll.model.plurals import counted
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
-from atoll.model.words import counted
 from atoll.view import charges, jobs, queue_objects, verdicts
 from atoll.view.seen import Seen, seen, waits_since
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from atoll.dispatcher.core.backlog.binding import order_key
-from atoll.dispatcher.core.backlog.fair import dominant
+from atoll.dispatcher.core.backlog.fair_order import dominant
+from atoll.dispatcher.core.backlog.order import order_key
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model import fairness, keys, vector

@@ -7,9 +7,9 @@ from typing import Any
 
 from atoll.model import quantity
 from atoll.model.ages import duration
+from atoll.model.plurals import counted
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason
-from atoll.model.words import counted
 
 Json = dict[str, Any]
 

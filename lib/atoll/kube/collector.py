@@ -10,7 +10,7 @@ from typing import TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from atoll.kube.metrics import Durations, Named, caches, clients, queues, recorders, refused
+from atoll.kube.client_metrics import Durations, Named, caches, clients, queues, recorders, refused
 
 
 class KubeCollector(Collector):

@@ -23,7 +23,7 @@ from typing import Any
 import orjson
 import structlog
 
-from atoll.kube import errors, metrics
+from atoll.kube import client_metrics, errors
 from atoll.kube.backoff import ceiling
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import EVENTS
@@ -112,7 +112,7 @@ class Recorder:
         self._all = {kind: _Bucket(ALL_BURST, ALL_REFILL, ALL_BURST, now) for kind in (False, True)}
         #: outcome (written, repeated, dropped, failed) -> calls of `record`
         self.outcomes: Counter[str] = Counter()
-        metrics.recorders.add(self)
+        client_metrics.recorders.add(self)
 
     def record(
         self,

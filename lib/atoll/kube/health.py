@@ -21,7 +21,7 @@ from collections.abc import Callable
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
-from atoll.kube import metrics
+from atoll.kube import client_metrics
 from atoll.kube.serving import Guard
 
 STUCK = 300.0
@@ -30,7 +30,7 @@ STUCK = 300.0
 
 def stuck_caches(now: float) -> list[str]:
     """The caches that run and did nothing for too long, with the seconds; `now` as time.monotonic()."""
-    running = [(each.name, now - each.active_at) for each in metrics.caches if each.active_at is not None]
+    running = [(each.name, now - each.active_at) for each in client_metrics.caches if each.active_at is not None]
     return [f"{name}: {idle:.0f} s" for name, idle in sorted(running) if idle > STUCK]
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
-from atoll.kube import drain, health, logs, metrics, serving, systemd, tokens, vitals
+from atoll.kube import client_metrics, drain, health, logs, serving, systemd, token_renewal, vitals
 from atoll.kube.collector import KubeCollector
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.serving import Guard
@@ -94,7 +94,7 @@ class Process:
         client = await ApiServer.from_kubeconfig(named or None, user_agent=f"atoll-{self.name}", rate=rate)
         self.stack.push_async_callback(client.close)
         if named:
-            tokens.show_expiry(self.metrics, {"host": partial(tokens.expiry_in, named)})
+            token_renewal.show_expiry(self.metrics, {"host": partial(token_renewal.expiry_in, named)})
         return client
 
     @property
@@ -155,7 +155,7 @@ class Process:
         _give_up_after(self._drain_seconds)
         end = asyncio.get_running_loop().time() + self._drain_seconds
         patience = max(self._drain_seconds - _LEAVE, self._drain_seconds / 2)
-        left = await drain.finish((client.writes for client in metrics.clients), patience)
+        left = await drain.finish((client.writes for client in client_metrics.clients), patience)
         if left:
             log.warning("writes are cut: no answer while the process could wait", writes=left)
         for task in tasks:

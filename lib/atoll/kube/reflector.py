@@ -23,7 +23,7 @@ import msgspec
 import structlog
 from msgspec.structs import force_setattr
 
-from atoll.kube import depth, errors, metrics, transport
+from atoll.kube import client_metrics, depth, errors, transport
 from atoll.kube.backoff import pause
 from atoll.kube.transport import ApiServer, Page
 from atoll.model import versions
@@ -196,7 +196,7 @@ class Reflector(Generic[T]):
         self.heard_at = time.monotonic()
         #: time.monotonic() of the last attempt to list or watch; None while `run` does not run
         self._tried_at: float | None = None
-        metrics.caches.add(self)
+        client_metrics.caches.add(self)
 
     @property
     def name(self) -> str:

@@ -26,7 +26,7 @@ import msgspec
 import orjson
 from yarl import URL
 
-from atoll.kube import config, depth, errors, metrics
+from atoll.kube import client_metrics, config, depth, errors
 from atoll.kube.backoff import ceiling
 from atoll.kube.drain import Writes, keeps_leadership
 from atoll.kube.lazylog import get_logger
@@ -130,10 +130,10 @@ class ApiServer:
         #: (verb, resource, code) -> requests answered; code 0 = no answer
         self.requests: Counter[tuple[str, str, int]] = Counter()
         #: verb -> seconds until the whole answer was there; of a watch, until it began
-        self.seconds: defaultdict[str, metrics.Durations] = defaultdict(metrics.Durations)
+        self.seconds: defaultdict[str, client_metrics.Durations] = defaultdict(client_metrics.Durations)
         self.writes = Writes()
         self.pace = Pace()
-        metrics.clients.add(self)
+        client_metrics.clients.add(self)
 
     @classmethod
     async def from_kubeconfig(

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from atoll.kube import metrics
+from atoll.kube import client_metrics
 from atoll.kube.backoff import Backoff
 from atoll.kube.errors import ApiError, Retry
 from atoll.kube.logs import working_on
@@ -73,10 +73,10 @@ class WorkQueue(Generic[K]):
         self._changed = asyncio.Event()
         self.handled = self.retries = 0
         #: from the time at which a key was due until a worker got it
-        self.waits = metrics.Durations()
+        self.waits = client_metrics.Durations()
         #: from then until the worker was done with it
-        self.looks = metrics.Durations()
-        metrics.queues.add(self)
+        self.looks = client_metrics.Durations()
+        client_metrics.queues.add(self)
 
     def __len__(self) -> int:
         return len(self._due) + len(self._later)

@@ -27,8 +27,8 @@ from atoll.agent.objects import HyperNode, Node
 from atoll.dispatcher.capacity import MAX_NODES, MAX_RESOURCES
 from atoll.model import quantity, vector
 from atoll.model.objects import Meta
+from atoll.model.plurals import counted
 from atoll.model.vector import Vector
-from atoll.model.words import counted
 from atoll.sim.inputs import Fields, InputError, capacity, documents, is_csv, labels, listed, rows, text, whole
 from atoll.sim.jobs import GPU, GPU_SHARE, Job
 

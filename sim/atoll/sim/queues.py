@@ -12,9 +12,9 @@ import pydantic
 from atoll.api.scheduling import Queue, QueueSpec
 from atoll.dispatcher.core import QueueView
 from atoll.dispatcher.objects import queue_view
+from atoll.model.plurals import counted
 from atoll.model.queue_object import QueueObject
 from atoll.model.queues import Strategy
-from atoll.model.words import counted
 from atoll.sim.clusters import GPUS_PER_NODE, PHILLY
 from atoll.sim.inputs import InputError, documents
 from atoll.sim.jobs import GPU, Job

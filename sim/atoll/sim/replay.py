@@ -21,7 +21,7 @@ from atoll.dispatcher.core import Dispatcher
 from atoll.dispatcher.core.log import LOG as DISPATCHER_LOG
 from atoll.dispatcher.strategies.installed import installed
 from atoll.model.eventlog import Answer, EventLog, LogError
-from atoll.model.words import counted
+from atoll.model.plurals import counted
 from atoll.sim.inputs import InputError
 
 Handle = Callable[[Any], list[Any]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from atoll.model.gang import Task
-from atoll.model.words import counted
+from atoll.model.plurals import counted
 from atoll.sim.clusters import GPUS_PER_NODE, PHILLY
 from atoll.sim.inputs import Fields, InputError, moment, rows, seconds, text, whole
 from atoll.sim.jobs import GPU, GPU_SHARE, Job, ordered

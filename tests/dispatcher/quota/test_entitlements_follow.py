@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.reservations import Reservations
-from atoll.dispatcher.core.backlog.binding import Binding, order_key
+from atoll.dispatcher.core.backlog.binding import Binding
+from atoll.dispatcher.core.backlog.order import order_key
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import shape_key, shape_of
 from atoll.dispatcher.core.preemption.trial import Claimant, Trial

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.dispatcher.core import Command
-from atoll.model.shares import Claim, water_fill
+from atoll.model.weighted_shares import Claim, water_fill
 from tests.dispatcher.builders import (
     EARLY,
     GPU,

@@ -19,8 +19,8 @@ from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.explain.excess import exceeded
 from atoll.model import vector
-from atoll.model.shares import Claim, water_fill
 from atoll.model.vector import Vector
+from atoll.model.weighted_shares import Claim, water_fill
 from tests.dispatcher.builders import problems_of
 from tests.dispatcher.quota.trees import serves
 

@@ -21,7 +21,7 @@ from atoll.dispatcher import capacity as bounds
 from atoll.dispatcher import objects
 from atoll.dispatcher.capacity import Capacities
 from atoll.dispatcher.core import CapacityGone, CapacitySet, Event
-from atoll.kube import metrics
+from atoll.kube import client_metrics
 from atoll.model import keys, topology
 from atoll.model.vector import MOST_ON_NODE
 from tests.fuzz.reports import capacity
@@ -92,10 +92,10 @@ def test_a_good_one_is_told_as_it_is() -> None:
     ],
 )
 def test_left_out(changes: Json, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told, before = Told(), metrics.refused["ClusterCapacity", "karmada-es-a"]
+    told, before = Told(), client_metrics.refused["ClusterCapacity", "karmada-es-a"]
     told.put(capacity("a"))
     assert told.put(capacity("a", **changes)) == [CapacityGone("a", "r")], "what it said before is not true any more"
-    assert metrics.refused["ClusterCapacity", "karmada-es-a"] == before + 1
+    assert client_metrics.refused["ClusterCapacity", "karmada-es-a"] == before + 1
     assert words in capsys.readouterr().out
     (event,) = told.put(capacity("a"))
     assert isinstance(event, CapacitySet)

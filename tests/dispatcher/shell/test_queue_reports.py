@@ -18,7 +18,8 @@ from atoll.dispatcher import reporting
 from atoll.dispatcher.core import Dispatcher, Pass, QueueGone, QueueSet, QueueView
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
-from atoll.dispatcher.reporting import Book, QueueMetrics, status_patch
+from atoll.dispatcher.metrics import QueueMetrics
+from atoll.dispatcher.reporting import Book, status_patch
 from atoll.dispatcher.settings import ReportSettings
 from atoll.kube.pace import MOST, Pace
 from atoll.kube.reflector import Reflector

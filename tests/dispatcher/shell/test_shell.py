@@ -16,8 +16,9 @@ from prometheus_client import CollectorRegistry
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import BindingSet, Evict, Pass, Refused
 from atoll.dispatcher.core.log import LOG
+from atoll.dispatcher.metrics import Metrics
 from atoll.dispatcher.settings import DispatcherSettings, ShellSettings
-from atoll.dispatcher.shell import Metrics, Shell
+from atoll.dispatcher.shell import Shell
 from atoll.kube.events import Recorder
 from atoll.kube.recording import LogWriter
 from atoll.model.decision import Decision, Phase

@@ -27,10 +27,10 @@ from atoll.admission.problems import (
 from atoll.kube import strategies
 from atoll.model import duration, fairness, flavors, keys, quantity, scoring, selectors, vector
 from atoll.model import queues as tree
+from atoll.model.plurals import counted
 from atoll.model.queue_object import QueueObject
 from atoll.model.strategies import SCORE, SPLIT
 from atoll.model.vector import Vector
-from atoll.model.words import counted
 from atoll.webhook import resources
 
 _MAX_WEIGHT = 65535

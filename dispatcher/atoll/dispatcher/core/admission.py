@@ -29,8 +29,8 @@ from atoll.dispatcher.core.quota.tree import Shortage
 from atoll.fit.pods import Pods
 from atoll.model.decision import Phase, Spots
 from atoll.model.gang import Gang
+from atoll.model.plurals import counted
 from atoll.model.verdict import Blocker, Reason, Verdict
-from atoll.model.words import counted
 
 BEGINNINGS = 8
 """Members from which a gang group is tried that is kept to few of them: it costs as much again each time."""

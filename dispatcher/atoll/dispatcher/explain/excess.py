@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.model import quantity
 from atoll.model.query import Limit
-from atoll.model.shares import real_capability
 from atoll.model.verdict import kind_for_people
+from atoll.model.weighted_shares import real_capability
 
 
 def exceeded(leaf: Queue, name: str, amount: int) -> Iterator[Limit]:

@@ -18,9 +18,10 @@ import msgspec
 import numpy as np
 
 from atoll.dispatcher.core.admission import standing_verdict
-from atoll.dispatcher.core.backfill.rules import QueueRules
+from atoll.dispatcher.core.backfill.permits import QueueRules
 from atoll.dispatcher.core.backlog.backlog import Key, differs, first_key, shared
-from atoll.dispatcher.core.backlog.binding import Binding, order_key, withheld
+from atoll.dispatcher.core.backlog.binding import Binding, withheld
+from atoll.dispatcher.core.backlog.order import order_key
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.capacity.shape import Shape, shape_key, shape_of
@@ -45,12 +46,12 @@ from atoll.model import claim_shapes, keys, quantity, selectors
 from atoll.model.decision import Phase
 from atoll.model.flavors import SIGN
 from atoll.model.gang import Gang
+from atoll.model.plurals import counted
 from atoll.model.query import Account, Change, ChangeKind, Limit, Named, Place, Position, Reserved, Room
 from atoll.model.queues import Strategy
 from atoll.model.timestamps import rfc3339
 from atoll.model.vector import Vector
 from atoll.model.verdict import Blocker, Reason, Verdict, kind_for_people, reason_of_refusal
-from atoll.model.words import counted
 
 if TYPE_CHECKING:
     from atoll.dispatcher.core.dispatcher import Dispatcher

@@ -43,8 +43,8 @@ from atoll.model import duration, features, keys, needs, numbers, reports
 from atoll.model.apiresource import JOBS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import Gang, Partition, Task, TopologyWish
 from atoll.model.placer import SCHEDULER_OF, SCHEDULERS, MadeFor, Placer, Unplaceable
+from atoll.model.plurals import listed
 from atoll.model.verdict import WITHHELD
-from atoll.model.words import listed
 
 if TYPE_CHECKING:
     from atoll.admission.rules import Rules

@@ -14,7 +14,7 @@ from dataclasses import replace
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.gangs import Standing
 from atoll.model.gang import Gang, Task
-from atoll.model.words import counted
+from atoll.model.plurals import counted
 
 
 class Grants:

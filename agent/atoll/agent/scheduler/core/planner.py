@@ -39,10 +39,10 @@ from atoll.model import gang as gangs
 from atoll.model import keys, scoring, selectors, vector
 from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.needs import HONOURED
+from atoll.model.plurals import counted
 from atoll.model.reports import readable
 from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
-from atoll.model.words import counted
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"

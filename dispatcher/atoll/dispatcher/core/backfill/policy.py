@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from atoll.dispatcher.core.backfill.permits import QueueRules
 from atoll.dispatcher.core.backfill.reservation import Reservation
-from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, patient_until
 from atoll.dispatcher.core.backlog.deadlines import Deadlines, earliest

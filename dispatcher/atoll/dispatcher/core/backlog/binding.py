@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from atoll.dispatcher.core.backlog.backlog import Key
+from atoll.dispatcher.core.backlog.order import submitted
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.events import BindingView
@@ -100,20 +101,6 @@ class Binding:
         return {name: part.total() for name, part in self.charged.items()}
 
 
-def order_key(view: BindingView) -> Key:
-    """Priority first, then the original age, then the order in which they came to the API server, then the UID."""
-    gang = view.gang
-    if gang is None:
-        return 0, view.created, view.uid
-    age = _submitted(view)
-    return -gang.priority, f"{age}#{gang.arrival:020d}" if gang.arrival else age, view.uid
-
-
-def _submitted(view: BindingView) -> str:
-    """When it was submitted first: RFC 3339, with seconds."""
-    return (view.gang.submitted if view.gang is not None else "") or view.created
-
-
 def withheld(gang: Gang) -> Verdict:
     """Why a gang on hold waits."""
     return HELD if gang.replicas else NO_PODS
@@ -174,7 +161,7 @@ def patient_until(binding: Binding) -> float:
     patience = binding.leaf.said.patience
     if patience is None:
         return math.inf
-    return to_seconds(_submitted(binding.view)) + max(patience, binding.gang.patience or 0.0)
+    return to_seconds(submitted(binding.view)) + max(patience, binding.gang.patience or 0.0)
 
 
 def phase_of(view: BindingView) -> Phase:

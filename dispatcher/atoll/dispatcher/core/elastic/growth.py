@@ -8,9 +8,9 @@ from atoll.dispatcher.core.quota.queue import Queue
 from atoll.fit.sizes import can_grow, can_shrink, full
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
+from atoll.model.plurals import counted
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Blocker, Reason, Verdict
-from atoll.model.words import counted
 
 
 class Hungry:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from atoll.dispatcher.core.backlog.backlog import Waiting
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.model.decision import Phase
-from atoll.model.words import counted, listed
+from atoll.model.plurals import counted, listed
 
 _Key = tuple[str, str]
 """Namespace, name of the group."""

@@ -16,8 +16,8 @@ from atoll.dispatcher.core.groups.together import weight_of
 from atoll.dispatcher.core.lifecycle.decisions import Decisions
 from atoll.dispatcher.core.lifecycle.state import State
 from atoll.model.decision import Phase
+from atoll.model.plurals import counted
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker, concerns_namespace, reason_of_refusal
-from atoll.model.words import counted
 
 _NOT_RUN = "its pods were bound there and did not run in time"
 

@@ -12,12 +12,12 @@ from atoll.dispatcher.core.backlog.binding import (
     echoes,
     gang_of,
     newly_bound,
-    order_key,
     overtakes,
     parts_of,
     phase_of,
     variant_of,
 )
+from atoll.dispatcher.core.backlog.order import order_key
 from atoll.dispatcher.core.backlog.wake_index import KEPT
 from atoll.dispatcher.core.elastic.growth import keep_size
 from atoll.dispatcher.core.events import BindingView

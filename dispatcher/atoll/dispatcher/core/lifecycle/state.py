@@ -13,7 +13,7 @@ from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backfill.reservations import Reservations
 from atoll.dispatcher.core.backlog.backlog import ShapeClass, Waiting, differs
 from atoll.dispatcher.core.backlog.binding import Binding, estimate, paused, replaced_at, withheld
-from atoll.dispatcher.core.backlog.fair import FairShares
+from atoll.dispatcher.core.backlog.fair_order import FairShares
 from atoll.dispatcher.core.backlog.wake_index import Cause, Trigger, WakeIndex, capping
 from atoll.dispatcher.core.backlog.wakeups import Wakeups
 from atoll.dispatcher.core.capacity.breakers import Breakers

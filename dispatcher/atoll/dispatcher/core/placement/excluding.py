@@ -13,8 +13,8 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.model import affinity, keys, selectors
+from atoll.model.plurals import counted
 from atoll.model.verdict import Blocker, Reason, Verdict
-from atoll.model.words import counted
 
 NAMED = 5
 """Members that a condition names."""

@@ -17,8 +17,8 @@ from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.fit.site import Pods, less
 from atoll.fit.sizes import Spare
 from atoll.model import vector
-from atoll.model.shares import dominant_share
 from atoll.model.vector import Vector
+from atoll.model.weighted_shares import dominant_share
 
 
 @dataclass(slots=True, eq=False)

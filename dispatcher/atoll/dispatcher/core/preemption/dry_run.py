@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import structs
 
+from atoll.dispatcher.core.backfill.permits import QueueRules
 from atoll.dispatcher.core.backfill.policy import Policy
-from atoll.dispatcher.core.backfill.rules import QueueRules
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.wake_index import KEPT

@@ -11,8 +11,8 @@ from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model import queues, vector
 from atoll.model.flavors import SIGN
 from atoll.model.selectors import label_selector_matches
-from atoll.model.shares import entitlement, real_capability
 from atoll.model.vector import Vector
+from atoll.model.weighted_shares import entitlement, real_capability
 
 Totals = Mapping[str, tuple[Vector, Mapping[str, str]]]
 """Member -> (allocatable total, labels); an empty total is an unknown one."""

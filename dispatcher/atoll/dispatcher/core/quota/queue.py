@@ -14,8 +14,8 @@ from enum import StrEnum
 
 from atoll.dispatcher.core.events import QueueView
 from atoll.model import vector
-from atoll.model.shares import Claim, share_and_burden, water_fill
 from atoll.model.vector import Vector
+from atoll.model.weighted_shares import Claim, share_and_burden, water_fill
 
 Rank = tuple[int, int, float, float, str, str]
 """(-priority, 0 below its guarantee else 1, dominant share, burden, created, name); smaller goes first."""

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from atoll.kube import tokens
+from atoll.kube import token_renewal
 from atoll.kube.process import Process
 from atoll.kube.settings import ProcessSettings
 from atoll.kube.transport import ApiServer
@@ -26,7 +26,7 @@ def made(expires: float) -> str:
 
 @pytest.mark.parametrize("token", ["", "opaque", "a.b.c", "a." + base64.b64encode(orjson.dumps({"sub": "x"})).decode()])
 def test_what_is_no_token_of_an_account_is_left_alone(token: str) -> None:
-    assert tokens.claims_of(token) is None
+    assert token_renewal.claims_of(token) is None
 
 
 def kubeconfig(token: str) -> str:

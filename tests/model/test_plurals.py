@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from atoll.model.plurals import counted
 from atoll.model.verdict import Reason, Verdict, blocker
-from atoll.model.words import counted
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs")])

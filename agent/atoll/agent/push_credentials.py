@@ -15,7 +15,7 @@ import structlog
 from atoll.kube import errors
 from atoll.kube.config import BadKubeconfig, Connection
 from atoll.kube.secretconfig import from_secret
-from atoll.kube.tokens import Credentials, Renewal, in_kubeconfig, replaced
+from atoll.kube.token_renewal import Credentials, Renewal, in_kubeconfig, replaced
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import CLUSTERS, SECRETS

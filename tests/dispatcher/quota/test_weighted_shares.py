@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.model.shares import Claim, dominant_share, real_capability, share_and_burden, water_fill
+from atoll.model.weighted_shares import Claim, dominant_share, real_capability, share_and_burden, water_fill
 
 
 def claim(
