@@ -208,6 +208,52 @@ def test_a_queue_that_cant_be_read_has_no_such_warning(queue: Json) -> None:
     assert queues.undeserved(queue, lambda _: None, lambda _: []) == []
 
 
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        pytest.param({"capability": {"nvidia.com/gpu": 4}}, ["spec.capability.nvidia.com/gpu"], id="a limit"),
+        pytest.param({"deserved": {"nvidia.com/gpu": 4}}, ["spec.deserved.nvidia.com/gpu"], id="a share"),
+        pytest.param({"deserved": {"atoll.sh/gpu-milli": 4}}, ["spec.deserved.atoll.sh/gpu-milli"], id="parts"),
+        pytest.param(
+            {"capability": {"nvidia.com/gpu@a100": 4, "cpu": 1}},
+            ["spec.capability.nvidia.com/gpu@a100"],
+            id="a limit of one flavor",
+        ),
+        pytest.param({"capability": {"nvidia.com/gpu": 4, "atoll.sh/any-gpu-milli": 4000}}, [], id="all names too"),
+        pytest.param(
+            {"capability": {"atoll.sh/any-gpu-milli": 4000}, "deserved": {"nvidia.com/gpu": 2}},
+            [],
+            id="a share below a limit of all names",
+        ),
+        pytest.param(
+            {"capability": {"nvidia.com/gpu": 4}, "deserved": {"atoll.sh/any-gpu-milli": 4000}},
+            ["spec.capability.nvidia.com/gpu"],
+            id="a limit above a share of all names",
+        ),
+        pytest.param({"capability": {"cpu": 4, "example.com/tpu": 1}}, [], id="no GPUs"),
+        pytest.param({"capability": None, "deserved": ["nvidia.com/gpu"]}, [], id="no resources"),
+    ],
+)
+def test_bounds_of_gpus_under_one_name_are_warned_of(spec: Json, fields: list[str]) -> None:
+    offered = ["cpu", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"]
+    found = [*queues.one_name({"spec": spec}, offered)]
+    assert [each.field for each in found] == fields
+    assert all("bound atoll.sh/any-gpu-milli" in each.message and len(str(each)) <= 256 for each in found)
+
+
+@pytest.mark.parametrize(
+    ("offered", "warned"),
+    [
+        pytest.param([], "another (a MIG profile or a part)", id="no member has reported"),
+        pytest.param(["cpu", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"], "another (nvidia.com/mig-1g.5gb)", id="MIG"),
+        pytest.param(["cpu", "nvidia.com/gpu"], "", id="no other name"),
+    ],
+)
+def test_a_name_without_others_in_members_is_not_warned_of(offered: list[str], warned: str) -> None:
+    found = [*queues.one_name({"spec": {"capability": {"nvidia.com/gpu": 4}}}, offered)]
+    assert [warned in each.message for each in found] == ([True] if warned else [])
+
+
 def busy(**counts: int) -> queues.Queue:
     return queues.decode(orjson.dumps({**make_queue("busy"), "status": counts}))
 

@@ -69,7 +69,7 @@ def test_nothing_is_unknown_while_no_member_has_reported() -> None:
 
 def test_the_resources_that_objects_name() -> None:
     queue = make_queue(
-        capability={"cpu": 1},
+        capability={"cpu": 1, "atoll.sh/any-gpu-milli": 1000},
         deserved={"a.b/c": 1},
         guarantee={"resource": {"d.e/f": 1}},
         extendClusters=[{"name": "m", "capacity": {"g.h/i": 1}}],
@@ -80,7 +80,7 @@ def test_the_resources_that_objects_name() -> None:
         "spec.guarantee.resource.d.e/f": "d.e/f",
         "spec.extendClusters[0].capacity.g.h/i": "g.h/i",
     }
-    assert cached(queue).resources == {"cpu", "a.b/c", "d.e/f"}
+    assert cached(queue).resources == {"cpu", "a.b/c", "d.e/f", "atoll.sh/any-gpu-milli"}
     job = with_container(resources={"limits": {GPU: 1, "cpu": 2}, "requests": {"cpu": 1}})
     assert [name for _, name in of_job(job)] == [GPU, "cpu"]
     batch = {"spec": {"template": job["spec"]["tasks"][0]["template"]}}

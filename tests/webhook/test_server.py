@@ -326,6 +326,23 @@ def test_what_pod_security_is_to_audit_is_in_the_audit_log(path: str, told: bool
     assert ('would violate PodSecurity "baseline:latest": host namespaces (hostPID=true)' in said) == told
 
 
+@pytest.mark.parametrize(
+    ("before", "warned"),
+    [
+        pytest.param(None, True, id="a new queue"),
+        pytest.param({"capability": {"nvidia.com/gpu": 4}, "weight": 2}, False, id="another field changes"),
+        pytest.param({"capability": {"nvidia.com/gpu": 8}}, True, id="the bound changes"),
+        pytest.param({"capability": {"cpu": 1}}, True, id="the bound is added"),
+    ],
+)
+def test_one_name_of_gpus_is_warned_of_where_the_bounds_change(before: Json | None, warned: bool) -> None:
+    queue = {"metadata": {"name": "q"}, "spec": {"capability": {"nvidia.com/gpu": 4}}}
+    old = {"metadata": {"name": "q"}, "spec": before} if before is not None else None
+    response = response_to("/validate/queues", review(queue, old, "UPDATE" if old else "CREATE"))
+    assert response["allowed"]
+    assert ["any-gpu-milli" in each for each in response.get("warnings", ())] == [True] * warned
+
+
 def test_many_warnings_are_counted_and_long_ones_cut() -> None:
     job = defaulted(make_job(make_task()))
     job["spec"]["tasks"][0]["template"]["spec"] |= {f"{'x' * 300}{number}": 1 for number in range(40)}

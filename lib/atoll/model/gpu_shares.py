@@ -83,6 +83,11 @@ def charge(requests: Mapping[str, int]) -> dict[str, int]:
     return {ANY: found} if found else {}
 
 
+def is_gpu(name: str) -> bool:
+    """Whether a resource is GPUs or parts of them, under the name of any system."""
+    return name in _NAMES or _thousandths(name) > 0
+
+
 @lru_cache(_MOST_NAMES)
 def _thousandths(name: str) -> int:
     """Of a card, for one unit of a resource other than `SHARE`; 0 where it is no GPU."""

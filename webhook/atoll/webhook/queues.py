@@ -6,7 +6,7 @@ can never admit it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ from atoll.admission.problems import (
     sequence,
 )
 from atoll.kube import strategies
-from atoll.model import duration, fairness, flavors, keys, quantity, scoring, selectors, vector
+from atoll.model import cards, duration, fairness, flavors, gpu_shares, keys, quantity, scoring, selectors, vector
 from atoll.model import queues as tree
 from atoll.model.plurals import counted
 from atoll.model.queue_object import QueueObject
@@ -225,6 +225,30 @@ def undeserved(
         for lower, upper in pairs
         for resource in _beyond(lower.spec.deserved, upper.spec.capability)
     ][:_MOST_WARNINGS]
+
+
+def one_name(queue: Json, offered: Collection[str]) -> Iterator[Problem]:
+    """Warnings of GPUs that a queue bounds by name while `ANY` has no bound there.
+
+    Args:
+        queue: the object.
+        offered: resources of all members; empty while none has reported.
+    """
+    spec = mapping(queue.get("spec"))
+    for path in ("capability", "deserved"):
+        bounds = mapping(spec.get(path))
+        if cards.ANY in {*bounds, *mapping(spec.get("capability"))}:
+            continue
+        ours = {name: flavors.split(name)[0] for name in sorted(map(str, bounds))}
+        others = [each for each in sorted(offered) if gpu_shares.is_gpu(each) and each not in ours.values()]
+        example = others[0] if others else "a MIG profile or a part"
+        for name, resource in ours.items() if others or not offered else ():
+            if gpu_shares.is_gpu(resource):
+                text = (
+                    f"{bounds[name]} counts GPUs under this name alone, and pods leave it by another ({example});"
+                    f" bound {cards.ANY} (1000 for each GPU) in spec.{path} as well"
+                )
+                yield Problem(f"spec.{path}.{name}", text)
 
 
 def _beyond(deserved: Mapping[str, Any], capability: Mapping[str, Any]) -> list[str]:

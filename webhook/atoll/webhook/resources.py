@@ -9,7 +9,7 @@ from fractions import Fraction
 import msgspec
 
 from atoll.admission.problems import Json, Problem, mapping, sequence
-from atoll.model import flavors, keys, quantity
+from atoll.model import cards, flavors, keys, quantity
 from atoll.model.objects import Slim
 
 Named = tuple[str, str]
@@ -70,8 +70,9 @@ def unknown(names: Iterable[Named], members: Iterable[Cluster], others: Iterable
 
 
 def of_queue(queue: Json) -> Iterator[Named]:
-    """(field, resource) of a queue's quotas, for any flavor."""
-    return ((f"{path}.{name}", flavors.split(name)[0]) for path, amounts in _quotas(queue) for name in amounts)
+    """(field, resource) of a queue's quotas, for any flavor; without `ANY`, which no member offers."""
+    names = ((path, name) for path, amounts in _quotas(queue) for name in amounts if name != cards.ANY)
+    return ((f"{path}.{name}", flavors.split(name)[0]) for path, name in names)
 
 
 def _quotas(queue: Json) -> Iterator[tuple[str, Json]]:

@@ -153,10 +153,13 @@ class _QueueReviews:
     def _warn(self, request: Request) -> list[Problem]:
         around, queue = self._around, request.object or {}
         others = (name for each in around.queues if each.metadata.name != request.name for name in each.resources)
+        offered = {name for each in around.clusters or () for name in each.resources}
+        one_name = {*queues.one_name(queue, offered)} - {*queues.one_name(request.old_object or {}, offered)}
         return [
             *idle("Queue", queue),
             *around.unknown_resources(request, resources.of_queue, others),
             *queues.undeserved(queue, around.queues.get, around.below),
+            *sorted(one_name),
         ]
 
 
