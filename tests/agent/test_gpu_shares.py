@@ -15,7 +15,7 @@ from atoll.agent.scheduler.core import Bind, MemberCore
 from atoll.agent.scheduler.core.events import Event, KoordinatorSet, NodeSet, Pass, PodGone, PodSet, Whose
 from atoll.agent.scheduler.core.gangs import task_of
 from atoll.kube.transport import ApiServer
-from atoll.model import joint, keys, koordinator
+from atoll.model import gpu_partitions, joint, keys, koordinator
 from tests.agent.builders import make_node, make_pod, make_room
 from tests.agent.telling import of
 from tests.fit.koordinator_devices import GENERAL, SAME, TOTAL, fixture
@@ -228,6 +228,53 @@ def test_the_worked_example_of_koordinator() -> None:
     }  # fmt: skip
     member.handle(PodGone("default/p2"))
     assert member.cards_of("p4") == (1000, (4, 5))
+
+
+def hopper(name: str, **metadata: Any) -> KoordinatorDevice:
+    about = {"metadata": {"name": name, **metadata}, "spec": {"devices": fixture()}}
+    return decode_koordinator(orjson.dumps(about))
+
+
+HONOR = {gpu_partitions.MODEL: "H800", gpu_partitions.POLICY: "Honor"}
+
+
+def test_a_node_that_honours_partitions_gives_whole_gpus_by_them() -> None:
+    """Three GPUs are in no partition of its table; once the label is gone any three do."""
+    member = Core()
+    member.handle(NodeSet(make_node("n", labels=HONOR)), KoordinatorSet(hopper("n")))
+    for name, number in (("one", "1"), ("two", "2"), ("three", "3"), ("four", "4")):
+        member.come(name, **{"nvidia.com/gpu": number})
+    assert [member.cards_of(name)[1] for name in ("one", "two", "three", "four")] == [(0,), (2, 3), (), (4, 5, 6, 7)]
+    member.handle(PodGone("default/four"))
+    assert "default/three" not in member.bound
+    member.handle(NodeSet(make_node("n")))
+    assert member.cards_of("three") == (1000, (4, 5, 6))
+
+
+def test_the_table_of_a_device_comes_before_the_labels_of_its_node() -> None:
+    table = {gpu_partitions.TABLE: '{"3": [{"minors": [0, 2, 4]}]}'}
+    member = Core()
+    member.handle(NodeSet(make_node("n", labels=HONOR)), KoordinatorSet(hopper("n", annotations=table)))
+    member.come("three", **{"nvidia.com/gpu": "3"})
+    assert member.cards_of("three") == (1000, (0, 2, 4))
+    member.come("any", **{"nvidia.com/gpu": "2"})
+    assert member.cards_of("any") == (1000, (6, 7)), "the Device has no policy: what is in no table goes by topology"
+    honoured = hopper("n", annotations=table, labels={gpu_partitions.POLICY: "Honor"})
+    member.handle(KoordinatorSet(honoured))
+    member.come("more", **{"nvidia.com/gpu": "2"})
+    assert "default/more" not in member.bound
+    member.handle(KoordinatorSet(hopper("n")))
+    assert "default/more" not in member.bound, "the built-in table: its free GPUs 1, 3 and 5 are no pair"
+    member.handle(PodGone("default/three"))
+    assert member.cards_of("more") == (1000, (4, 5))
+
+
+def test_gpus_of_a_pod_that_honours_no_partition_are_guessed() -> None:
+    """Another scheduler bound it and wrote nothing: its three GPUs are taken all the same."""
+    member = Core()
+    theirs = msgspec.structs.replace(pod("theirs", **{"nvidia.com/gpu": "3"}), node="n")
+    member.handle(NodeSet(make_node("n", labels=HONOR)), KoordinatorSet(hopper("n")), PodSet(theirs, Whose.OTHERS))
+    assert member.cards_of("theirs") == (1000, (0, 1, 2))
 
 
 def test_devices_that_were_given_before_are_taken_after_a_restart() -> None:

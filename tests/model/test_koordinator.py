@@ -10,7 +10,7 @@ import pytest
 from atoll.admission.trust import template_problems
 from atoll.kinds.metadata import template_for
 from atoll.model import joint, keys, koordinator
-from atoll.model.gang import DeviceHint, DeviceWish
+from atoll.model.gang import DeviceHint, DeviceWish, GpuPartitionSpec
 from atoll.model.placer import MadeFor, Placer, Unplaceable
 from atoll.model.vector import pod_requests
 
@@ -101,9 +101,11 @@ def test_a_placer_that_hands_nothing_over_refuses_koordinators_names() -> None:
     with pytest.raises(Unplaceable, match="no devices"):
         template_for(template, MadeFor(Placer.VOLCANO))
     assert template_for(template, MadeFor(Placer.ATOLL))["spec"]["containers"]
-    asked = {"metadata": {"annotations": {joint.HINT: "{}"}}, "spec": {"containers": [{"name": "c"}]}}
+    asked: list[Any] = [
+        {"metadata": {"annotations": {key: "{}"}}, "spec": {"containers": [{"name": "c"}]}} for key in joint.WISHES
+    ]
     template["spec"]["containers"][0]["resources"] = {"limits": {"koordinator.sh/rdma": "1"}}
-    for each in (template, asked):
+    for each in (template, *asked):
         with pytest.raises(Unplaceable, match="no devices"):
             template_for(each, MadeFor(Placer.KUBE_SCHEDULER))
 
@@ -115,8 +117,9 @@ def test_a_tenant_can_not_give_itself_devices(key: str) -> None:
 
 
 def problems(asked: dict[str, str], **notes: object) -> str:
-    """Of a pod with such requests, and annotations `joint` and `hint`."""
-    named = {{"joint": joint.JOINT, "hint": joint.HINT}[name]: json.dumps(each) for name, each in notes.items()}
+    """Of a pod with such requests, and annotations `joint`, `hint` and `partition`."""
+    keys_of = {"joint": joint.JOINT, "hint": joint.HINT, "partition": joint.PARTITION}
+    named = {keys_of[name]: json.dumps(each) for name, each in notes.items()}
     spec = {"containers": [{"name": "c", "resources": {"limits": asked}}]}
     found = template_problems({"metadata": {"annotations": named}, "spec": spec}, "spec.template")
     return "; ".join(map(str, found))
@@ -136,6 +139,9 @@ def test_joint_wishes_are_read() -> None:
     )
     assert not problems(PAIR, joint=json.loads(notes[joint.JOINT]), hint=json.loads(notes[joint.HINT]))
     assert joint.of({}, {"nvidia.com/gpu": 2}) is None
+    spec = {joint.PARTITION: '{"allocatePolicy":"Restricted","ringBusBandwidth":"200Gi"}'}
+    assert joint.of(spec, {"nvidia.com/gpu": 2}) == DeviceWish(partition=GpuPartitionSpec(True, 200 * 2**30))
+    assert not problems(PAIR, partition={})
     assert joint.of({}, {"koordinator.sh/rdma": 1}) == DeviceWish()
 
 
@@ -157,16 +163,15 @@ def test_joint_wishes_are_read() -> None:
         (PAIR, {"hint": {"rdma": {"selector": {"matchLabels": {"a": "b" * 5000}}}}}, "4096 is the most"),
         ({"cpu": "1"}, {"joint": {"deviceTypes": ["gpu", "rdma"]}}, "the pod asks for none"),
         ({"koordinator.sh/rdma": "150"}, {}, "no multiple"),
+        (PAIR, {"partition": {"allocatePolicy": "Honor"}}, "legal are allocatePolicy (Restricted, BestEffort)"),
+        (PAIR, {"partition": {"ringBusBandwidth": "fast"}}, "ringBusBandwidth, a quantity such as 200Gi"),
+        (PAIR, {"partition": {"size": 2}}, "unknown field"),
+        ({"koordinator.sh/rdma": "1"}, {"partition": {}}, "the pod asks for none"),
+        ({"atoll.sh/gpu-milli": "500"}, {"partition": {}}, "parts of GPUs are in no partition"),
     ],
 )
 def test_bad_wishes_are_refused_with_the_legal_ones(asked: dict[str, str], notes: dict[str, Any], words: str) -> None:
     assert words in problems(asked, **notes)
-
-
-def test_a_wish_without_effect_is_refused() -> None:
-    partition = {"scheduling.koordinator.sh/gpu-partition-spec": "{}"}
-    [problem] = template_problems({"metadata": {"annotations": partition}, "spec": {}}, "spec.template")
-    assert "leave it out" in str(problem)
 
 
 def test_other_devices_are_written_and_read_back() -> None:

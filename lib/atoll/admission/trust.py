@@ -12,15 +12,11 @@ from atoll.admission.problems import Json, Problem, integer, mapping
 from atoll.model import keys
 from atoll.model.placer import SCHEDULERS
 
-_OF_DEVICES = {
-    **dict.fromkeys(
-        (keys.GPU_CARDS, keys.KOORDINATOR_DEVICES, "hami.io/vgpu-devices-to-allocate", "hami.io/vgpu-devices-allocated",
-         "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate"),
-        "can't be given: the placer writes which devices pods get",
-    ),
-    "scheduling.koordinator.sh/gpu-partition-spec": "no placer of a member keeps to it; leave it out",
-}  # fmt: skip
-"""Annotations of pods by which nodes give devices, and wishes that would have no effect."""
+_OF_DEVICES = (
+    keys.GPU_CARDS, keys.KOORDINATOR_DEVICES, "hami.io/vgpu-devices-to-allocate", "hami.io/vgpu-devices-allocated",
+    "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate",
+)  # fmt: skip
+"""Annotations of pods by which nodes give devices."""
 
 
 def template_problems(template: object, path: str) -> Iterator[Problem]:
@@ -39,7 +35,8 @@ def template_problems(template: object, path: str) -> Iterator[Problem]:
     yield from gpu_share_problems(template, path)
     for key in mapping(mapping(mapping(template).get("metadata")).get("annotations")):
         if key in _OF_DEVICES:
-            yield Problem(f"{path}.metadata.annotations[{key}]", _OF_DEVICES[key])
+            text = "can't be given: the placer writes which devices pods get"
+            yield Problem(f"{path}.metadata.annotations[{key}]", text)
     if mapping(mapping(template).get("metadata")).get("finalizers"):
         text = (
             "can't be given: a pod that waits for another program keeps its node from others for ever; leave them out"

@@ -7,11 +7,12 @@ only where no GPUs with NICs under their roots are free.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from atoll.model import cards, selectors
+from atoll.model import cards, gpu_partitions, selectors
 from atoll.model.gang import DeviceWish
+from atoll.model.gpu_partitions import GpuPartitions
 from atoll.model.joint import (
     AS_COUNT,
     DEVICE_ALONE,
@@ -28,6 +29,8 @@ Taken = Counter[tuple[str, int, str]]
 """(type, minor, "") -> units that are taken of it; (type, minor, bus) -> whether this virtual function is. No GPUs."""
 MOST_PODS = 128
 """Of one task that a node is asked for at most."""
+_NO_SCOPE: Final = "no GPUs of one scope are free"
+_NO_PARTITION: Final = "no partition of so many GPUs is free"
 
 
 class Found(NamedTuple):
@@ -43,6 +46,7 @@ class Reported(NamedTuple):
     devices: Devices
     kind: int
     """The same for nodes whose devices differ in their UUIDs alone."""
+    partitions: GpuPartitions = gpu_partitions.NONE
 
 
 class Node(NamedTuple):
@@ -54,6 +58,7 @@ class Node(NamedTuple):
     taken: Taken
     memory: int = 0
     """Bytes of each GPU."""
+    partitions: GpuPartitions = gpu_partitions.NONE
 
 
 def hold(taken: Taken, parts: Iterable[Part], times: int = 1) -> None:
@@ -82,7 +87,7 @@ def find(node: Node, requests: Mapping[str, int], wish: DeviceWish) -> Found | s
     together = [each for each in wish.types if each in asked and wish.hint(each).allocate_strategy != FOR_ALL]
     if not together or together[0] != wish.types[0]:
         together = []
-    refused = "no GPUs of one scope are free"
+    refused = _NO_PARTITION if _by_partition(node, asked, wish) else _NO_SCOPE
     for first in _firsts(node, asked, usable, together, wish):
         found = _beside(node, asked, usable, together, first, wish)
         if isinstance(found, str):
@@ -188,8 +193,9 @@ def _firsts(
     there, scope = node.devices[first], wish.hint(first).required_topology_scope
 
     def packed(among: list[int]) -> Iterable[list[int]]:
-        chosen = _gpus(node, asked[first], among, wish) if first == GPU else _in_turn(node, first, among, ())[:number]
-        if len(chosen) == number:
+        if first == GPU:
+            yield from _gpus(node, asked, among, wish)
+        elif len(chosen := _in_turn(node, first, among, ())[:number]) == number:
             yield chosen
 
     yield from packed(usable[first])
@@ -197,7 +203,8 @@ def _firsts(
         roots = set.intersection(*({node.devices[kind][each].root for each in usable[kind]} for kind in together[1:]))
         with_others = [each for each in usable[first] if there[each].root in roots]
         yield from packed(with_others)
-        if len(with_others) >= number and SCOPES.index(scope or SCOPES[0]) == 0:
+        loose = SCOPES.index(scope or SCOPES[0]) == 0 and not (first == GPU and _by_partition(node, asked, wish))
+        if len(with_others) >= number and loose:
             each_kind = [Counter(node.devices[kind][each].root for each in usable[kind]) for kind in together[1:]]
             order = sorted(roots, key=lambda root: (-min(each[root] for each in each_kind), root))
             yield sorted(_in_turn(node, first, with_others, order)[:number])
@@ -224,9 +231,9 @@ def _beside(
         if kind in found:
             continue
         if kind == GPU:
-            found[kind] = _gpus(node, asked[kind], usable[kind], wish)
+            found[kind] = next(_gpus(node, asked, usable[kind], wish), [])
             if not found[kind]:
-                return "no GPUs of one scope are free"
+                return _NO_PARTITION if _by_partition(node, asked, wish) else _NO_SCOPE
             continue
         near = roots if kind in together else []
         least = max(number, len(near)) if wish.same_root else number
@@ -251,11 +258,35 @@ def _in_turn(node: Node, kind: str, among: Sequence[int], roots: Sequence[str]) 
     return [minor for *_, minor in sorted(rounds)]
 
 
-def _gpus(node: Node, asked: tuple[int, int], among: Collection[int], wish: DeviceWish) -> list[int]:
+def _by_partition(node: Node, asked: Mapping[str, tuple[int, int]], wish: DeviceWish) -> bool:
+    """Whether the GPUs of a pod must be a partition; parts of GPUs never are."""
+    whole = GPU in asked and asked[GPU][0] == cards.CARD
+    return whole and (node.partitions.honoured or wish.partition is not None)
+
+
+def _gpus(
+    node: Node, asked: Mapping[str, tuple[int, int]], among: Collection[int], wish: DeviceWish
+) -> Iterator[list[int]]:
+    """Sets of GPUs of these for a pod, the preferred one first: partitions, then the choice by topology."""
+    part, number = asked[GPU]
+    scope = wish.hint(GPU).required_topology_scope
+    narrowest = SCOPES.index(scope) if scope else 0
+    there = node.devices[GPU]
+    if part == cards.CARD:
+        idle = [minor for minor in there if _free(node, GPU, minor) == cards.CARD]
+        for partition in node.partitions.ordered(number, idle, wish.partition):
+            if set(partition.minors).issubset(among):
+                shared = set.intersection(*(set(_scopes(minor, there[minor])) for minor in partition.minors))
+                if any(level[0] >= narrowest for level in shared):
+                    yield [*partition.minors]
+    if not _by_partition(node, asked, wish) and (found := _packed(node, asked[GPU], among, narrowest)):
+        yield found
+
+
+def _packed(node: Node, asked: tuple[int, int], among: Collection[int], narrowest: int) -> list[int]:
     """GPUs of these in the narrowest scope that has enough, of such scopes the one most in use; empty for none."""
     part, number = asked
-    there, scope = node.devices[GPU], wish.hint(GPU).required_topology_scope
-    narrowest = SCOPES.index(scope) if scope else 0
+    there = node.devices[GPU]
     fitting: dict[_Scope, list[int]] = {}
     used: set[_Scope] = set()
     for minor, each in sorted(there.items()):

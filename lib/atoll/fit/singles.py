@@ -9,13 +9,14 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from atoll.fit.constraints import Numa
+from atoll.fit.constraints import Cards, Numa
 from atoll.fit.nodes import Nodes
 from atoll.fit.place import OneRoom, place
 from atoll.fit.placement import Placement
 from atoll.fit.site import cell_sums
 from atoll.model.cards import SHARE
 from atoll.model.gang import Gang, Task
+from atoll.model.koordinator import counted
 from atoll.model.topology import NO_DOMAIN
 
 _MOST_SHAPES = 16
@@ -92,6 +93,8 @@ def _is_plain(gang: Gang, nodes: Nodes) -> bool:
     if len(gang.tasks) != 1 or gang != Gang("", gang.tasks, 1):
         return False
     [task] = gang.tasks
+    if SHARE in counted(task.requests) and any(isinstance(each, Cards) and each.by_partition for each in nodes.exact):
+        return False
     if SHARE in task.requests or (task.aligned and any(isinstance(each, Numa) for each in nodes.exact)):
         return False
     return task == Task(

@@ -113,7 +113,7 @@ def takes_shares(template: Mapping[str, Any], who: Placer) -> None:
 
     pod, notes = template.get("spec") or {}, (template.get("metadata") or {}).get("annotations") or {}
     names = {*needs.KOORDINATOR_OTHERS, *(gpu_shares.KOORDINATOR_GPUS if who is not Placer.KUBE_SCHEDULER else ())}
-    if who is not Placer.ATOLL and (gpu_shares.asks_for(pod, names) or notes.get(joint.JOINT) or notes.get(joint.HINT)):
+    if who is not Placer.ATOLL and (gpu_shares.asks_for(pod, names) or any(map(notes.get, joint.WISHES))):
         text = f"the member's placer is {who}, which writes no {keys.KOORDINATOR_DEVICES}: pods get no devices there"
         raise Unplaceable(f"{text}; send it elsewhere")
 

@@ -88,6 +88,15 @@ class DeviceHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     exclusive_policy: Literal["", "DeviceLevel", "PCIeLevel"] = ""
 
 
+class GpuPartitionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Which partitions of GPUs a pod gets (`atoll.model.gpu_partitions`)."""
+
+    restricted: bool = False
+    """Whether these have the highest score alone."""
+    bandwidth: int = 0
+    """Bytes per second that the ring of each has at least."""
+
+
 class DeviceWish(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Which of Koordinator's devices a pod gets."""
 
@@ -96,6 +105,8 @@ class DeviceWish(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     same_root: bool = False
     """Whether every root of the first one's devices must have some of each other type, and no other root."""
     hints: dict[str, DeviceHint] = {}
+    partition: GpuPartitionSpec | None = None
+    """GPUs are given by partition alone; None for first, or as the node has it."""
     problem: str = ""
     """Why no node gives it, for a pod that no admission of Atoll's has seen."""
 

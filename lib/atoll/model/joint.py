@@ -7,12 +7,15 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from atoll.model import selectors
+from atoll.model import cards, quantity, selectors
 from atoll.model.gang import DeviceHint as Hint
 from atoll.model.gang import DeviceWish as Wish
+from atoll.model.gang import GpuPartitionSpec
 
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
 HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
+PARTITION: Final = "scheduling.koordinator.sh/gpu-partition-spec"
+WISHES: Final = (JOINT, HINT, PARTITION)
 GPU, RDMA, FPGA = "gpu", "rdma", "fpga"
 RESOURCES: Final = {RDMA: "koordinator.sh/rdma", FPGA: "koordinator.sh/fpga"}
 """Device type -> resource of which each device has `WHOLE`."""
@@ -33,6 +36,12 @@ _LEGAL_HINT: Final = (
 )
 
 
+_LEGAL_PARTITION: Final = (
+    "; legal are allocatePolicy (Restricted, BestEffort) and ringBusBandwidth, a quantity such as 200Gi that"
+    " a partition has at least"
+)
+
+
 class BadWish(ValueError):
     """No node gives that; the message has the legal values."""
 
@@ -42,8 +51,14 @@ class _Joint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     required_scope: Literal["", "SamePCIe"] = ""
 
 
+class _Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    allocate_policy: Literal["", "Restricted", "BestEffort"] = ""
+    ring_bus_bandwidth: str | int | None = None
+
+
 _joint = msgspec.json.Decoder(_Joint)
 _hints = msgspec.json.Decoder(dict[_Type, Hint])
+_partition = msgspec.json.Decoder(_Partition)
 
 
 def of(annotations: Mapping[str, Any], requests: Mapping[str, int]) -> Wish | None:
@@ -52,18 +67,25 @@ def of(annotations: Mapping[str, Any], requests: Mapping[str, int]) -> Wish | No
     Raises:
         BadWish: it can't be read, or no node gives it.
     """
-    joint, hint = (str(annotations.get(key) or "") for key in (JOINT, HINT))
+    joint, hint, partition = (str(annotations.get(key) or "") for key in WISHES)
     amounts = {name: requests[name] for name in RESOURCES.values() if requests.get(name)}
-    if not (joint or hint or amounts):
+    if not (joint or hint or partition or amounts):
         return None
     for name, amount in amounts.items():
         if amount > WHOLE and amount % WHOLE:
             raise BadWish(f"{name}: {amount} is above {WHOLE} and no multiple of it; {WHOLE} is a device")
-    if not amounts and not any("gpu" in name for name in requests):
+    if (partition or not amounts) and not any("gpu" in name for name in requests):
         text = "name devices, and the pod asks for none; ask for nvidia.com/gpu, koordinator.sh/gpu,"
-        raise BadWish(f"annotations {JOINT}, {HINT}: {text} {' or '.join(RESOURCES.values())}")
+        raise BadWish(f"annotations {', '.join(WISHES)}: {text} {' or '.join(RESOURCES.values())}")
+    if partition and (0 < requests.get(cards.SHARE, 0) < cards.CARD or requests.get(cards.MEMORY)):
+        raise BadWish(f"annotation {PARTITION}: parts of GPUs are in no partition; ask for whole ones, or leave it out")
     found = _read_joint(joint) if joint else _Joint()
-    return Wish([*found.device_types], bool(found.required_scope), _read_hints(hint) if hint else {})
+    return Wish(
+        [*found.device_types],
+        bool(found.required_scope),
+        _read_hints(hint) if hint else {},
+        _read_partition(partition) if partition else None,
+    )
 
 
 def known(annotations: Mapping[str, Any], requests: Mapping[str, int]) -> Wish | None:
@@ -101,6 +123,15 @@ def _read_hints(text: str) -> dict[str, Hint]:
         if wrong:
             raise BadWish(f"annotation {HINT}: {kind} has a field that is not for it{_LEGAL_HINT}")
     return {str(kind): hint for kind, hint in found.items()}
+
+
+def _read_partition(text: str) -> GpuPartitionSpec:
+    try:
+        found = _partition.decode(_bounded(text))
+        bandwidth = int(quantity.parse(found.ring_bus_bandwidth or 0))
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadWish(f"annotation {PARTITION}: {error}{_LEGAL_PARTITION}") from error
+    return GpuPartitionSpec(found.allocate_policy == "Restricted", max(bandwidth, 0))
 
 
 def _bounded(text: str) -> str:

@@ -6,7 +6,7 @@ with them (`atoll.fit.koordinator`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -14,10 +14,12 @@ from atoll.fit import koordinator
 from atoll.fit.koordinator import Node, Reported, Taken
 from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model import cards
-from atoll.model.gang import Task
+from atoll.model.gang import DeviceWish, Task
 from atoll.model.koordinator import counted
 
 _MOST_KNOWN = 20_000
+_ANY = DeviceWish()
+_NOTHING = Reported({}, 0)
 REFUSAL = "node(s) didn't have enough free on one GPU"
 
 
@@ -45,11 +47,19 @@ class Cards:
         self._memory = np.zeros(len(free), np.int64) if memory is None else memory
         self._reported, self.taken = reported or {}, taken if taken is not None else {}
         self._known = known if known is not None else {}
+        #: nodes that give whole GPUs by partition alone, so that their number does not say which pods fit
+        self.by_partition = [at for at, each in self._reported.items() if each.partitions.honoured]
 
     def room(self, task: Task, nodes: int) -> Ints | None:
         """See `Exact.room`."""
         if task.joint is not None:
-            return self._joint_room(task, nodes)
+            return self._one_by_one(task, np.zeros(nodes, np.int64), self._reported)
+        room = self._any_room(task, nodes)
+        if room is None or cards.asked(counted(task.requests), 0)[0] != cards.CARD:
+            return room
+        return self._one_by_one(task, room, self.by_partition)
+
+    def _any_room(self, task: Task, nodes: int) -> Ints | None:
         amount, count = cards.asked(task.requests, 0)
         if not amount:
             return self._whole_room(task, nodes)
@@ -65,10 +75,13 @@ class Cards:
         """See `Exact.take`."""
         requests = counted(task.requests) if node in self._reported else task.requests
         amount, number = cards.asked(requests, int(self._memory[node]))
-        if task.joint is not None:
+        wish = task.joint
+        if wish is None and amount == cards.CARD and node in self._reported:
+            wish = _ANY
+        if wish is not None:
             there = self._node(node)
             for _ in range(count):
-                found = koordinator.find(there, task.requests, task.joint)
+                found = koordinator.find(there, task.requests, wish)
                 if not isinstance(found, str):
                     self.free[node, list(found.gpus)] -= amount
                     koordinator.hold(there.taken, found.others)
@@ -85,24 +98,20 @@ class Cards:
 
     def _node(self, node: int) -> Node:
         taken = self.taken.setdefault(node, Taken())
-        return Node(
-            self._reported[node].devices if node in self._reported else {},
-            self.free[node].tolist(),
-            taken,
-            int(self._memory[node]),
-        )
+        devices, _, partitions = self._reported.get(node, _NOTHING)
+        return Node(devices, self.free[node].tolist(), taken, int(self._memory[node]), partitions)
 
-    def _joint_room(self, task: Task, nodes: int) -> Ints:
-        assert task.joint is not None
-        room: Ints = np.zeros(nodes, np.int64)
-        asked = tuple(sorted(task.requests.items())), repr(task.joint)
+    def _one_by_one(self, task: Task, room: Ints, nodes: Iterable[int]) -> Ints:
+        """The same, changed on these nodes to the pods that get devices there one after the other."""
+        wish = task.joint or _ANY
+        asked = tuple(sorted(task.requests.items())), repr(wish)
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
-        for node, (_, kind) in self._reported.items():
+        for node in nodes:
             there = self._node(node)
-            alike = (*asked, kind, *there.free, there.memory, frozenset((+there.taken).items()))
+            alike = (*asked, self._reported[node].kind, *there.free, there.memory, frozenset((+there.taken).items()))
             if alike not in self._known:
-                self._known[alike] = koordinator.count(there, task.requests, task.joint)
+                self._known[alike] = koordinator.count(there, task.requests, wish)
             room[node] = self._known[alike]
         return room
 

@@ -79,7 +79,7 @@ from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.volumes import IN_USE
 from atoll.fit import Placement, place
-from atoll.model import koordinator
+from atoll.model import gpu_partitions, koordinator
 from atoll.model.gang import Task
 from atoll.model.placer import parse_selector
 from atoll.model.selectors import label_selector_matches
@@ -200,7 +200,9 @@ class MemberCore:
                 self.room.numa_changed(name, None, zones=zones)
                 self.due = self.due or self.room.grew
             case KoordinatorSet(device):
-                self.room.koordinator_changed(device.metadata.name, koordinator.devices(device.spec))
+                about = device.metadata
+                table = gpu_partitions.of_device(about.annotations, about.labels)
+                self.room.koordinator_changed(about.name, koordinator.devices(device.spec), table)
                 self.due = self.due or self.room.grew
             case KoordinatorGone(name):
                 self.room.koordinator_changed(name, {})

@@ -29,10 +29,11 @@ from atoll.fit.placement import Ints
 from atoll.fit.scores import Typical
 from atoll.fit.singles import Singles
 from atoll.model import gpu_shares, keys, koordinator, numbers, ports, quantity, topology, vector
-from atoll.model.cards import MEMORY, SHARE, asked, chosen
+from atoll.model.cards import CARD, MEMORY, SHARE, asked, chosen
 from atoll.model.decision import Gone
 from atoll.model.device_claims import CLASS_SUFFIX
 from atoll.model.gang import DeviceWish, Task
+from atoll.model.gpu_partitions import GpuPartitions
 from atoll.model.koordinator import Devices as ReportedDevices
 from atoll.model.koordinator import Part
 from atoll.model.numa import Asks, asks_of
@@ -42,6 +43,7 @@ from atoll.model.topology import NO_DOMAIN, Built, Grown, Tree
 from atoll.model.vector import MOST_ON_NODE, Vector
 
 log = structlog.get_logger(__name__)
+_ANY = DeviceWish()
 
 
 class _Charge(msgspec.Struct, frozen=True, gc=False):
@@ -180,8 +182,10 @@ class Room:
             self._nodes.pop(name, None)
             self._allocatable.pop(name, None)
             self.cards.offers(name, None)
+            self.koordinator.labelled(name, {})
         else:
             self._nodes[name] = new
+            self.koordinator.labelled(name, new.metadata.labels)
             self.devices.node_changed(name)
             self._offer(new)
         self.disturbed.add(name)
@@ -433,11 +437,18 @@ class Room:
         return pod.joint is not None and not self.cards.of(key)[1] and not self.koordinator.of(key)
 
     def _chooser(self, requests: Vector) -> Choose:
-        """How the cards of a pod are chosen: by fragmentation where that is the member's scoring, else the fullest."""
+        """How the cards of a pod are chosen: whole ones that Koordinator reports by partition and topology; others by
+        fragmentation where that is the member's scoring, else the fullest.
+        """
 
         def choose(node: str, free: Sequence[int]) -> tuple[int, ...]:
             column = self._column.get(node)
             share = {**requests, SHARE: asked(requests, self.cards.memory(node))[0]} if MEMORY in requests else requests
+            there = self.koordinator.node(node, free, self.cards.memory(node))
+            if there is not None and asked(share)[0] == CARD:
+                found = fitting.find(there, share, _ANY)
+                if not isinstance(found, str):
+                    return found.gpus
             if self._arrays is not None and column is not None and "fragmentation" in self.scoring.terms:
                 cpu, profile = self.free(node).get("cpu", 0), int(self._arrays.profile[column])
                 return self.typical.chosen(share, cpu, np.array(free, np.int64), profile)
@@ -775,9 +786,9 @@ class Room:
         gone = frozenset(away)
         return Devices(self.devices, names, lambda: self.devices.without(gone) if gone else self.devices.taken)
 
-    def koordinator_changed(self, node: str, devices: ReportedDevices) -> None:
-        """Koordinator reports these devices of a node; empty for none."""
-        if not self.koordinator.change(node, devices) or node not in self._nodes:
+    def koordinator_changed(self, node: str, devices: ReportedDevices, table: GpuPartitions | None = None) -> None:
+        """Koordinator reports these devices of a node; see `KoordinatorBook.change`."""
+        if not self.koordinator.change(node, devices, table) or node not in self._nodes:
             return
         self._offer(self._nodes[node])
         for key, pod in self._using.get(node, {}).items():
