@@ -256,6 +256,18 @@ def test_processes_take_their_flags_and_settings(chart: str, values: Json, tmp_p
             assert container[probe]["httpGet"]["port"] == "health"
 
 
+@pytest.mark.parametrize("mode", ["off", "on"])
+def test_reclaimed_capacity_brings_its_right_to_write_nodes(mode: str) -> None:
+    policy = {"policyFrom": "volcano-system/policy"} if mode == "off" else {}
+    values = {"enabled": True, "settings": {"colocation": {"mode": mode}}, **policy}
+    objects = template("atoll-agent", {**IMAGE, "cluster": "a", "descheduler": values})
+    [role] = [
+        each for each in objects if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", "atoll-descheduler")
+    ]
+    writes = [each for each in role["rules"] if each["resources"] == ["nodes/status"]]
+    assert [each["verbs"] for each in writes] == ([["patch"]] if mode == "on" else [])
+
+
 def test_pages_are_off_by_default_and_have_no_account() -> None:
     objects = template("atoll", FULL["atoll"])
     assert "atoll-web" not in [each["metadata"]["name"] for each in template("atoll", IMAGE)]

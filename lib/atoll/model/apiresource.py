@@ -64,6 +64,9 @@ NODE_TOPOLOGIES: Final = ApiResource(
     "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", namespaced=False
 )
 KOORDINATOR_DEVICES: Final = ApiResource("scheduling.koordinator.sh", "v1alpha1", "devices", "Device", namespaced=False)
+KOORDINATOR_NODE_METRICS: Final = ApiResource(
+    "slo.koordinator.sh", "v1alpha1", "nodemetrics", "NodeMetric", namespaced=False
+)
 CSI_NODES: Final = ApiResource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 BUDGETS: Final = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 NODE_METRICS: Final = ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)

@@ -67,6 +67,8 @@ MOVE_ASKED: Final = "atoll.sh/move-asked"
 """PodGroup annotation in a member: when the descheduler asked for the move of the gang of the host (RFC 3339)."""
 HOT: Final = "atoll.sh/hot"
 """Key of the PreferNoSchedule taint of a node that the descheduler takes pods off."""
+RECLAIMED: Final = "atoll.sh/reclaimed"
+"""Node annotation: JSON, the batch resources that colocation published there; other amounts are another agent's."""
 ON_LOST: Final = "atoll.sh/on-lost"
 """Workload and policy annotation: what becomes of it when its member is lost: `requeue`, `exclusive` or `wait`. Label
 of what is delivered: `exclusive` where the agent ends it once it has had no contact to the host for too long.

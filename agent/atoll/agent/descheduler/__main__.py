@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from atoll.agent.colocation import loop as colocation
 from atoll.agent.descheduler.cluster import Cluster
 from atoll.agent.descheduler.looks import Looks, Metrics
 from atoll.agent.descheduler.settings import DeschedulerSettings
@@ -30,6 +31,7 @@ async def setup(running: Process, settings: DeschedulerSettings) -> None:
     )
     elector = election.elector(api, LEASE, running.identity, settings.election)
     metrics = Metrics(running.metrics)
+    offline = colocation.Metrics(running.metrics) if settings.colocation.mode != "off" else None
     working: Cluster | None = None
 
     async def lead() -> None:
@@ -43,6 +45,9 @@ async def setup(running: Process, settings: DeschedulerSettings) -> None:
                 tasks.create_task(working.run(), name="cluster")
                 tasks.create_task(recorder.run(), name="events")
                 tasks.create_task(looks.run(), name="looks")
+                if offline is not None:
+                    reclaiming = colocation.Loop(api, working, settings, recorder=recorder, metrics=offline)
+                    tasks.create_task(reclaiming.run(), name="colocation")
         finally:
             working = None
 

@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from atoll.agent.descheduler import sources
 from atoll.agent.descheduler.cluster import Cluster
+from atoll.agent.descheduler.evictions import ask_host, evict
 from atoll.agent.descheduler.plan import Ask, Memory, Move, Plan, Skip, plan, source_key
 from atoll.agent.descheduler.policy import Policy, PolicyError, Prometheus, Requests, parse
 from atoll.agent.descheduler.rules import Rules
@@ -29,16 +30,14 @@ from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CONFIGMAPS, NODES, POD_GROUPS, PODS
-from atoll.model.timestamps import rfc3339_micro, rfc3339_seconds
+from atoll.model.apiresource import CONFIGMAPS, NODES, PODS
+from atoll.model.timestamps import rfc3339_micro
 
 REPORT: Final = "atoll-descheduler-report"
 FIELD_MANAGER: Final = "atoll-descheduler"
 HOT: Final = {"key": keys.HOT, "effect": "PreferNoSchedule"}
 """Taint of hot nodes: schedulers put pods elsewhere where they can."""
 _MOST_SKIPS: Final = 300
-_PATIENCE: Final = 3.0
-"""Seconds for one eviction: a budget that refuses it now is asked again by the next look."""
 
 log = structlog.get_logger(__name__)
 
@@ -177,10 +176,8 @@ class Looks:
 
     async def _ask(self, ask: Ask, policy: Policy, outcome: Outcome) -> None:
         """Write the request on the gang's PodGroup: the agent reports it, the host moves the gang."""
-        namespace, _, name = ask.group.partition("/")
-        patch = {"metadata": {"annotations": {keys.MOVE_ASKED: rfc3339_seconds(time.time())}}}
         try:
-            await self._api.merge_patch(POD_GROUPS, name, patch, namespace, field_manager=FIELD_MANAGER)
+            await ask_host(self._api, ask.group, field_manager=FIELD_MANAGER)
         except errors.ApiError as error:
             outcome.refused.append(Skip(f"gang {ask.group}", f"not asked for: {error.said}"))
             return
@@ -190,19 +187,9 @@ class Looks:
 
     async def _evict(self, move: Move, policy: Policy, outcome: Outcome) -> None:
         namespace, _, name = move.key.partition("/")
-        options: dict[str, Any] = {"preconditions": {"uid": move.uid}}
-        if policy.grace is not None:
-            options["gracePeriodSeconds"] = policy.grace
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": options,
-        }
         about = {"apiVersion": "v1", "kind": PODS.kind, "namespace": namespace, "name": name, "uid": move.uid}
         try:
-            path = PODS.path(namespace, name, "eviction")
-            await self._api.request("POST", path, body=orjson.dumps(body), deadline=_PATIENCE)
+            await evict(self._api, move.key, move.uid, policy.grace)
         except errors.ApiError as error:
             if isinstance(error, errors.Unreachable):
                 # It may have been carried out: the move counts, so that no more follows than the plan has.

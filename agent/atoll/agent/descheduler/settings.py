@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
+from atoll.agent.colocation.rules import Colocation
 from atoll.agent.descheduler.rules import Rules
 from atoll.kube.settings import Election, Health, ProcessSettings
 from atoll.model.settings import Section, seconds, words
@@ -59,6 +60,7 @@ class DeschedulerSettings(ProcessSettings, frozen=True):
     ] = "on"
     rules: Rules = Rules()
     prometheus: PrometheusSettings = PrometheusSettings()
+    colocation: Colocation = Colocation()
 
     def __post_init__(self) -> None:
         namespace, _, name = self.policy.partition("/")
