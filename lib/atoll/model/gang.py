@@ -269,13 +269,17 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
         return [*found.values()]
 
     def total(self) -> Vector:
-        """The charge of a queue: the requests of all replicas together."""
-        found = vector.total(vector.scaled(task.requests, task.replicas) for task in self.tasks)
-        if self.any_gpu:
-            from atoll.model import gpu_shares
+        """The charge of a queue for all replicas together."""
+        return vector.total(vector.scaled(self.charge(task), task.replicas) for task in self.tasks)
 
-            for task in self.tasks:
-                vector.add(found, gpu_shares.charge(task.requests), task.replicas)
+    def charge(self, task: Task) -> Vector:
+        """Of one pod of a task."""
+        if not self.any_gpu:
+            return task.requests
+        from atoll.model import gpu_shares
+
+        found = dict(task.requests)
+        vector.add(found, gpu_shares.charge(task.requests))
         return found
 
     def with_any_gpu(self) -> Gang:

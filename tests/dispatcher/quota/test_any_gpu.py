@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from atoll.dispatcher.core import BindingView
+from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.explain.figures import figures
 from atoll.dispatcher.objects import BindingObject, binding_view
 from atoll.model import gang, keys
@@ -23,6 +25,7 @@ from tests.dispatcher.builders import (
     make_cluster,
     make_queue,
 )
+from tests.dispatcher.elastic.scenes import resized, runs
 
 SPELLINGS = {
     "a card": {GPU: 1},
@@ -83,3 +86,21 @@ def test_figures_show_it_only_where_it_is_bounded(bounded: bool) -> None:
     s.submit(Read("runs").queue("q").tasks(1, gpu=1))
     s.run()
     assert (ANY in [each.resource for each in figures(s.core.tree.queues["q"])]) == bounded
+
+
+def test_growth_stays_within_the_quota() -> None:
+    """It starts with one pod; the queue may use a card more, and members have seven."""
+    s = Scene(make_queue("q", **{ANY: 1000}), make_cluster("m"), make_capacity("m", [8]))
+    s.submit(Read("a").queue("q").tasks(4, minimum=1, gpu=1))
+    s.run()
+    runs(s, "a", generation=2)
+    s.tell(make_capacity("m", [7], generation=2), make_queue("q", **{ANY: 2000}))
+    assert resized(s.run()) == {"a": 2}
+
+
+def test_quotas_with_scopes_count_gpus_under_any_name() -> None:
+    wish = Read("w").tasks(2, gpu=1).build().gang
+    assert wish is not None
+    scoped = [msgspec.structs.replace(wish.tasks[0], scopes=each) for each in (["BestEffort"], ["NotBestEffort"])]
+    several = msgspec.structs.replace(wish, tasks=scoped)
+    assert [each[ANY] for each in by_scopes([several], several.total()).values()] == [2000, 2000]

@@ -373,8 +373,9 @@ class _Admitted:
         amount, charges = dict(self._amount), {scopes: dict(each) for scopes, each in self._charges.items()}
         for index, count in pods:
             task = self._gang.tasks[index]
-            vector.add(amount, task.requests, count)
-            vector.add(charges.setdefault(tuple(task.scopes), {}), task.requests, count)
+            charge = self._gang.charge(task)
+            vector.add(amount, charge, count)
+            vector.add(charges.setdefault(tuple(task.scopes), {}), charge, count)
         stop = self._resizing.stop(self._binding, self._name, amount, charges)
         if stop is not None:
             self._stops.setdefault(sum(count for _, count in pods), stop)

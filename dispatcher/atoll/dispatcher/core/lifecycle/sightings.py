@@ -175,7 +175,7 @@ def _leaving(view: BindingView, wish: Gang) -> Vector:
     amount, more = wish.total(), sum(pods for _, pods in view.placed.values()) - wish.replicas
     if more > 0:
         largest: Vector = {}
-        for requests in wish.requests():
-            largest = vector.larger(largest, requests)
+        for task in wish.tasks:
+            largest = vector.larger(largest, wish.charge(task))
         vector.add(amount, largest, more)
     return amount

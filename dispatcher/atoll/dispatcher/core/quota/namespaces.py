@@ -93,10 +93,10 @@ class Namespaces:
 
 def by_scopes(gangs: Iterable[Gang], amount: Vector) -> Charges:
     """What these gangs request, which is this amount in all."""
-    tasks = [task for gang in gangs for task in gang.tasks]
-    found: dict[Scopes, Vector] = {tuple(task.scopes): {} for task in tasks}
+    tasks = [(gang, task) for gang in gangs for task in gang.tasks]
+    found: dict[Scopes, Vector] = {tuple(task.scopes): {} for _, task in tasks}
     if len(found) < 2:
         return dict.fromkeys(found or ((),), amount)
-    for task in tasks:
-        vector.add(found[tuple(task.scopes)], task.requests, task.replicas)
+    for gang, task in tasks:
+        vector.add(found[tuple(task.scopes)], gang.charge(task), task.replicas)
     return found
