@@ -212,6 +212,54 @@ async def test_pods_of_a_hot_node_move_and_stay(walk: Walk) -> None:
     assert await walk.pods() == after
 
 
+async def test_a_new_pod_of_low_priority_waits_while_all_nodes_are_hot_and_says_so(walk: Walk) -> None:
+    """1. All nodes are hot: each has the taint. 2. A replica more waits, with that reason; a pod of high priority starts.
+    3. The nodes cool: the replica starts.
+    """
+    await walk.pods()
+    before = dict(walk.stress)
+    walk.stress.update({node: 15.5 for node in before})
+    await walk.pods()
+
+    async def all_hot() -> bool:
+        return await walk.tainted() == before.keys()
+
+    await until(all_hot, what="all nodes have the taint")
+    await walk.api.merge_patch(DEPLOYMENTS, "low", {"spec": {"replicas": 4}}, walk.namespace)
+
+    async def waits() -> bool:
+        pods = await walk.api.list(PODS, walk.namespace)
+        said = [
+            each for pod in pods for each in pod["status"].get("conditions") or () if each["type"] == "PodScheduled"
+        ]
+        return [each["message"] for each in said if each["status"] == "False"] == [
+            f"0/{len(before)} nodes are available: {len(before)} node(s) were hot (atoll.sh/hot) for pods of priority 1000."
+        ]
+
+    await until(waits, what="the new pod says why it waits")
+    high = f"high-{walk.namespace}"
+    about = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "value": 10000}
+    await walk.api.create(PRIORITY_CLASSES, {**about, "metadata": {"name": high}})
+    pod = _deployment(walk.namespace, high)["spec"]["template"]["spec"]
+    head = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "high", "namespace": walk.namespace}}
+    await walk.api.create(PODS, {**head, "spec": pod})
+
+    async def starts() -> bool:
+        [found] = await walk.api.list(PODS, walk.namespace, field_selector="metadata.name=high")
+        return bool(found["spec"].get("nodeName"))
+
+    await until(starts, what="the pod of high priority starts")
+    assert await waits()
+    walk.stress.update(before)
+    await walk.api.delete(PODS, "high", walk.namespace)
+
+    async def four() -> bool:
+        return len(await walk.pods()) == 4 and not await walk.tainted()
+
+    await until(four, what="the nodes have cooled and the replica has started")
+    await walk.api.delete(PRIORITY_CLASSES, high)
+
+
 GANGS = ("--set=rules.gangs=ask", "--set=rules.youngest=62")
 """The host follows a member's request a minute after the dispatch."""
 

@@ -282,6 +282,11 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
         return said if said not in ("", Policy.NONE) and any(CPU in each for each in self.aligned) else ""
 
     @property
+    def of_daemon_set(self) -> bool:
+        """Whether it can run on one node alone."""
+        return any(each.controller and each.kind == "DaemonSet" for each in self.metadata.owner_references)
+
+    @property
     def finished(self) -> bool:
         """Whether it has ended and holds nothing any more."""
         return self.phase in FINISHED

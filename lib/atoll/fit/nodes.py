@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from atoll.fit.company import Company
-from atoll.fit.constraints import Cards, Exact, Numa, Profile
+from atoll.fit.constraints import Cards, Exact, Numa, Profile, taints
 from atoll.fit.constraints import resources as resource_amounts
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.fit.scores import Amounts, OfCards, Typical
@@ -151,6 +151,8 @@ class Nodes:
         self._row = {name: row for row, name in enumerate(resources)}
         #: whether some profile has a taint with PreferNoSchedule; None while that is not known
         self._tainted: bool | None = None
+        #: whether some profile is closed to pods of low priority; None while that is not known
+        self._hot: bool | None = None
         layout = _Layout.of(tree, lowest)
         #: by name of the tree; that without a name is always there
         self._layouts: dict[str, _Layout] = {"": layout}
@@ -332,6 +334,19 @@ class Nodes:
             return None
         by_profile = [selectors.disliked(profile.taints, task.tolerations) > 0 for profile in self.profiles]
         return np.array(by_profile, np.bool_)[self.profile]
+
+    @property
+    def hot(self) -> bool:
+        """Whether some node is so hot that it takes no pods of low priority."""
+        if self._hot is None:
+            self._hot = any(taints.least_priority(profile.taints) is not None for profile in self.profiles)
+        return self._hot
+
+    def too_hot(self, task: Task) -> int:
+        """Nodes that would accept the task at a higher priority."""
+        if task.priority is None or not self.hot:
+            return 0
+        return int((self.accepting(replace(task, priority=None)) & ~self.accepting(task)).sum())
 
     def room(self, requests: Mapping[str, int]) -> Ints:
         """int64[N]: how many pods of these requests each node still holds."""

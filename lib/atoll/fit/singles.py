@@ -49,7 +49,8 @@ class Singles:
         if nodes is None or not _is_plain(gang, nodes) or nodes.scoring_of(gang) is not None:
             return None
         [task] = gang.tasks
-        key = _encoder.encode((task.requests, task.node_selector, task.node_terms, task.tolerations, task.aligned))
+        asks = (task.requests, task.node_selector, task.node_terms, task.tolerations, task.aligned, task.priority)
+        key = _encoder.encode(asks)
         kept = self._kept.pop(key, None)
         if kept is None:
             if len(self._kept) >= _MOST_SHAPES:
@@ -108,4 +109,5 @@ def _is_plain(gang: Gang, nodes: Nodes) -> bool:
         images=task.images,
         aligned=task.aligned,
         own_terms=task.own_terms,
+        priority=task.priority,
     )

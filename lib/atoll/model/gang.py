@@ -178,6 +178,8 @@ class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """`node_terms` without terms of the pod's volumes to them, where they add any: pods that are to be spread are
     counted over the nodes of these.
     """
+    priority: int | None = None
+    """The lowest of its pods, where hot nodes may be closed to them; only what a member's own agent knows."""
 
 
 class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

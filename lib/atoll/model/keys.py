@@ -66,7 +66,9 @@ that is left goes at once.
 MOVE_ASKED: Final = "atoll.sh/move-asked"
 """PodGroup annotation in a member: when the descheduler asked for the move of the gang of the host (RFC 3339)."""
 HOT: Final = "atoll.sh/hot"
-"""Key of the PreferNoSchedule taint of a node that the descheduler takes pods off."""
+"""Key of the PreferNoSchedule taint of a node that the descheduler takes pods off; with value `below-N` Atoll's placer
+puts no pods of a priority below N there.
+"""
 RECLAIMED: Final = "atoll.sh/reclaimed"
 """Node annotation: JSON, the batch resources that colocation published there; other amounts are another agent's."""
 ON_LOST: Final = "atoll.sh/on-lost"

@@ -21,7 +21,7 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model.objects import Meta
 from tests.agent.builders import make_node
-from tests.agent.descheduler.builders import load_aware, make_subject
+from tests.agent.descheduler.builders import evictor, load_aware, make_subject
 
 TEXT = load_aware()
 HOT = {name: {"cpu": cpu, "memory": 2.0**30} for name, cpu in (("n1", 7000.0), ("n2", 1000.0), ("n3", 2000.0))}
@@ -34,6 +34,7 @@ class Api:
     def __init__(self) -> None:
         self.evicted: list[str] = []
         self.taints: dict[str, list[str]] = {}
+        self.values: dict[str, str | None] = {}
         self.reports: list[dict[str, Any]] = []
         self.refuse: errors.ApiError | None = None
         self.told = asyncio.Event()
@@ -47,6 +48,7 @@ class Api:
 
     async def json_patch(self, resource: Any, name: str, patch: list[dict[str, Any]], **_: Any) -> None:
         self.taints[name] = [each["key"] for each in patch[1]["value"]]
+        self.values[name] = next((each.get("value") for each in patch[1]["value"]), None)
 
     async def apply(self, resource: Any, obj: dict[str, Any], **_: Any) -> None:
         assert obj["metadata"]["name"] == REPORT
@@ -92,6 +94,25 @@ async def test_a_pod_is_evicted_once_and_its_node_has_the_taint(monkeypatch: pyt
     # The figures do not show it yet.
     await looks.once()
     assert api.evicted == ["low"]
+
+
+@pytest.mark.parametrize(("setting", "value"), [("on", "below-9"), ("prefer", None), ("off", "")])
+async def test_the_taint_says_which_pods_stay_off_and_follows_the_policy(
+    monkeypatch: pytest.MonkeyPatch, setting: Any, value: str | None
+) -> None:
+    looks, api, seen = begin(monkeypatch, replace(AT_ONCE, taint=setting))
+    seen.policy = PolicyMap(Meta(uid="u"), {"policy.yaml": evictor(priorityThreshold={"value": 9})})
+    await looks.once()
+    assert api.values == ({} if setting == "off" else {"n1": value})
+    if setting == "on":
+        node, taint = seen.nodes[0], {"key": "atoll.sh/hot", "effect": "PreferNoSchedule", "value": "below-9"}
+        seen.nodes[0] = replace(node, spec=replace(node.spec, taints=[taint]))
+        api.values.clear()
+        await looks.once()
+        assert api.values == {}
+        seen.policy = PolicyMap(Meta(uid="u"), {"policy.yaml": evictor(priorityThreshold={"value": 7})})
+        await looks.once()
+        assert api.values == {"n1": "below-7"}
 
 
 async def test_an_eviction_that_the_server_refuses_is_no_move(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -337,6 +337,32 @@ def test_the_article_leaves_priorities_and_namespaces_alone_that_it_names() -> N
     assert reasons(found, "default/a") == ["evictableNamespaces leaves its namespace out"]
 
 
+@pytest.mark.parametrize(
+    ("args", "classes", "default", "below"),
+    [
+        pytest.param({"priorityThreshold": {"value": 10000}}, {}, 0, 10000, id="the policy's threshold"),
+        pytest.param({"priorityThreshold": {"name": "b"}}, {"a": 1, "b": 5}, 0, 5, id="the threshold's class"),
+        pytest.param({}, {"high": 1000, "higher": 2000}, 0, 1000, id="without one, pods of no class are the lowest"),
+        pytest.param({}, {"low": -10, "high": 9}, 0, 0, id="without one, the lowest class"),
+        pytest.param({}, {"usual": 50, "high": 90}, 50, 90, id="pods of no class have the default one"),
+        pytest.param({}, {"system-node-critical": 2_000_001_000}, 0, None, id="one class alone is not lower"),
+    ],
+)
+def test_pods_of_low_priority_are_to_stay_off_hot_nodes(
+    args: dict[str, Any], classes: dict[str, int], default: int, below: int | None
+) -> None:
+    found = look([make_subject("a", "n1")], HOT, text=evictor(**args), priorities=classes, default_priority=default)
+    assert (found.lasting, found.below) == ({"n1"}, below)
+
+
+def test_a_pod_moves_to_no_node_that_its_placer_finds_too_hot_for_it() -> None:
+    there = three()
+    taint = {"key": "atoll.sh/hot", "value": "below-10", "effect": "PreferNoSchedule"}
+    there[1] = msgspec.structs.replace(there[1], spec=msgspec.structs.replace(there[1].spec, taints=[taint]))
+    subjects = [make_subject("low", "n1"), make_subject("high", "n1", priority=10)]
+    assert moved(look(subjects, {**HOT, "n1": use(8)}, there=there)) == [("low", "n1", "n3"), ("high", "n1", "n2")]
+
+
 def test_a_priority_threshold_by_name_needs_its_class() -> None:
     text = evictor(priorityThreshold={"name": "mid"})
     subjects = [make_subject("p", "n1", priority=7)]

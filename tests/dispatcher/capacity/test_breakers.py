@@ -170,21 +170,30 @@ class Own(Doubtful):
         for uid in kept:
             del site.waiting[uid]
             told: Any = {"unmade": (name,)} if self.fault == "operator" else {"refused": {name: self.fault}}
+            if self.fault == HOT_NODES:
+                told = {"waiting": {name: self.fault}}
             self.see(dataclasses.replace(self.views[uid], **told))
         Town.bind_pods(self, name)
 
     def _gone(self, uid: str, epoch: int, names: Sequence[str]) -> None:
         super()._gone(uid, epoch, names)
-        self.see(dataclasses.replace(self.views[uid], refused={}, unmade=()))
+        self.see(dataclasses.replace(self.views[uid], refused={}, unmade=(), waiting={}))
 
+
+HOT_NODES = "there is no room for its pod; nodes too hot for pods of priority 0 (taint atoll.sh/hot): 2"
 
 TAKEN = "Job x/a exists there and is not Atoll's (made by kubectl): rename the workload or delete that one"
 
 
 @pytest.mark.parametrize(
     "fault",
-    [TAKEN, 'pods "a-0" is forbidden: no PriorityClass with name gold', "exceeded quota: q, requested: pods=1"],
-    ids=["name taken", "admission", "quota"],
+    [
+        TAKEN,
+        'pods "a-0" is forbidden: no PriorityClass with name gold',
+        "exceeded quota: q, requested: pods=1",
+        HOT_NODES,
+    ],
+    ids=["name taken", "admission", "quota", "nodes too hot for its priority"],
 )
 def test_what_a_member_refuses_in_its_own_words_opens_no_breaker(fault: str) -> None:
     town = Own(make_queue("q"), only=gpus(8, 8))

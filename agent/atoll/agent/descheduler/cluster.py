@@ -24,7 +24,7 @@ from atoll.model.apiresource import (
     REPLICA_SETS,
 )
 from atoll.model.objects import Slim, decode_meta
-from atoll.model.priority import PriorityClassObject, decode_priority_class
+from atoll.model.priority import PriorityClassObject, class_of, decode_priority_class
 
 POLICY_KEY: Final = "policy.yaml"
 
@@ -94,6 +94,7 @@ class Cluster:
             list(self._budgets),
             {each.metadata.key: each for each in self._groups},
             {each.metadata.name: each.value for each in self._priorities},
+            class_of("", self._priorities).value,
             {each.metadata.name: each.metadata.labels for each in self._namespaces},
             {
                 each.metadata.uid: each.metadata.controller_uid

@@ -21,6 +21,28 @@ _SERVICES: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
 """Controllers whose pods start and end one by one."""
 
 
+def threshold(world: World, evictor: Evictor) -> int | None:
+    """The policy's priorityThreshold; None where it has none.
+
+    Raises:
+        ValueError: it names a PriorityClass that is not there.
+    """
+    named = evictor.priority_threshold
+    if named.name and named.name not in world.priorities:
+        raise ValueError(f"priorityThreshold names PriorityClass {named.name}, which is not there")
+    return world.priorities[named.name] if named.name else named.value
+
+
+def kept_off(world: World, evictor: Evictor) -> int | None:
+    """Priority below which pods do not start on hot nodes: of the policy's threshold, else of the lowest class alone;
+    None where all pods are of one class.
+    """
+    if (named := threshold(world, evictor)) is not None:
+        return named
+    classes = sorted({world.default_priority, *world.priorities.values()})
+    return classes[1] if len(classes) > 1 and classes[1] < SYSTEM_CRITICAL else None
+
+
 class Evictable:
     """Judges pods of one world by one profile, and counts what a plan takes."""
 
@@ -36,14 +58,8 @@ class Evictable:
         """
         self._world, self._evictor, self._wall = world, evictor, wall
         self._youngest = max(youngest, evictor.least_age)
-        threshold = evictor.priority_threshold
-        self._below = SYSTEM_CRITICAL if threshold.value is None else threshold.value
-        if threshold.name:
-            if threshold.name not in world.priorities:
-                raise ValueError(f"priorityThreshold names PriorityClass {threshold.name}, which is not there")
-            self._below = world.priorities[threshold.name]
-        if evictor.system_critical and threshold.value is None and not threshold.name:
-            self._below = 2**31
+        named = threshold(world, evictor)
+        self._below = named if named is not None else 2**31 if evictor.system_critical else SYSTEM_CRITICAL
         #: workload -> pods that are not finished, and how many of them are not ready
         self._replicas: Counter[str] = Counter()
         self._unready: Counter[str] = Counter()

@@ -26,6 +26,7 @@ from atoll.agent.descheduler.rules import Rules
 from atoll.agent.descheduler.settings import DeschedulerSettings
 from atoll.agent.descheduler.world import Figures
 from atoll.agent.objects import Node
+from atoll.fit.constraints import taints
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
@@ -35,8 +36,6 @@ from atoll.model.timestamps import rfc3339_micro
 
 REPORT: Final = "atoll-descheduler-report"
 FIELD_MANAGER: Final = "atoll-descheduler"
-HOT: Final = {"key": keys.HOT, "effect": "PreferNoSchedule"}
-"""Taint of hot nodes: schedulers put pods elsewhere where they can."""
 _MOST_SKIPS: Final = 300
 
 log = structlog.get_logger(__name__)
@@ -115,7 +114,7 @@ class Looks:
         policy = self._read()
         if isinstance(policy, str):
             if self._cluster.policy is None:
-                await self._taint(set(), set(names))
+                await self._taint(Plan(cool=set(names)))
             return Outcome(Plan(), problem=policy)
         figures: dict[str, Figures] = {}
         for each in policy.balances:
@@ -133,7 +132,7 @@ class Looks:
         problems = [each.problem for each in figures.values() if each.problem]
         outcome = Outcome(found, problem="; ".join(problems) if len(problems) == len(figures) else "")
         if self._settings.dry_run == "off":
-            await self._taint(found.lasting, found.cool)
+            await self._taint(found)
             for move in found.moves:
                 if any(each.older_than(rules.stale, self._clock()) for each in figures.values()):
                     outcome.refused.append(Skip(f"pod {move.key}", "figures became too old before its turn"))
@@ -212,20 +211,24 @@ class Looks:
         if self._metrics is not None:
             self._metrics.evictions.labels(result).inc()
 
-    async def _taint(self, hot: set[str], cool: set[str]) -> None:
+    async def _taint(self, found: Plan) -> None:
         """Hot nodes have our taint, cool ones have not; all others stay as they are."""
-        on = self._settings.taint == "on"
+        value = taints.hot(found.below if self._settings.taint == "on" else None)
+        hot = {"key": keys.HOT, "effect": "PreferNoSchedule", **({"value": value} if value else {})}
         for node in list(self._cluster.nodes):
-            has = any(each.get("key") == keys.HOT for each in node.spec.taints)
-            wanted = on and (node.metadata.name in hot or (has and node.metadata.name not in cool))
+            has = [each for each in node.spec.taints if each.get("key") == keys.HOT]
+            wanted = has
+            if self._settings.taint == "off" or node.metadata.name in found.cool:
+                wanted = []
+            elif node.metadata.name in found.lasting:
+                wanted = [hot]
             if has != wanted and self._settings.dry_run == "off":
-                await self._set_taint(node, wanted=wanted)
+                await self._set_taints(node, [each for each in node.spec.taints if each not in has] + wanted)
 
-    async def _set_taint(self, node: Node, *, wanted: bool) -> None:
-        taints = [each for each in node.spec.taints if each.get("key") != keys.HOT] + ([HOT] if wanted else [])
+    async def _set_taints(self, node: Node, wanted: list[dict[str, Any]]) -> None:
         patch: list[dict[str, Any]] = [
             {"op": "test", "path": "/metadata/resourceVersion", "value": node.metadata.resource_version},
-            {"op": "add", "path": "/spec/taints", "value": taints},
+            {"op": "add", "path": "/spec/taints", "value": wanted},
         ]
         try:
             await self._api.json_patch(NODES, node.metadata.name, patch, field_manager=FIELD_MANAGER)

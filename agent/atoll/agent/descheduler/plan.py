@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from atoll.agent.descheduler.evictable import Evictable
+from atoll.agent.descheduler.evictable import Evictable, kept_off
 from atoll.agent.descheduler.policy import PODS, Balance, Misfits, Policy, Requests
 from atoll.agent.descheduler.rules import Rules
 from atoll.agent.descheduler.world import Figures, Subject, World, sane
@@ -131,6 +131,8 @@ class Plan:
     """Nodes above the target of some strategy, acting or not."""
     lasting: set[str] = field(default_factory=set)
     """Hot ones that are so for as many looks as the rules ask."""
+    below: int | None = None
+    """Priority below which pods do not start on these; None where the taint is a preference for all."""
     cool: set[str] = field(default_factory=set)
     """Nodes whose use is known and clearly below every target."""
     shares: dict[str, Shares] = field(default_factory=dict)
@@ -183,6 +185,8 @@ def plan(
                 if isinstance(strategy, Misfits) and kind is Misfits:
                     look.misfits(strategy)
                 elif isinstance(strategy, Balance) and kind is Balance:
+                    below = kept_off(world, profile.evictor)
+                    found.below = max((each for each in (found.below, below) if each is not None), default=None)
                     look.balance(f"{number}/{strategy.plugin}", strategy, figures.get(source_key(strategy)))
     return found
 

@@ -52,10 +52,11 @@ class DeschedulerSettings(ProcessSettings, frozen=True):
         Literal["off", "on"], words("on: decide and report; evict nothing, taint nothing.", flag="--dry-run")
     ] = "off"
     taint: Annotated[
-        Literal["on", "off"],
+        Literal["on", "prefer", "off"],
         words(
             "on: hot nodes get taint atoll.sh/hot (PreferNoSchedule), so that schedulers avoid them; else evicted pods"
-            " would come back."
+            " would come back. Its value keeps pods below the policy's priorityThreshold, or of the lowest class, off"
+            " them where Atoll's placer decides. prefer: without that value."
         ),
     ] = "on"
     rules: Rules = Rules()

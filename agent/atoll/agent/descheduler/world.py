@@ -104,6 +104,8 @@ class World:
     """By `namespace/name`."""
     priorities: Mapping[str, int] = field(default_factory=dict)
     """PriorityClass -> value."""
+    default_priority: int = 0
+    """Of pods that name no class."""
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Namespace -> labels."""
     workloads: Mapping[str, str] = field(default_factory=dict)

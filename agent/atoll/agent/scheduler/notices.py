@@ -156,6 +156,7 @@ class Notices:
             tuple(sorted(pod.node_selector.items())),
             repr(pod.node_terms),
             repr(pod.tolerations),
+            pod.priority,
             tuple(pod.ports),
             tuple(pod.attach.items()),
             repr(pod.shared),

@@ -28,7 +28,7 @@ class Profile:
         return (
             node_selector.accepts(task.node_selector, self.labels, self.unknown)
             and node_affinity.accepts(task.node_terms, self.labels, name, self.unknown)
-            and taints.accepts(task.tolerations, self.taints)
+            and taints.accepts(task.tolerations, self.taints, task.priority)
             and (self.numa is None or not task.aligned or self._aligns(self.numa, task))
         )
 
@@ -38,4 +38,4 @@ class Profile:
 
     def refusal(self, task: Task) -> str:
         """Why a filter does not, in kube-scheduler's words."""
-        return taints.refusal(task.tolerations, self.taints) or node_affinity.REFUSAL
+        return taints.refusal(task.tolerations, self.taints, task.priority) or node_affinity.REFUSAL

@@ -13,6 +13,7 @@ from atoll.agent.objects import Pod, PodGroup
 from atoll.agent.scheduler.core import sub_groups
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.sub_groups import Joined, SubGroup, sub_group_of
+from atoll.fit import Nodes
 from atoll.kinds import nearness
 from atoll.model import keys, numbers, pod_rules, selectors
 from atoll.model.gang import Gang, Partition, Task, TopologyWish
@@ -220,7 +221,29 @@ def task_of(pod: Pod, rules: PodRules | None) -> Task:
         devices_in=pod.devices_in,
         claims=pod.devices,
         joint=pod.joint,
+        priority=least_priority([pod]),
     )
+
+
+def least_priority(pods: Iterable[Pod]) -> int | None:
+    """The lowest of these pods, which hot nodes may be too hot for; None for pods that can run on one node alone."""
+    return min((pod.priority for pod in pods if not pod.of_daemon_set), default=None)
+
+
+def heeding(gang: Gang, nodes: Nodes, priorities: Iterable[int | None]) -> Gang:
+    """The gang as hot nodes see it; `priorities` as of `least_priority`, of each task."""
+    if not nodes.hot:
+        return gang
+    tasks = [msgspec.structs.replace(task, priority=each) for task, each in zip(gang.tasks, priorities, strict=True)]
+    return msgspec.structs.replace(gang, tasks=tasks)
+
+
+def too_hot(gang: Gang, nodes: Nodes) -> str:
+    """An addition to a sentence about a miss, where nodes are too hot for the gang; else empty."""
+    task, count = max(((task, nodes.too_hot(task)) for task in gang.tasks), key=lambda each: each[1])
+    if not count:
+        return ""
+    return f"; nodes too hot for pods of priority {task.priority} (taint {keys.HOT}): {count}"
 
 
 def _in_sub_groups(view: Standing) -> list[tuple[SubGroup | None, list[Pod]]]:

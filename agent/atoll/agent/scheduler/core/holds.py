@@ -17,7 +17,7 @@ import msgspec
 
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.commands import Answer
-from atoll.agent.scheduler.core.gangs import Standing, labels_selected
+from atoll.agent.scheduler.core.gangs import Standing, heeding, labels_selected, too_hot
 from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.settings import HoldSettings
 from atoll.fit import Miss, Profile, place
@@ -269,12 +269,13 @@ class Holds:
                 selectors.check_node_terms(asked.node_terms)
             room.select_by(labels_selected(gang.tasks))
             nodes = room.nodes() if hold.gone is None else room.nodes_without(hold.gone)
+            gang = heeding(gang, nodes, [gang.priority] * len(gang.tasks))
             outcome = place(nodes, gang)
         except MALFORMED as error:
             self._refuse(hold, f"what its pods ask for can't be read: {error}", 1, 0)
             return
         if isinstance(outcome, Miss):
-            self._refuse(hold, outcome.sentence(), outcome.requested, outcome.available)
+            self._refuse(hold, outcome.sentence() + too_hot(gang, nodes), outcome.requested, outcome.available)
             return
         slots: Counter[Slot] = Counter()
         for task, node, count in outcome.pods:

@@ -19,11 +19,14 @@ from atoll.agent.scheduler.core.expected import Expected
 from atoll.agent.scheduler.core.gangs import (
     Standing,
     gang_of,
+    heeding,
     labels_selected,
+    least_priority,
     rules_of,
     scoring_of,
     spread_out,
     task_of,
+    too_hot,
     wish_of,
 )
 from atoll.agent.scheduler.core.grants import Grants
@@ -296,7 +299,7 @@ def _decide(
     if isinstance(outcome, Miss) and (anyhow := _anyhow(gang)) is not None:
         outcome = put(nodes, anyhow, within=within)
     if isinstance(outcome, Miss):
-        sentence = outcome.sentence() + _without_devices(room, gang)
+        sentence = outcome.sentence() + _without_devices(room, gang) + too_hot(gang, nodes)
         parked.misses[shape()] = sentence
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, sentence), shape=shape())
     return Plan(view, spread(pods, nodes, outcome))
@@ -363,6 +366,7 @@ def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None
             domains[sub_group] = nodes.seen_by(wish).tree.domains[domain].name
     read = room.peers.read_keys() if room.peers.keep_others_away else None
     gang, pods = gang_of(view, read, domains, _used(nodes, view))
+    gang = heeding(gang, nodes, map(least_priority, pods))
     return gang, pods, _widest(nodes, view.nodes, wish_of(view.group))
 
 

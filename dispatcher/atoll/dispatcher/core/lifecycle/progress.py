@@ -15,6 +15,7 @@ from atoll.dispatcher.core.events import Failure
 from atoll.dispatcher.core.groups.together import weight_of
 from atoll.dispatcher.core.lifecycle.decisions import Decisions
 from atoll.dispatcher.core.lifecycle.state import State
+from atoll.model import keys
 from atoll.model.decision import Phase
 from atoll.model.plurals import counted
 from atoll.model.verdict import Blocker, Reason, Verdict, blocker, concerns_namespace, reason_of_refusal
@@ -72,6 +73,9 @@ class Progress:
         view = binding.view
         for name in names:
             self._state.failed(binding, name, pods=pods)
+            if keys.HOT in view.waiting.get(name, ""):
+                # The member works: its hot nodes take no pods of low priority for a while.
+                continue
             kind = view.kind if name in view.unmade else ""
             self.breakers.failed(name, view.namespace, view.uid, self._state.now, Failure.NOT_BOUND, kind=kind)
 
