@@ -15,6 +15,7 @@ from atoll.agent.placements import Placements
 from atoll.agent.publisher import Publisher
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.settings import JobSettings
+from atoll.agent.tainted import Tainted
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
@@ -38,7 +39,8 @@ async def test_the_generation_of_a_binding_goes_with_its_last_object() -> None:
     cache = MemberCache(api)
     publisher = Publisher(api, "alpha", dict)
     scheduler = Scheduler(api, cache, Recorder(api, "agent"), promise=publisher.promise)
-    placements = Placements(cache, scheduler, publisher)
+    tainted = Tainted(cache, scheduler.room.devices.taints, Recorder(api, "agent"))
+    placements = Placements(cache, scheduler, publisher, tainted)
     group = make_group("g", 1)
     owned = Meta(name="g", namespace="default", uid="uid-g", annotations={keys.BINDING_UID: "b"})
     cache.nodes.put("n", make_node("n"))

@@ -20,92 +20,28 @@ from atoll.model.apiresource import (
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
 )
 from atoll.model.claim_shapes import name_of, shape_of
-from atoll.model.device_claims import class_resource
 from tests.integration.command_line import atollctl
+from tests.integration.device_drivers import DRIVER, GPUS, PAIR, equipped, head, template, using
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
 MEMBER, OTHER = "alpha", "beta"
-DRIVER = "gpu.example.com"
-ROOT = "resource.kubernetes.io/pcieRoot"
-PAIR = {
-    "requests": [{"name": kind, "exactly": {"deviceClassName": f"{kind}.example.com"}} for kind in ("gpu", "nic")],
-    "constraints": [{"matchAttribute": ROOT}],
-}
-GPUS = class_resource("gpu.example.com")
-
-
-def _about(resource: Any, name: str) -> dict[str, Any]:
-    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
-
-
-def _slice(
-    node: str, taints: list[dict[str, str]] | None = None, generation: int = 1, *, joined: bool = True
-) -> dict[str, Any]:
-    """Two GPUs and two NICs, a pair on each of two roots; or none of them with another on one root."""
-    devices = [
-        {
-            "name": f"{kind}-{root}",
-            "attributes": {
-                "kind": {"string": kind},
-                ROOT: {"string": f"root-{root}" if joined else f"{kind}-{root}"},
-            },
-            **({"taints": taints} if taints and kind == "gpu" else {}),
-        }
-        for root in range(2)
-        for kind in ("gpu", "nic")
-    ]
-    pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
-    return {
-        **_about(RESOURCE_SLICES, node),
-        "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices},
-    }
 
 
 @pytest.fixture
 async def devices(site: Site) -> AsyncIterator[None]:
     """Two nodes of one member with two pairs each; no other member has the classes."""
-    member = site.members[MEMBER]
-    nodes = [f"{MEMBER}-n0", f"{MEMBER}-n1"]
-    for kind in ("gpu", "nic"):
-        selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].kind == '{kind}'"}}
-        await member.create(
-            DEVICE_CLASSES,
-            {
-                **_about(DEVICE_CLASSES, f"{kind}.example.com"),
-                "spec": {"selectors": [selector], "extendedResourceName": f"example.com/{kind}"},
-            },
-        )
-    for node in nodes:
-        await member.create(RESOURCE_SLICES, _slice(node))
-    await until(lambda: _published(site), what="the host knows the devices")
-    try:
+    async with equipped(site, MEMBER):
         yield
-    finally:
-        for node in nodes:
-            await member.delete(RESOURCE_SLICES, node)
-        for kind in ("gpu", "nic"):
-            await member.delete(DEVICE_CLASSES, f"{kind}.example.com")
 
 
 @pytest.fixture
 async def apart(site: Site, devices: None) -> AsyncIterator[None]:
     """Another member has as many devices, none of which go together, on as many nodes."""
-    member, nodes = site.members[OTHER], [f"{OTHER}-n0", f"{OTHER}-n1"]
-    for each in await site.members[MEMBER].list(DEVICE_CLASSES):
-        await member.create(DEVICE_CLASSES, {**_about(DEVICE_CLASSES, each["metadata"]["name"]), "spec": each["spec"]})
-    for node in nodes:
-        await member.create(RESOURCE_SLICES, _slice(node, joined=False))
-    try:
+    async with equipped(site, OTHER, joined=False):
         yield
-    finally:
-        for node in nodes:
-            await member.delete(RESOURCE_SLICES, node)
-        for kind in ("gpu", "nic"):
-            await member.delete(DEVICE_CLASSES, f"{kind}.example.com")
 
 
 async def fitting(site: Site, member: str, shape: str) -> dict[str, int] | None:
@@ -118,24 +54,6 @@ async def fitting(site: Site, member: str, shape: str) -> dict[str, int] | None:
         if shape in each["free"]
     }
     return found or None
-
-
-async def _published(site: Site) -> bool:
-    found = [each["spec"] for each in await site.host.list(CAPACITIES, f"karmada-es-{MEMBER}")]
-    return any(GPUS in profile["allocatable"] for each in found for profile in each["profiles"])
-
-
-async def template(site: Site, name: str = "pair", devices: dict[str, Any] = PAIR) -> None:
-    made = {**_about(RESOURCE_CLAIM_TEMPLATES, name), "spec": {"spec": {"devices": devices}}}
-    await site.host.create(RESOURCE_CLAIM_TEMPLATES, {**made, "metadata": {"name": name, "namespace": site.namespace}})
-
-
-def using(name: str, claims: str = "pair", **more: Any) -> dict[str, Any]:
-    made = job(name, **more)
-    spec = made["spec"]["tasks"][0]["template"]["spec"]
-    spec["resourceClaims"] = [{"name": "devices", "resourceClaimTemplateName": claims}]
-    spec["containers"][0].setdefault("resources", {})["claims"] = [{"name": "devices"}]
-    return made
 
 
 async def test_pods_get_devices_by_the_extended_resource_of_a_class(site: Site, devices: None) -> None:
@@ -278,7 +196,7 @@ async def test_a_tenant_gets_no_access_for_administration_by_a_claim_of_its_own(
     """As for templates: the host refuses it."""
     admin = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "adminAccess": True}}
     about = {"name": "admin", "namespace": site.namespace}
-    claim = {**_about(RESOURCE_CLAIMS, "admin"), "metadata": about, "spec": {"devices": {"requests": [admin]}}}
+    claim = {**head(RESOURCE_CLAIMS, "admin"), "metadata": about, "spec": {"devices": {"requests": [admin]}}}
     with pytest.raises(ApiError, match="admin-access"):
         await site.host.create(RESOURCE_CLAIMS, claim)
 
@@ -335,7 +253,7 @@ async def test_a_workload_gets_no_claim_of_another_namespace_or_pod(site: Site, 
     other = f"{site.namespace}-other"
     await site.host.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
     about = {"name": "theirs", "namespace": other}
-    claim = {**_about(RESOURCE_CLAIMS, "theirs"), "metadata": about, "spec": {"devices": PAIR}}
+    claim = {**head(RESOURCE_CLAIMS, "theirs"), "metadata": about, "spec": {"devices": PAIR}}
     await site.host.create(RESOURCE_CLAIMS, claim)
     try:
         await template(site)
@@ -365,7 +283,7 @@ async def test_a_workload_gets_no_claim_of_another_namespace_or_pod(site: Site, 
 async def test_pods_that_share_a_claim_start_together_with_one_allocation(site: Site, devices: None) -> None:
     """A gang of two with one ResourceClaim by name: both run on one node, and the claim is reserved for both."""
     about = {"name": "shared", "namespace": site.namespace}
-    claim = {**_about(RESOURCE_CLAIMS, "shared"), "metadata": about, "spec": {"devices": PAIR}}
+    claim = {**head(RESOURCE_CLAIMS, "shared"), "metadata": about, "spec": {"devices": PAIR}}
     await site.host.create(RESOURCE_CLAIMS, claim)
     wish = using("both", replicas=2, seconds=None)
     named = {"name": "devices", "resourceClaimName": "shared"}
@@ -391,7 +309,7 @@ async def test_devices_of_a_try_that_an_agent_did_not_finish_are_given_back(site
     }
     try:
         await member.create(
-            RESOURCE_CLAIMS, {**_about(RESOURCE_CLAIMS, name), "metadata": about, "spec": {"devices": PAIR}}
+            RESOURCE_CLAIMS, {**head(RESOURCE_CLAIMS, name), "metadata": about, "spec": {"devices": PAIR}}
         )
         made = await member.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
         results = [

@@ -186,3 +186,18 @@ def test_rules_taint_devices_beside_their_drivers(selector: Json | None, tainted
     assert pool.devices[0].taints[0] == Taint("mine", "", "NoExecute")
     slices.change_rule("r", None)
     assert [rule in each.taints for each in slices.pools("n", {})[0].devices] == [False, False]
+
+
+def test_taints_of_a_device_are_of_the_newest_generation_and_of_rules() -> None:
+    """1. A driver taints a device. 2. Its next generation no longer does, a rule does. 3. The device is gone."""
+    mine = [{"key": "mine", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]
+    slices = ResourceSlices([slice_("s", [{"name": "a", "taints": mine}])])
+    device = slices.pools("n", {})[0].devices[0].id
+    assert slices.taints(device) == (Taint("mine", "", "NoExecute", "2026-01-01T00:00:00Z"),)
+    slices.change("t", slice_("t", [{"name": "a"}], generation=9))
+    assert slices.taints(device) == ()
+    slices.change_rule("r", {"spec": {"deviceSelector": {}, "taint": {"key": "broken", "effect": "NoExecute"}}})
+    assert [each.key for each in slices.taints(device)] == ["broken"]
+    slices.change("t", None)
+    slices.change("s", None)
+    assert slices.taints(device) == ()

@@ -26,6 +26,7 @@ from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.scheduler.measured import Meter
 from atoll.agent.scheduler.reservations import Reservations
 from atoll.agent.settings import AgentSettings
+from atoll.agent.tainted import Tainted
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.recording import BestEffort
@@ -86,7 +87,8 @@ class MemberAgent:
             member, lambda: self.scheduler.use_matters, self.scheduler.configure, settings=settings.usage
         )
         self._summary = MemberCapacity(cluster, self.scheduler.room)
-        self.placements = Placements(self.cache, self.scheduler, self.publisher, settings=settings.placements)
+        tainted = Tainted(self.cache, self.scheduler.room.devices.taints, self.recorder)
+        self.placements = Placements(self.cache, self.scheduler, self.publisher, tainted, settings=settings.placements)
         self.pod_groups = PodGroups(member, self.cache, self.recorder, ours=self.ours, settings=settings.podgroups)
         #: whether Volcano Jobs are ours to reconcile; None: unless Volcano's own controllers run in the member
         self._jobs_wanted = {"on": True, "off": False, "auto": None}[settings.jobs.reconcile]

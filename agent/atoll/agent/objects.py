@@ -34,6 +34,8 @@ from atoll.model.topology import AVAILABLE
 from atoll.model.vector import Vector
 
 FINISHED = ("Succeeded", "Failed")
+SERVICES = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
+"""Kinds of controllers whose pods start and end one by one."""
 _LAST_LINES = 5
 _LAST_OUTPUT = 400
 """Characters of the last output of a container in reports."""

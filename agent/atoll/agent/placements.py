@@ -14,6 +14,7 @@ from atoll.agent.scheduler.core import gangs
 from atoll.agent.scheduler.core.planner import smallest_domain
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.settings import PlacementSettings
+from atoll.agent.tainted import Tainted
 from atoll.model import keys, vector
 from atoll.model.conditions import find
 from atoll.model.timestamps import is_time, to_seconds
@@ -31,6 +32,7 @@ class Placements:
         cache: MemberCache,
         scheduler: Scheduler,
         publisher: Publisher,
+        tainted: Tainted,
         *,
         settings: PlacementSettings = PlacementSettings(),
     ) -> None:
@@ -39,6 +41,7 @@ class Placements:
         self._cache = cache
         self._scheduler = scheduler
         self._publisher = publisher
+        self._tainted = tainted
         #: binding UID -> capacity generation that contains its present placement
         self._generations: dict[str, int] = {}
         #: binding UID -> (reasons for which pods of it do not run, their text)
@@ -48,6 +51,7 @@ class Placements:
         #: binding UIDs of which a pod may turn out not to go
         self._going: set[str] = set()
         self._touch: Callable[[str], None] = lambda _: None
+        tainted.on_change(lambda uid: self._touch(uid))
         # After the scheduler's handlers, whose `Room` has dropped deleted objects by then.
         for reflector in (cache.pods, cache.pod_groups):
             reflector.on_change(self._may_be_gone)
@@ -76,8 +80,9 @@ class Placements:
             `domain` and `tier`: the smallest domain around them, "" and 0 where there is none; `waiting`: why pods have
             no node, empty when all have; `running`: pods that run or have ended; `starting`: why others that have a
             node don't, absent where nothing holds them up; `leaving`: which were deleted and do not go, absent where
-            all do; `move`: when the descheduler asked for the move of its gang, absent where it did not; `requests`:
-            task -> what one pod of it that has a node requests, the most of each resource.
+            all do; `move`: when the move of its gang was asked for, by the descheduler or for a tainted device, absent
+            where it was not; `moves`: why it is, or will be; `requests`: task -> what one pod of it that has a node
+            requests, the most of each resource.
         """
         if not self._known(binding_uid):
             return None
@@ -97,17 +102,22 @@ class Placements:
             "requests": requests_by_task(pods),
             "running": sum(pod.phase not in ("Pending", "Unknown") and not pod.terminating for pod in pods),
             **({"starting": starting} if starting else {}),
-            **({"move": move} if (move := self._move_asked(binding_uid)) else {}),
+            **self._move(binding_uid),
             **({"leaving": leaving} if (leaving := self._why_not_gone(pods)) else {}),
         }
 
-    def _move_asked(self, uid: str) -> str:
-        """The latest request on its PodGroups; a value that is no time counts for nothing."""
-        asked = (
-            group.metadata.annotations.get(keys.MOVE_ASKED, "")
-            for group in self._cache.pod_groups.by_index("binding", uid)
-        )
-        return max((each for each in asked if is_time(each)), key=to_seconds, default="")
+    def _move(self, uid: str) -> dict[str, str]:
+        """The latest request on its PodGroups or for a device; a value that is no time counts for nothing."""
+        for_device, why = self._tainted.request(uid)
+        asked = [
+            for_device,
+            *(
+                group.metadata.annotations.get(keys.MOVE_ASKED, "")
+                for group in self._cache.pod_groups.by_index("binding", uid)
+            ),
+        ]
+        move = max((each for each in asked if is_time(each)), key=to_seconds, default="")
+        return {**({"move": move} if move else {}), **({"moves": why} if why else {})}
 
     def _may_not_go(self, old: Pod | None, new: Pod | None) -> None:
         """Look again when a pod that was deleted should have gone; one that has gone so late is news, too."""

@@ -126,6 +126,7 @@ class Placed(Part, frozen=True, rename="camel"):
     nodes: dict[str, int] = {}
     starting: str = ""
     move: str = ""
+    moves: str = ""
     waiting: str = ""
     requests: dict[str, dict[str, int]] = {}
 
@@ -421,6 +422,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     excluded = [*(read.suspended if read is not None else ()), *(task.from_cluster for task in tasks)]
     at = numbers.whole(annotations.get(keys.EPOCH)) or 0
     said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
+    anew, leaves = _asked_anew(obj.spec.reschedule_triggered_at, told, said)
     return BindingView(
         uid=obj.metadata.uid,
         namespace=obj.metadata.namespace,
@@ -439,7 +441,8 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         least_clusters=mode.least,
         most_clusters=mode.most,
         sharing=_sharing(placement, mode, obj.spec.resource.uid),
-        rescheduled=_asked_anew(obj.spec.reschedule_triggered_at, told, said),
+        rescheduled=anew,
+        leaves=leaves,
         bound=whole or lost,
         bound_at=bound.last_transition_time if whole else "",
         lost_at=bound.last_transition_time if lost else "",
@@ -508,17 +511,20 @@ def _counts(read: gang.Gang | None, target: Target) -> tuple[int, ...]:
     return tuple(gang.counts_in(read, target.replicas, told))
 
 
-def _asked_anew(by_user: str, decided: decision.Decision, members: Mapping[str, MemberStatus]) -> str:
-    """The latest request to place it anew: by its user, or by a member whose descheduler moves its gang.
+def _asked_anew(by_user: str, decided: decision.Decision, members: Mapping[str, MemberStatus]) -> tuple[str, str]:
+    """The latest request to place it anew, by its user or by a member, and the member's reason where it gives one.
 
     A member's counts a minute after the dispatch at the earliest, so that no member can have a gang go in circles.
     """
-    asked = [by_user] if is_time(by_user) else []
+    asked = [(by_user, "")] if is_time(by_user) else []
     if decided.dispatched:
         earliest = to_seconds(decided.dispatched) + _SETTLED
-        moves = [status.placement.move for status in members.values() if status.placement is not None]
-        asked += [move for move in moves if is_time(move) and to_seconds(move) >= earliest]
-    return max(asked, key=to_seconds, default="")
+        asked += [
+            (placed.move, f"{name}: {placed.moves}"[:MOST_WORDS] if placed.moves else "")
+            for name, status in sorted(members.items())
+            if (placed := status.placement) is not None and is_time(placed.move) and to_seconds(placed.move) >= earliest
+        ]
+    return max(asked, key=lambda each: to_seconds(each[0]), default=("", ""))
 
 
 def _sharing(placement: Placement, mode: Mode, uid: str) -> dict[str, Any] | None:

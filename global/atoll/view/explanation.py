@@ -623,7 +623,7 @@ def _clusters(facts: Facts, view: Seen) -> list[Json]:
         if counts:
             entry["pods"] = counts
         placement = status.get("placement") or {}
-        for key in ("nodes", "domain", "tier", "waiting", "starting"):
+        for key in ("nodes", "domain", "tier", "waiting", "starting", "moves"):
             if placement.get(key) not in (None, "", {}) and (key != "tier" or placement.get("domain")):
                 entry[key] = placement[key]
         if charged := charges.of_part(view.gang, placement):
@@ -768,6 +768,8 @@ def _cluster_text(cluster: Json) -> list[str]:
         lines.append(f"  waits     {cluster['waiting']}")
     if "starting" in cluster:
         lines.append(f"  starts    not yet: {cluster['starting']}")
+    if "moves" in cluster:
+        lines.append(f"  moves     {cluster['moves']}")
     return lines
 
 

@@ -58,7 +58,8 @@ def describe(
             cluster["notReadySince"] = silent[name]
         if name not in sent:
             cluster["leaving"] = True
-        cluster |= {key: place[key] for key in ("domain", "tier", "waiting", "starting", "leaving") if place.get(key)}
+        facts = ("domain", "tier", "waiting", "starting", "moves", "leaving")
+        cluster |= {key: place[key] for key in facts if place.get(key)}
         data["clusters"].append(cluster)
     if unseen:
         data["unseen"] = list(unseen)
@@ -113,7 +114,7 @@ def _member(cluster: Json) -> str:
         line += f" of {wanted}"
     if since := cluster.get("notReadySince"):
         line += f"; not ready since {since}, figures are of then"
-    for key in ("waiting", "starting"):
+    for key in ("waiting", "starting", "moves"):
         if key in cluster:
             line += f"; {cluster[key]}"
     if leaving := cluster.get("leaving"):

@@ -178,7 +178,7 @@ def _wish(raw: Json, name: str, claim: str) -> Wish:
         _selectors(raw, where),
         None if mode == "All" else raw.get("count") or 1,
         bool(raw.get("adminAccess")),
-        tuple(Toleration(*(each.get(key) or "" for key in Toleration._fields)) for each in tolerations),
+        tuple(map(Toleration.of, tolerations)),
         tuple(sorted(((raw.get("capacity") or {}).get("requests") or {}).items())),
         tolerations,
     )

@@ -51,6 +51,8 @@ class Taint(NamedTuple):
     key: str
     value: str
     effect: str
+    since: str = ""
+    """RFC 3339; API servers set it, and it is empty where they did not."""
 
     @property
     def prevents(self) -> bool:
@@ -65,6 +67,14 @@ class Toleration(NamedTuple):
     operator: str
     value: str
     effect: str
+    seconds: int | None = None
+    """For which a `NoExecute` taint is tolerated; None for any time."""
+
+    @classmethod
+    def of(cls, raw: Json) -> Toleration:
+        """Read one."""
+        key, operator, value, effect = (raw.get(each) or "" for each in ("key", "operator", "value", "effect"))
+        return cls(key, operator, value, effect, raw.get("tolerationSeconds"))
 
     def tolerates(self, taint: Taint) -> bool:
         """An absent key or effect stands for all; an unknown operator tolerates nothing."""

@@ -183,6 +183,7 @@ def placement(pods: int) -> Check[Json]:
         starting=text(MAX_MESSAGE),
         leaving=text(MAX_MESSAGE),
         move=moment,
+        moves=text(MAX_MESSAGE),
         requests=_requests,
     )
 

@@ -94,13 +94,27 @@ class ResourceSlices:
             self._rules[name] = selector, _taint(raw["spec"]["taint"])
 
     def _tainted(self, device: Device) -> Device:
-        mine = {"driver": device.id.driver, "pool": device.id.pool, "device": device.id.name}
-        found = tuple(
+        found = self._by_rules(device.id)
+        return replace(device, taints=(*device.taints, *found)) if found else device
+
+    def _by_rules(self, device: DeviceId) -> tuple[Taint, ...]:
+        mine = {"driver": device.driver, "pool": device.pool, "device": device.name}
+        return tuple(
             taint
             for _, (selector, taint) in sorted(self._rules.items())
             if all(mine[field] == selector[field] for field in mine if selector.get(field) is not None)
         )
-        return replace(device, taints=(*device.taints, *found)) if found else device
+
+    def taints(self, device: DeviceId) -> tuple[Taint, ...]:
+        """Taints of a device, by its driver and by rules; a device that its driver no longer publishes has none.
+
+        The newest generation of a pool counts, complete or not: pods don't wait for its other slices.
+        """
+        slices = self._by_pool.get((device.driver, device.pool), ())
+        newest = max((each.generation for each in slices), default=0)
+        published = (each for some in slices if some.generation == newest for each in some.devices if each.id == device)
+        found = next(published, None)
+        return (*found.taints, *self._by_rules(device)) if found is not None else ()
 
     def _home(self, of: _Slice) -> list[_Slice]:
         return self._by_node[of.node] if of.node else self._anywhere
@@ -215,7 +229,7 @@ def _device(driver: str, pool: str, raw: Json, nodes: Nodes | None) -> Device:
 
 
 def _taint(raw: Json) -> Taint:
-    return Taint(raw["key"], raw.get("value", ""), raw["effect"])
+    return Taint(raw["key"], raw.get("value", ""), raw["effect"], raw.get("timeAdded") or "")
 
 
 def _attribute(raw: Json) -> Attribute:

@@ -8,7 +8,7 @@ from typing import Final
 
 from atoll.agent.descheduler.policy import Evictor
 from atoll.agent.descheduler.world import Subject, World
-from atoll.agent.objects import Budget
+from atoll.agent.objects import SERVICES, Budget
 from atoll.model import keys, selectors
 from atoll.model.needs import HONOURED
 from atoll.model.timestamps import to_seconds
@@ -17,8 +17,6 @@ SYSTEM_CRITICAL: Final = 2_000_000_000
 """Least priority of Kubernetes' own classes."""
 EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-_SERVICES: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
-"""Controllers whose pods start and end one by one."""
 
 
 def threshold(world: World, evictor: Evictor) -> int | None:
@@ -103,10 +101,10 @@ class Evictable:
 
     def of_host(self, subject: Subject) -> str:
         """UID of the binding whose gang a pod belongs to; empty for services and for work of the member's own."""
-        return "" if subject.owner[0] in _SERVICES else subject.pod.named_binding
+        return "" if subject.owner[0] in SERVICES else subject.pod.named_binding
 
     def _never(self, subject: Subject) -> str:
-        return self._fixed(subject) or ("" if subject.owner[0] in _SERVICES else self._of_gang(subject))
+        return self._fixed(subject) or ("" if subject.owner[0] in SERVICES else self._of_gang(subject))
 
     def _fixed(self, subject: Subject) -> str:
         """Why a pod stays in any case, gangs aside."""

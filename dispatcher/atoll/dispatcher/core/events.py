@@ -244,6 +244,8 @@ class BindingView:
     """
     rescheduled: str = ""
     """RFC 3339: workloads dispatched before that get a new placement at that time; empty for never."""
+    leaves: str = ""
+    """Why a member asks for that; empty where its user does, or the member does not say."""
     bound: bool = False
     """Whether all parts had their minimum bound, as control saw it; stays true while pods complete."""
     bound_at: str = ""

@@ -30,7 +30,7 @@ from atoll.fit.devices.problem import DevicesError, SelectionError
 from atoll.fit.devices.selection import Selection
 from atoll.model import device_claims
 from atoll.model.device_claims import Claim
-from atoll.model.devices import Device, DeviceId, Held, Taken, held_by
+from atoll.model.devices import Device, DeviceId, Held, Taint, Taken, held_by
 from atoll.model.labels import SelectorError
 from atoll.model.objects import MALFORMED
 from atoll.model.resource_slices import ResourceSlices
@@ -249,6 +249,10 @@ class DeviceBook:
             self._use((), kept.pop())
         if not kept:
             del self._reserved[node, _key(claims)]
+
+    def taints(self, device: DeviceId) -> Sequence[Taint]:
+        """Taints of a device, by its driver and by DeviceTaintRules."""
+        return self._slices.taints(device)
 
     def promised(self, claim: str) -> Json | None:
         """The allocation that a claim is about to get."""

@@ -143,7 +143,8 @@ class Progress:
                 continue
             anew = replaced_at(binding.view)
             if anew is not None and anew <= self._state.now:
-                yield self._decisions.evict(binding, Reason.EVICTED, "it was asked that it is placed anew")
+                leaves = binding.view.leaves or "it was asked that it is placed anew"
+                yield self._decisions.evict(binding, Reason.EVICTED, leaves)
                 continue
             if refusing := self._state.refusing(binding):
                 yield self._refuse(binding, refusing)
