@@ -12,12 +12,14 @@ import pytest
 from atoll.agent import tainted
 from atoll.agent.cache import MemberCache
 from atoll.agent.devices import decode_resource_claim, decode_slice, decode_taint_rule
-from atoll.agent.objects import Pod, decode_pod
+from atoll.agent.objects import Pod, PodGroup, decode_pod
 from atoll.agent.scheduler.loop import Scheduler
 from atoll.agent.tainted import AGAIN, SETTLED, Tainted
 from atoll.kube.events import Recorder
 from atoll.model import keys
+from atoll.model.objects import Meta
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
+from tests.agent.builders import make_group
 from tests.agent.claiming import DRIVER, GPU, allocation, reserved
 from tests.kube.servers import client
 
@@ -75,18 +77,27 @@ class Member:
         return self.tainted.request("b")
 
 
-def pod(owner: str, **metadata: Any) -> Pod:
+def notes(epoch: str = "1") -> dict[str, str]:
+    return {keys.BINDING_UID: "b", keys.EPOCH: epoch}
+
+
+def group_of_binding() -> PodGroup:
+    group = make_group("g", 1)
+    return type(group)(metadata=Meta(name="g", namespace="default", uid="g", annotations=notes()), spec=group.spec)
+
+
+def pod(owner: str, node: str = "n", **metadata: Any) -> Pod:
     """Of a controller of this kind."""
     meta = {
         "name": "p",
         "namespace": "default",
         "uid": "uid-p",
         "creationTimestamp": CREATED,
-        "annotations": {keys.BINDING_UID: "b"},
+        "annotations": notes(),
         "ownerReferences": [{"apiVersion": "v1", "kind": owner, "name": "o", "uid": "o", "controller": True}],
         **metadata,
     }
-    return decode_pod(orjson.dumps({"metadata": meta, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}))
+    return decode_pod(orjson.dumps({"metadata": meta, "spec": {"nodeName": node}, "status": {"phase": "Running"}}))
 
 
 def at(seconds: float) -> str:
@@ -114,6 +125,24 @@ async def test_a_driver_taints_a_device_and_the_host_is_asked_until_the_gang_has
     member.slice()
     assert member.touched == ["b", "b"]
     assert member.request(SETTLED + AGAIN) == ("", "")
+
+
+async def test_a_gang_that_kubernetes_took_a_pod_from_moves_unless_another_device_is_found() -> None:
+    """1. Kubernetes' controller deletes the pod, and its claim goes. 2. The next pod waits: the host is asked. 3. It
+    gets a node: the gang stays. 4. A later epoch may wait for any reason.
+    """
+    member = Member()
+    member.slice(UNTOLERATED)
+    member.cache.pod_groups.put("default/g", group_of_binding())
+    member.cache.pods.put("default/p", None)
+    member.cache.resource_claims.put("default/c", None)
+    for node, epoch, asked in (("", "1", at(SETTLED)), ("n", "1", ""), ("", "2", "")):
+        member.cache.pods.put("default/p", pod("Job", node, uid="uid-q", annotations=notes(epoch)), anyhow=True)
+        assert member.request(SETTLED) == (asked, WHY if asked else ""), (node, epoch)
+    member.cache.pods.put("default/p", None)
+    member.cache.pod_groups.put("default/g", None)
+    member.cache.pods.put("default/p", pod("Job", "", uid="uid-r"))
+    assert member.request(SETTLED) == ("", "")
 
 
 async def test_a_toleration_delays_the_request() -> None:

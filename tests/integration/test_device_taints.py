@@ -13,6 +13,7 @@ from tests.integration.gangs import allow_division
 pytestmark = pytest.mark.integration
 MEMBER, OTHER = "alpha", "beta"
 UNDER_TEST = f"{MEMBER}-n0"
+NAMED = f"device gpu.example.com/{UNDER_TEST}/gpu-"
 ECC = {"key": "gpu.example.com/ecc", "effect": "NoExecute"}
 
 
@@ -44,14 +45,19 @@ async def test_a_gang_over_two_members_leaves_a_tainted_device_and_returns(site:
         await allow_division(site, MEMBER, OTHER)
         await site.submit(using("train", replicas=7, seconds=None, minAvailable=7))
         await site.reason("train", "InsufficientResources")
-        text = await atollctl(site, "explain", "train")
-        print(text)
+        verdict = await atollctl(site, "explain", "train")
+        assert f"{MEMBER}: 4 of 7 pods" in verdict, verdict
+        assert f"{OTHER}: 0 of 7 pods" in verdict, verdict
+        assert "no node has any for it" in verdict, verdict
         async with equipped(site, OTHER):
             await site.phase("train", "Running")
             before = await running()
             assert sorted(before.values()) in ([MEMBER] * 4 + [OTHER] * 3, [MEMBER] * 3 + [OTHER] * 4)
 
             await publish(2, {**ECC, "effect": "NoSchedule"})
+            await until(lambda: explained("devices 7 of 6"), what="the host counts them no more")
+            assert await running() == before
+
             await publish(3, ECC)
 
             async def named() -> bool:
@@ -59,18 +65,14 @@ async def test_a_gang_over_two_members_leaves_a_tainted_device_and_returns(site:
                 return any(each["reason"] == "DeviceTainted" and "ecc:NoExecute" in each["note"] for each in events)
 
             await until(named, what="the gang is named in the member")
-            await until(
-                lambda: explained(f"moves     device gpu.example.com/{UNDER_TEST}/gpu-"), what="explain says so"
-            )
-            assert await running() == before
+            await until(lambda: explained(f"moves     {NAMED}"), what="explain says so")
 
             async def gone() -> bool:
                 return not await site.pods(MEMBER) and not await site.pods(OTHER)
 
             await until(gone, what="the whole gang has left")
             await site.reason("train", "InsufficientResources")
-            await until(lambda: explained("ecc:NoExecute"), what="its story says why")
-            print(await atollctl(site, "explain", "train"))
+            await until(lambda: explained(f"{MEMBER}: {NAMED}"), deadline=30, what="its story says why")
 
             await publish(4)
             await site.phase("train", "Running")

@@ -1,7 +1,8 @@
 """Gangs of the host that must leave a device: a driver or an administrator gave it a `NoExecute` taint.
 
-Kubernetes' own controller deletes single pods. A gang moves whole, so the agent asks the host for that in its report,
-and the host evicts the gang and places it anew.
+A gang moves whole, so the agent asks the host for that in its report, and the host evicts the gang and places it anew.
+Kubernetes' own controller (1.36: on by default) deletes the single pods meanwhile. Where their successors find other
+devices in the member, the gang is whole again and stays.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import Any, Final
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.devices import DeviceTaintRule, ResourceClaim, ResourceSlice
-from atoll.agent.objects import SERVICES, Pod
+from atoll.agent.objects import SERVICES, Pod, PodGroup
 from atoll.kube.events import Recorder
+from atoll.model import keys
 from atoll.model.apiresource import PODS
 from atoll.model.device_taints import EVICTING, Eviction, eviction
 from atoll.model.devices import DeviceId, Taint
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
 SETTLED: Final = 65.0
-"""Seconds from the youngest pod to the first request: the host follows none in the first minute after a dispatch, and
+"""Seconds from the oldest pod to the first request: the host follows none in the first minute after a dispatch, and
 creation times have whole seconds.
 """
 AGAIN: Final = 120.0
@@ -55,12 +57,16 @@ class Tainted:
         self._evictions: dict[str, tuple[Eviction, tuple[str, ...]]] = {}
         #: pod -> its claims in `_evictions`
         self._claims: defaultdict[str, set[str]] = defaultdict(set)
+        #: binding UID -> epoch of its gang, and when and why pods had to go, whether or not they have gone meanwhile
+        self._left: dict[str, tuple[str, Eviction]] = {}
         #: binding UIDs with a timer
         self._timed: set[str] = set()
         self._touch: Callable[[str], None] = lambda _: None
         cache.slices.on_change(self._slice_changed)
         cache.taint_rules.on_change(self._rule_changed)
         cache.resource_claims.on_change(self._claim_changed)
+        cache.pods.on_change(self._may_be_gone)
+        cache.pod_groups.on_change(self._may_be_gone)
 
     def on_change(self, touch: Callable[[str], None]) -> None:
         """Call `touch(binding UID)` when `request` has a new answer."""
@@ -68,13 +74,16 @@ class Tainted:
 
     def request(self, uid: str) -> tuple[str, str]:
         """When the binding's gang had to move (RFC 3339, empty for not yet), and why; ("", "") where it may stay."""
-        if not self._evictions:
+        if not self._evictions and uid not in self._left:
             return "", ""
         pods = [pod for pod in self._cache.pods.by_index("binding", uid) if _leaves(pod)]
         found = min((self._evictions[each][0] for pod in pods for each in self._of(pod)), default=None)
+        epoch, before = self._left.get(uid, ("", None))
+        if found is None and any(not pod.node and _epoch(pod) == epoch for pod in pods):
+            found = before
         if found is None:
             return "", ""
-        settled = max(to_seconds(pod.metadata.creation_timestamp) for pod in pods) + SETTLED
+        settled = min(to_seconds(pod.metadata.creation_timestamp) for pod in pods) + SETTLED
         first, now = max(found.at, settled), self._clock()
         asked = first + (now - first) // AGAIN * AGAIN if now >= first else 0.0
         self._look_at(uid, (asked + AGAIN if asked else first) - now)
@@ -128,15 +137,27 @@ class Tainted:
         if after != before:
             self._tell(before[1] if before is not None else (), after)
 
+    def _may_be_gone(self, old: Pod | PodGroup | None, new: Pod | PodGroup | None) -> None:
+        uid = old.binding_uid if old is not None and new is None else ""
+        if uid in self._left and not any(
+            each.by_index("binding", uid) for each in (self._cache.pods, self._cache.pod_groups)
+        ):
+            del self._left[uid]
+
     def _tell(self, before: Sequence[str], after: tuple[Eviction, tuple[str, ...]] | None) -> None:
         pods = [pod for key in {*before, *(after[1] if after else ())} if (pod := self._cache.pods.get(key))]
         for uid in sorted({pod.binding_uid for pod in pods if pod.binding_uid}):
             self._touch(uid)
         for pod in pods if after is not None else ():
             if after is not None and pod.binding_uid and _leaves(pod) and pod.metadata.key in after[1]:
+                self._left[pod.binding_uid] = _epoch(pod), after[0]
                 about = {"apiVersion": PODS.api_version, "kind": PODS.kind, "namespace": pod.metadata.namespace}
                 about |= {"name": pod.metadata.name, "uid": pod.metadata.uid}
                 self._recorder.record(about, "DeviceTainted", f"{after[0].why}; the host moves its gang", warning=True)
+
+
+def _epoch(pod: Pod) -> str:
+    return pod.metadata.annotations.get(keys.EPOCH, "")
 
 
 def _leaves(pod: Pod) -> bool:

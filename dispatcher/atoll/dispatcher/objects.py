@@ -422,7 +422,6 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     excluded = [*(read.suspended if read is not None else ()), *(task.from_cluster for task in tasks)]
     at = numbers.whole(annotations.get(keys.EPOCH)) or 0
     said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
-    anew, leaves = _asked_anew(obj.spec.reschedule_triggered_at, told, said)
     return BindingView(
         uid=obj.metadata.uid,
         namespace=obj.metadata.namespace,
@@ -441,8 +440,13 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         least_clusters=mode.least,
         most_clusters=mode.most,
         sharing=_sharing(placement, mode, obj.spec.resource.uid),
-        rescheduled=anew,
-        leaves=leaves,
+        rescheduled=_asked_anew(obj.spec.reschedule_triggered_at, told, said),
+        leaves={
+            cluster: status.placement.moves[:MOST_WORDS]
+            for cluster, status in said.items()
+            if status.placement is not None and status.placement.moves
+        }
+        or NOTHING,
         bound=whole or lost,
         bound_at=bound.last_transition_time if whole else "",
         lost_at=bound.last_transition_time if lost else "",
@@ -511,20 +515,17 @@ def _counts(read: gang.Gang | None, target: Target) -> tuple[int, ...]:
     return tuple(gang.counts_in(read, target.replicas, told))
 
 
-def _asked_anew(by_user: str, decided: decision.Decision, members: Mapping[str, MemberStatus]) -> tuple[str, str]:
-    """The latest request to place it anew, by its user or by a member, and the member's reason where it gives one.
+def _asked_anew(by_user: str, decided: decision.Decision, members: Mapping[str, MemberStatus]) -> str:
+    """The latest request to place it anew: by its user, or by a member that moves its gang.
 
     A member's counts a minute after the dispatch at the earliest, so that no member can have a gang go in circles.
     """
-    asked = [(by_user, "")] if is_time(by_user) else []
+    asked = [by_user] if is_time(by_user) else []
     if decided.dispatched:
         earliest = to_seconds(decided.dispatched) + _SETTLED
-        asked += [
-            (placed.move, f"{name}: {placed.moves}"[:MOST_WORDS] if placed.moves else "")
-            for name, status in sorted(members.items())
-            if (placed := status.placement) is not None and is_time(placed.move) and to_seconds(placed.move) >= earliest
-        ]
-    return max(asked, key=lambda each: to_seconds(each[0]), default=("", ""))
+        moves = [status.placement.move for status in members.values() if status.placement is not None]
+        asked += [move for move in moves if is_time(move) and to_seconds(move) >= earliest]
+    return max(asked, key=to_seconds, default="")
 
 
 def _sharing(placement: Placement, mode: Mode, uid: str) -> dict[str, Any] | None:

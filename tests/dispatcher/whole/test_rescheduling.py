@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from atoll.dispatcher.core.commands import Evict
 from atoll.model.timestamps import rfc3339
 from tests.dispatcher.builders import START, Scene, dispatched, evicted, let_go, make_binding, scene
 
@@ -52,3 +53,16 @@ def test_another_leader_waits_for_the_time_as_well() -> None:
     asked(made, 5)
     made.restart()
     assert evicted(made.run(after=6)) == ["a"]
+
+
+def test_the_story_has_the_reason_of_the_member_that_asks() -> None:
+    made = scene()
+    made.submit(make_binding("a").tasks(4))
+    made.run()
+    made.change("a", leaves={"m": "device d/p/0 has taint broken:NoExecute"})
+    assert made.run() == []
+    asked(made, 1)
+    [command] = made.run(after=1)
+    assert isinstance(command, Evict)
+    text = "it was asked that it is placed anew: m: device d/p/0 has taint broken:NoExecute"
+    assert text in str(command.decision.story[-1])

@@ -244,8 +244,6 @@ class BindingView:
     """
     rescheduled: str = ""
     """RFC 3339: workloads dispatched before that get a new placement at that time; empty for never."""
-    leaves: str = ""
-    """Why a member asks for that; empty where its user does, or the member does not say."""
     bound: bool = False
     """Whether all parts had their minimum bound, as control saw it; stays true while pods complete."""
     bound_at: str = ""
@@ -254,6 +252,8 @@ class BindingView:
     """RFC 3339: since when pods of its minimum that were bound are without a node again; empty where none are."""
     waiting: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Member -> why pods have no node there."""
+    leaves: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """Member -> why pods have to leave their nodes or devices there."""
     started: bool = False
     """Whether its minimum ran in this epoch, as control saw it."""
     held_up: Mapping[str, str] = field(default_factory=lambda: NOTHING)

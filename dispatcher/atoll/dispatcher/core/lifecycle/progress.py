@@ -143,8 +143,8 @@ class Progress:
                 continue
             anew = replaced_at(binding.view)
             if anew is not None and anew <= self._state.now:
-                leaves = binding.view.leaves or "it was asked that it is placed anew"
-                yield self._decisions.evict(binding, Reason.EVICTED, leaves)
+                text = "it was asked that it is placed anew" + _listed(binding.view.leaves)
+                yield self._decisions.evict(binding, Reason.EVICTED, text)
                 continue
             if refusing := self._state.refusing(binding):
                 yield self._refuse(binding, refusing)
@@ -225,7 +225,8 @@ class Progress:
                 self._state.failed(binding, name, pods=True)
         text = f"pods of its minimum lost their nodes in {', '.join(names)} and got no others"
         text += f" within {self.settings.regain:g} s"
-        return self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text + _why(binding))
+        text += _listed({**binding.view.waiting, **binding.view.leaves})
+        return self._decisions.evict(binding, Reason.DEADLINE_EXCEEDED, text)
 
     def _has_its_turn_to_come(self, binding: Binding) -> bool:
         """Whether its member still binds earlier workloads.
@@ -243,5 +244,9 @@ class Progress:
 
 def _why(binding: Binding) -> str:
     """Members' reports about pods without a node, to be added to a sentence."""
-    said = "; ".join(f"{name}: {text}" for name, text in sorted(binding.view.waiting.items()))
+    return _listed(binding.view.waiting)
+
+
+def _listed(reports: Mapping[str, str]) -> str:
+    said = "; ".join(f"{name}: {text}" for name, text in sorted(reports.items()))
     return f": {said}" if said else ""
