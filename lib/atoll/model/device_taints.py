@@ -16,7 +16,7 @@ class Eviction(NamedTuple):
     """Of the pods that a claim is reserved for."""
 
     at: float
-    """Seconds since the epoch; minus infinity where nobody wrote when the taint came."""
+    """Seconds since the epoch; minus infinity for a taint without a time."""
     why: str
     """The device and its taint."""
 
