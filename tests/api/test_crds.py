@@ -112,6 +112,7 @@ FREE = {
     "ClusterOverridePolicy": _VALUES,
     "Job": {".spec.tasks[].template"},
     "CronJob": {".spec.jobTemplate.metadata", ".spec.jobTemplate.spec.tasks[].template", ".status.active[]"},
+    "JobArray": {".spec.template.metadata", ".spec.template.spec.tasks[].template"},
     "HyperJob": {".spec.replicatedJobs[].templateSpec.tasks[].template"},
     "JobFlow": {".spec.flows[].patch.jobSpec"},
     "JobTemplate": {".spec.tasks[].template", ".status"},

@@ -10,6 +10,7 @@ from atoll.admission.rules import Change
 from atoll.kinds import KINDS, Part
 from atoll.kinds.templated import Templated
 from atoll.model import keys
+from atoll.model.array_states import FAILED, RUNNING, SUCCEEDED, byte, encode
 
 Json = dict[str, Any]
 NOW = "2026-01-01T00:00:00Z"
@@ -18,6 +19,12 @@ BY_TITLE = {kind.words.title: kind for kind in KINDS if isinstance(kind, Templat
 
 def pod(cpu: str = "1", **spec: Any) -> Json:
     return {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **spec}}
+
+
+def pod_of_image() -> Json:
+    made = pod(restartPolicy="Never")
+    made["spec"]["containers"][0]["image"] = "busybox"
+    return made
 
 
 def condition(type_: str) -> Json:
@@ -185,6 +192,17 @@ SAMPLES = {
         {"phase": "Succeeded", "conditions": [condition("Unhealthy")]},
         {"phase": "Failed", "conditions": [condition("Unhealthy")]},
         {"phase": "Running"},
+    ),
+    "JobArray": Sample(
+        {
+            "indices": "0-9",
+            "atOnce": 2,
+            "template": {"spec": {"tasks": [{"name": "worker", "replicas": 3, "template": pod_of_image()}]}},
+        },
+        {"worker": 6},
+        {"phase": "Completed", "completionTime": NOW, "states": encode(bytes([byte(SUCCEEDED)] * 10))},
+        {"phase": "Failed", "completionTime": NOW, "states": encode(bytes([byte(FAILED, 1)] * 10))},
+        {"phase": "Running", "states": encode(bytes([byte(RUNNING)] * 2 + [0] * 8)), "running": 2},
     ),
 }
 

@@ -81,6 +81,7 @@ BY_STATUS: dict[str, tuple[Json, dict[str, int]]] = {
     "XGBoostJob": ({"replicaStatuses": {"Worker": {"succeeded": 7}}}, {"worker": 2}),
     "JAXJob": ({"replicaStatuses": {"Worker": {"active": 1, "succeeded": 3}}}, {"worker": 3}),
     "MPIJob": ({"replicaStatuses": {"Worker": {"succeeded": 1}}}, {"Worker": 1}),
+    "JobArray": ({"succeeded": 8, "failed": 1}, {"worker": 3}),
     "TrainJob": ({"jobsStatus": [{"name": "dataset-initializer", "succeeded": 1}]}, {"dataset-initializer": 1}),
 }
 """Of the kinds whose status tells it by component."""

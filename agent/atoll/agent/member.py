@@ -12,6 +12,7 @@ from atoll.agent.cache import MemberCache
 from atoll.agent.capacity import MemberCapacity
 from atoll.agent.facts import Tally
 from atoll.agent.hyper_nodes import HyperNodes
+from atoll.agent.jobs.arrays import ArrayController
 from atoll.agent.jobs.controller import JobController
 from atoll.agent.objects import Pod
 from atoll.agent.ours import Ours
@@ -72,6 +73,7 @@ class MemberAgent:
         self.surroundings = Surroundings(host, member, cluster)
         self.ours = Ours(self.cache)
         self.jobs = JobController(member, self.cache, self.recorder, settings=settings.jobs)
+        self.arrays = ArrayController(member, self.cache, self.recorder, settings=settings.jobs)
         self.scheduler = Scheduler(
             member,
             self.cache,
@@ -193,3 +195,4 @@ class MemberAgent:
             tasks.create_task(self.pod_groups.run(), name="podgroups")
             tasks.create_task(self.hyper_nodes.run(), name="hypernodes")
             tasks.create_task(self.jobs.run(), name="jobs")
+            tasks.create_task(self.arrays.run(), name="arrays")

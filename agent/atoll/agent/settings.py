@@ -79,6 +79,9 @@ class JobSettings(Section, frozen=True):
     trust: Annotated[
         float, seconds("For which pods and status are taken to be as written, though no watch shows it yet.")
     ] = 5.0
+    states_after: Annotated[
+        float, seconds("Between two writes of the states of a JobArray, and a second for each 10 kB of them.", above=0)
+    ] = 1.0
     probes: ProbeSettings = ProbeSettings()
 
 

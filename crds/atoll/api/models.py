@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atoll.api import atoll, batch, bus, cluster, flow, override, policy, scheduling, topology, training, work
+from atoll.api import array, atoll, batch, bus, cluster, flow, override, policy, scheduling, topology, training, work
 from atoll.api.base import KINDS, ApiModel, ApiObject, Resource, kind_of
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "ApiModel",
     "ApiObject",
     "Resource",
+    "array",
     "atoll",
     "batch",
     "bus",

@@ -17,6 +17,7 @@ from atoll.kinds import (
     app_wrapper,
     apps,
     batch_job,
+    job_array,
     job_set,
     kubeflow,
     leader_worker_set,
@@ -34,7 +35,7 @@ from atoll.model.objects import MALFORMED
 
 KINDS: tuple[Kind, ...] = (
     volcano_job.KIND, batch_job.KIND, pod_group.KIND, job_set.KIND, apps.DEPLOYMENT, apps.STATEFUL_SET, *kubeflow.KINDS,
-    train_job.KIND,    *ray.KINDS, leader_worker_set.KIND, spark.KIND, app_wrapper.KIND,
+    train_job.KIND,    *ray.KINDS, leader_worker_set.KIND, spark.KIND, app_wrapper.KIND, job_array.KIND,
 )  # fmt: skip
 """Every workload kind that Atoll takes."""
 

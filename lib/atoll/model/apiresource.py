@@ -138,6 +138,7 @@ CLUSTER_OVERRIDES: Final = ApiResource(
     "policy.karmada.io", "v1alpha1", "clusteroverridepolicies", "ClusterOverridePolicy", namespaced=False
 )
 CAPACITIES: Final = ApiResource("atoll.sh", "v1alpha1", "clustercapacities", "ClusterCapacity")
+JOB_ARRAYS: Final = ApiResource("atoll.sh", "v1alpha1", "jobarrays", "JobArray")
 WORKLOAD_KINDS: Final = ApiResource("atoll.sh", "v1alpha1", "workloadkinds", "WorkloadKind", namespaced=False)
 SIGNING_REQUESTS: Final = ApiResource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False

@@ -483,7 +483,9 @@ class JobController:
         notes, phase = job["metadata"].get("annotations") or {}, (patch.get("state") or {}).get("phase")
         epoch = numbers.whole(notes.get(keys.EPOCH))
         new = not job.get("status") and phase == "Pending" and epoch is not None
-        if new and (uid in self._begun or self.just_sent(notes.get(keys.BINDING_UID, ""), epoch or 0)):
+        if new and (
+            uid in self._begun or keys.ARRAY_TRY in notes or self.just_sent(notes.get(keys.BINDING_UID, ""), epoch or 0)
+        ):
             # It runs in a moment, mostly, and one write says both.
             return self._begun.setdefault(uid, clock) + self._settings.pending_after - clock
         return 0.0

@@ -1,0 +1,104 @@
+"""atoll.sh/v1alpha1: JobArray, one object for up to 100,000 equal Jobs that differ in their index."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from atoll.api.base import (
+    AGE,
+    ApiModel,
+    ApiObject,
+    Column,
+    Conditions,
+    Count,
+    FreeForm,
+    Int32,
+    IntOrString,
+    Resource,
+    Time,
+    served,
+)
+from atoll.api.batch import JobSpec
+
+GROUP = "atoll.sh"
+
+
+class ArrayTemplate(ApiModel):
+    """The Volcano Job of one index, a gang by itself."""
+
+    metadata: FreeForm = Field(default_factory=dict)
+    """Labels and annotations of its Jobs in members."""
+    spec: JobSpec = Field(default_factory=JobSpec)
+    """Its tasks, plugins and policies. The queue is the array's."""
+
+
+class JobArraySpec(ApiModel):
+    """Indices, and the Job that runs for each."""
+
+    indices: IntOrString
+    """How many, such as 200; or ranges, such as "0-199" or "0-9,20,30-39". It does not change."""
+    at_once: Annotated[int, Field(ge=1, le=1000)] = 100
+    """Indices that run at once, at most; fewer where there is no capacity."""
+    retries: Annotated[int, Field(ge=0, le=10)] = 0
+    """How often an index that failed runs again."""
+    ttl_seconds_after_finished: Count | None = None
+    """How long a finished array is kept."""
+    template: ArrayTemplate
+    """The Job of each index. It does not change."""
+
+
+class JobArrayStatus(ApiModel):
+    """Observed state of an array."""
+
+    phase: str | None = None
+    """Pending, Running, Completed or Failed."""
+    pending: Int32 | None = None
+    """Indices that wait for their turn, or to run again."""
+    running: Int32 | None = None
+    """Indices whose Job exists."""
+    succeeded: Int32 | None = None
+    """Indices that succeeded; they never run again."""
+    failed: Int32 | None = None
+    """Indices that failed more often than spec.retries; they never run again."""
+    retried: Int32 | None = None
+    """Failures of indices that ran again, or will."""
+    failed_indices: str | None = None
+    """Which failed, as ranges; the first ones where they are many."""
+    states: Annotated[str, Field(max_length=140_000)] | None = None
+    """State and failures of each index, compressed: base64 of zlib of a byte for each index in order, failures * 4 and
+    0 pending, 1 running, 2 succeeded or 3 failed."""
+    start_time: Time | None = None
+    """When its first index was started."""
+    completion_time: Time | None = None
+    """When its last index ended."""
+    conditions: Conditions = Field(default_factory=list)
+    """Dispatched, and where it is not why."""
+
+
+@served(
+    Resource(
+        group=GROUP,
+        version="v1alpha1",
+        kind="JobArray",
+        plural="jobarrays",
+        short_names=("ja",),
+        status=True,
+        columns=(
+            Column("Phase", ".status.phase"),
+            Column("Pending", ".status.pending", "integer"),
+            Column("Running", ".status.running", "integer"),
+            Column("Succeeded", ".status.succeeded", "integer"),
+            Column("Failed", ".status.failed", "integer"),
+            AGE,
+        ),
+    )
+)
+class JobArray(ApiObject):
+    """Equal Jobs that differ in their index, queued and sent to a member as one."""
+
+    spec: JobArraySpec
+    """What runs."""
+    status: JobArrayStatus | None = None
+    """Observed state."""

@@ -1,0 +1,89 @@
+"""JobArrays: rules that a schema can't express. The rules of Volcano Jobs hold for the Job of an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from atoll.admission.problems import Json, Problem, integer, mapping, sequence
+from atoll.admission.rules import Change, Rules
+from atoll.kinds.job_array import TEMPLATE, indices_of, job_of
+from atoll.kinds.templated import value_at
+from atoll.kinds.templated.admission import rules_of
+from atoll.kinds.volcano_job import admission as of_job
+from atoll.model import keys
+from atoll.model.array_states import MOST_AT_ONCE, MOST_RETRIES
+
+if TYPE_CHECKING:
+    from atoll.kinds.job_array import JobArray
+
+_HERE: Final = "spec.template."
+_REFUSED: Final = {
+    "queue": f"the queue is the array's: label {keys.QUEUE_LABEL} of the JobArray",
+    "ttlSecondsAfterFinished": "Jobs of indices are removed as they end; give it to the spec of the JobArray",
+}
+
+
+def rules(kind: JobArray) -> Rules:
+    """Those of replicated pod templates, with the ones of a Volcano Job for its Job."""
+    shared = rules_of(kind)
+    return replace(
+        shared,
+        classes=lambda obj: [
+            (f"{_HERE}spec.priorityClassName", value_at(obj, (*TEMPLATE, "priorityClassName"))),
+            *shared.classes(obj),
+        ],
+        problems=lambda change: _unique([*shared.problems(change), *_changed(change)]),
+        warnings=lambda change: _unique([*shared.warnings(change), *_idle(change.new)]),
+    )
+
+
+def _unique(problems: list[Problem]) -> list[Problem]:
+    return list(dict.fromkeys(problems))
+
+
+def wrong(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(field, problem) of the indices and of the Job of one of them."""
+    spec = mapping(obj.get("spec"))
+    try:
+        largest = indices_of(obj)[-1][-1]
+    except ValueError as error:
+        yield "spec.indices", str(error)
+        return
+    for field, least, most in (("atOnce", 1, MOST_AT_ONCE), ("retries", 0, MOST_RETRIES)):
+        value = spec.get(field)
+        if value is not None and not (integer(value) is not None and least <= value <= most):
+            yield f"spec.{field}", f"is {value}; use a whole number from {least} to {most}"
+    inner = mapping(value_at(obj, TEMPLATE))
+    for field, text in _REFUSED.items():
+        if inner.get(field) is not None:
+            yield f"{_HERE}spec.{field}", text
+    for index, volume in enumerate(sequence(inner.get("volumes"))):
+        if mapping(volume).get("volumeClaim"):
+            text = "each index would get a claim of its own, which outlives it; name one with volumeClaimName"
+            yield f"{_HERE}spec.volumes[{index}].volumeClaim", text
+    for index, task in enumerate(sequence(inner.get("tasks"))):
+        if mapping(task).get("partitionPolicy"):
+            text = "is not served in an array: an index is the group of pods that is placed together"
+            yield f"{_HERE}spec.tasks[{index}].partitionPolicy", text
+    about = mapping(obj.get("metadata"))
+    name = str(about.get("name") or "") or f"{about.get('generateName') or ''}xxxxx"
+    job = job_of({"metadata": {"name": f"{name}-{largest}"}, "spec": spec})
+    for problem in of_job.validate_job(job):
+        yield f"{_HERE}{problem.field}", problem.message
+
+
+def _changed(change: Change) -> Iterator[Problem]:
+    """Changes of what its states are about."""
+    before, after = (mapping(mapping(each).get("spec")) for each in (change.old, change.new))
+    for field in ("indices", "template") if change.old is not None else ():
+        if before.get(field) != after.get(field):
+            text = "can't change after creation (atOnce and retries can): delete the JobArray and create it anew"
+            yield Problem(f"spec.{field}", text)
+
+
+def _idle(obj: Json) -> Iterator[Problem]:
+    job = job_of({"metadata": {}, "spec": mapping(obj.get("spec"))})
+    for problem in of_job.warnings(job):
+        yield Problem(f"{_HERE}{problem.field}", problem.message)

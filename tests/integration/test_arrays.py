@@ -1,0 +1,99 @@
+"""JobArrays on real API servers: one object on the host, a Job for each running index in the member."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from atoll.kinds.job_array import states_in
+from atoll.model import array_states, keys
+from atoll.model.apiresource import BINDINGS, JOB_ARRAYS, JOBS, PODS
+from tests.integration.federation import Json, Site, job, until
+
+pytestmark = pytest.mark.integration
+
+
+def array(name: str, indices: int | str, *, at_once: int, seconds: float | None = 0.5, **spec: object) -> Json:
+    inner = job(name, seconds=seconds)["spec"]
+    return {
+        "apiVersion": JOB_ARRAYS.api_version,
+        "kind": JOB_ARRAYS.kind,
+        "metadata": {"name": name},
+        "spec": {"indices": indices, "atOnce": at_once, "template": {"spec": inner}, **spec},
+    }
+
+
+async def in_phase(site: Site, name: str, *phases: str) -> Json:
+    async def look() -> Json | None:
+        found = await site.find(JOB_ARRAYS, name)
+        return found if found and (found.get("status") or {}).get("phase") in phases else None
+
+    return await until(look, what=f"array {name} is {' or '.join(phases)}")
+
+
+async def member_of(site: Site, name: str) -> str:
+    async def look() -> str | None:
+        binding = await site.find(BINDINGS, f"{name}-jobarray")
+        clusters = (binding or {}).get("spec", {}).get("clusters") or []
+        return clusters[0]["name"] if clusters else None
+
+    return await until(look, what=f"array {name} is dispatched")
+
+
+def made(site: Site, member: str, plural: str) -> Counter[str]:
+    """Index -> objects of this resource that were made for it in the member."""
+    found: Counter[str] = Counter()
+    for event in site.audit(member):
+        reference = event.get("objectRef") or {}
+        new = event["verb"] == "create" and event["responseStatus"]["code"] == 201
+        if new and reference.get("resource") == plural and not reference.get("subresource"):
+            found[reference["name"]] += 1
+    return found
+
+
+async def test_each_index_succeeds_once_through_failures_and_kills(site: Site) -> None:
+    """1. 200 indices, 20 at once. 2. Index 7 fails twice. 3. The agent is killed three times. 4. Each has succeeded
+    once, and was started once for each of its failures besides.
+    """
+    await site.submit(array("many", "0-199", at_once=20, seconds=1.5, retries=2))
+    member = await member_of(site, "many")
+    failed: set[str] = set()
+
+    async def fail() -> bool:
+        pods = await site.members[member].list(PODS, site.namespace, label_selector=f"{keys.ARRAY_INDEX}=7")
+        for pod in pods:
+            about = pod["metadata"]
+            if about["uid"] not in failed and pod.get("status", {}).get("phase") == "Running" and len(failed) < 2:
+                failed.add(about["uid"])
+                patch = {"status": {"phase": "Failed"}}
+                await site.members[member].merge_patch(PODS, about["name"], patch, site.namespace, subresource="status")
+        return len(failed) == 2
+
+    async def kill() -> None:
+        agent = site.federation.process(f"agent-{member}")
+        for _ in range(3):
+            agent.kill()
+            await agent.start()
+
+            async def goes_on(since: int = await succeeded()) -> bool:
+                return await succeeded() >= min(since + 30, 200)
+
+            await until(goes_on, what="more indices succeed")
+
+    async def succeeded() -> int:
+        found = await site.find(JOB_ARRAYS, "many", member) or {}
+        return int((found.get("status") or {}).get("succeeded") or 0)
+
+    await asyncio.gather(until(fail, what="index 7 has failed twice"), kill())
+    done = await in_phase(site, "many", "Completed", "Failed")
+    status = done["status"]
+    assert (status["phase"], status["succeeded"], status["retried"]) == ("Completed", 200, 2)
+    assert array_states.failures(states_in(done, status)[7]) == 2
+    jobs = made(site, member, "jobs")
+    assert jobs["many-7"] == 3
+    assert {name: count for name, count in jobs.items() if count != 1} == {"many-7": 3}
+    assert len(jobs) == 200
+    assert not await site.members[member].list(JOBS, site.namespace)
+    assert len(await site.host.list(BINDINGS, site.namespace)) == 1
