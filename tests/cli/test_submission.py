@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from atoll.admission.rules import Change
 from atoll.cli.submission import BadSubmission, Submission, manifest, merged, script
-from atoll.kinds import batch_job, volcano_job
-from atoll.model import keys
+from atoll.kinds import job_array, volcano_job
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=Train_A
@@ -35,13 +35,20 @@ def test_workers_are_one_gang_of_the_queue_with_their_devices() -> None:
     assert job["spec"]["tasks"][0]["template"]["spec"]["activeDeadlineSeconds"] == 7200
 
 
-def test_an_array_is_an_indexed_job_whose_indices_start_one_by_one() -> None:
-    job = made(array="0-199%20", queue="q")
-    spec = job["spec"]
-    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 200, 20)
-    wish = batch_job.KIND.gang(job, priority=0)
-    assert (wish.queue, wish.min_available, wish.replicas) == ("q", 1, 20)
-    assert keys.KUEUE_MINIMUM in job["metadata"]["annotations"]
+def test_each_index_of_an_array_is_a_gang_of_the_queue() -> None:
+    array = made(array="0-199%20", queue="q", workers=2, within="rack", time="1m", name="sweep")
+    assert job_array.KIND.admission().problems(Change(new=array, namespace={})) == []
+    wish = job_array.KIND.gang(array, priority=0)
+    assert (wish.queue, wish.min_available, wish.replicas) == ("q", 2, 40)
+    assert wish.running_estimate == 600
+    [part] = [task.partition for task in wish.tasks]
+    assert part is not None
+    assert (part.size, part.wish and part.wish.highest_tier_name) == (2, "rack")
+
+
+@pytest.mark.parametrize(("array", "at_once"), [("0-4", 5), ("1-9%20", 9), ("0-99999", 1000)])
+def test_as_many_indices_run_at_once_as_the_array_has_or_may(array: str, at_once: int) -> None:
+    assert made(array=array)["spec"]["atOnce"] == at_once
 
 
 @pytest.mark.parametrize(
@@ -49,9 +56,10 @@ def test_an_array_is_an_indexed_job_whose_indices_start_one_by_one() -> None:
     [
         ({"command": []}, "command"),
         ({"image": ""}, "--image"),
-        ({"array": "1-9"}, "--array 1-9"),
+        ({"array": "9-1"}, "--array 9-1"),
+        ({"array": "0-9%x"}, "%x"),
         ({"array": "0-9%0"}, "%0"),
-        ({"array": "0-9", "workers": 2}, "--workers"),
+        ({"array": "0-9%1001"}, "1000"),
         ({"array": "0-999999"}, "100000"),
         ({"time": "soon"}, "--time"),
         ({"memory": "much"}, "memory"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from atoll.model.apiresource import BATCH_JOBS, JOBS
+from atoll.model.apiresource import JOB_ARRAYS, JOBS
 from tests import atollctl as commands
 from tests.integration.command_line import atollctl
 from tests.integration.federation import Site
@@ -31,10 +31,10 @@ async def test_a_gang_and_an_array_are_submitted_from_a_few_words(site: Site) ->
     await site.phase("gang", "Running")
     await submit("sweep", "--array", "0-5%2", "--", "true")
 
-    array = await site.host.get(BATCH_JOBS, "sweep", site.namespace)
-    assert (array["spec"]["completions"], array["spec"]["parallelism"]) == (6, 2)
+    array = await site.host.get(JOB_ARRAYS, "sweep", site.namespace)
+    assert (array["spec"]["indices"], array["spec"]["atOnce"]) == ("0-5", 2)
     listed = await atollctl(site, "job", "list", "--me", "--no-headers")
-    assert {line.split()[0] for line in listed.splitlines()} == {"gang", "job.batch/sweep"}
+    assert {line.split()[0] for line in listed.splitlines()} == {"gang", "jobarray/sweep"}
 
 
 async def test_a_dry_run_creates_nothing_and_prints_a_manifest_that_the_host_takes(site: Site, tmp_path: Path) -> None:

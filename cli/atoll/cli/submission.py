@@ -9,13 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from atoll.model import duration, keys, quantity
+from atoll.model import array_states, duration, keys, numbers, quantity
 
 Json = dict[str, Any]
 Wish = dict[str, Any]
 
-_ARRAY: Final = re.compile(r"(\d{1,6})-(\d{1,6})(?:%(\d{1,6}))?", re.ASCII)
-_MOST_INDICES: Final = 100_000
 _MOST_SCRIPT: Final = 64 * 1024
 _GPUS: Final = "nvidia.com/gpu"
 _TIME: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
@@ -54,7 +52,7 @@ class Submission:
 
 
 def manifest(wish: Submission) -> Json:
-    """A Volcano Job, or an Indexed batch Job for an array.
+    """A Volcano Job, or a JobArray of them.
 
     Raises:
         BadSubmission: it can't be made.
@@ -65,55 +63,48 @@ def manifest(wish: Submission) -> Json:
         raise BadSubmission("--image is missing: the image in which the command runs")
     if wish.workers < 1 or wish.gpus < 0:
         raise BadSubmission(f"--workers {wish.workers} --gpus {wish.gpus}: write numbers of at least 1, and 0")
-    annotations: Json = {}
     limit = None
     if wish.time:
         try:
             limit = max(round(duration.parse(wish.time)), 1)
         except duration.DurationError as error:
             raise BadSubmission(f"--time: {error}") from error
-        annotations[keys.RUNNING_ESTIMATE] = wish.time
     metadata: Json = {"name": wish.name or _named(wish.command), "namespace": wish.namespace}
-    pod = _pod(wish, limit)
-    if not wish.array:
-        task = {"name": "worker", "replicas": wish.workers, "template": {"spec": pod}}
-        spec: Json = {"minAvailable": wish.workers, "tasks": [task]}
-        if wish.workers > 1:
-            # Workers find each other by the lists of hosts that these plug-ins give them.
-            spec["plugins"] = {"env": [], "svc": []}
-        if wish.queue:
-            spec["queue"] = wish.queue
-        if wish.priority_class:
-            spec["priorityClassName"] = wish.priority_class
-        if wish.within:
-            spec["networkTopology"] = {"mode": "hard", "highestTierName": wish.within}
-        return {
-            "apiVersion": "batch.volcano.sh/v1alpha1",
-            "kind": "Job",
-            "metadata": {**metadata, **({"annotations": annotations} if annotations else {})},
-            "spec": spec,
-        }
-    if wish.workers > 1 or wish.within:
-        raise BadSubmission("--array: each index is one pod, so --workers and --within have no place beside it")
-    count, at_once = _indices(wish.array)
-    # Each index runs by itself: one free place is enough to begin.
-    metadata["annotations"] = {**annotations, keys.KUEUE_MINIMUM: "1"}
+    task = {"name": "worker", "replicas": wish.workers, "template": {"spec": _pod(wish, limit)}}
+    spec: Json = {"minAvailable": wish.workers, "tasks": [task]}
+    if wish.workers > 1:
+        # Workers find each other by the lists of hosts that these plug-ins give them.
+        spec["plugins"] = {"env": [], "svc": []}
+    if wish.priority_class:
+        spec["priorityClassName"] = wish.priority_class
+    if wish.within:
+        spec["networkTopology"] = {"mode": "hard", "highestTierName": wish.within}
+    if wish.array:
+        return _array(wish, metadata, spec)
+    if wish.queue:
+        spec["queue"] = wish.queue
+    if wish.time:
+        metadata["annotations"] = {keys.RUNNING_ESTIMATE: wish.time}
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _array(wish: Submission, metadata: Json, job: Json) -> Json:
+    """The array of a Job for each index."""
+    indices, percent, said = wish.array.partition("%")
+    try:
+        count = array_states.count_of(array_states.runs_of(indices))
+    except ValueError as error:
+        raise BadSubmission(f"--array {wish.array}: {error}") from error
+    at_once = numbers.whole(said) if percent else min(count, array_states.MOST_AT_ONCE)
+    if not at_once or at_once > array_states.MOST_AT_ONCE:
+        most = array_states.MOST_AT_ONCE
+        raise BadSubmission(f"--array {wish.array}: write 0-199 or 0-199%20, with 1 to {most} indices at once")
     if wish.queue:
         metadata["labels"] = {keys.QUEUE_LABEL: wish.queue}
-    if wish.priority_class:
-        pod["priorityClassName"] = wish.priority_class
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata,
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": count,
-            "parallelism": at_once,
-            "backoffLimitPerIndex": 0,
-            "template": {"spec": pod},
-        },
-    }
+    if wish.time:
+        job["runningEstimate"] = wish.time
+    spec = {"indices": indices, "atOnce": min(at_once, count), "template": {"spec": job}}
+    return {"apiVersion": "atoll.sh/v1alpha1", "kind": "JobArray", "metadata": metadata, "spec": spec}
 
 
 def _pod(wish: Submission, limit: int | None) -> Json:
@@ -143,20 +134,6 @@ def _pod(wish: Submission, limit: int | None) -> Json:
         container["workingDir"] = wish.directory
     pod: Json = {"restartPolicy": "Never", "containers": [container]}
     return {**pod, "activeDeadlineSeconds": limit} if limit is not None else pod
-
-
-def _indices(text: str) -> tuple[int, int]:
-    found = _ARRAY.fullmatch(text)
-    if found is None or int(found[1]) or int(found[2]) >= _MOST_INDICES:
-        raise BadSubmission(
-            f"--array {text}: write 0-199 or 0-199%20; indices begin with 0 (JOB_COMPLETION_INDEX) and end below"
-            f" {_MOST_INDICES}"
-        )
-    count = int(found[2]) + 1
-    at_once = int(found[3]) if found[3] else count
-    if not at_once:
-        raise BadSubmission(f"--array {text}: %0 would run nothing")
-    return count, min(at_once, count)
 
 
 def _named(command: Sequence[str]) -> str:

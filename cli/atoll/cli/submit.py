@@ -38,7 +38,7 @@ def submit(
     cpu: Annotated[str | None, typer.Option(help="Cores of each worker. [default: 1]")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of each worker, such as 64Gi.")] = None,
     array: Annotated[
-        str | None, typer.Option(help="Indices, such as 0-199, or 0-199%20 for 20 at once: an Indexed Job.")
+        str | None, typer.Option(help="Indices, such as 0-199, or 0-199%20 for 20 at once: a JobArray.")
     ] = None,
     time: Annotated[str | None, typer.Option(help="Longest run time, such as 2h; also the estimate.")] = None,
     within: Annotated[str | None, typer.Option(help="Name of the tier of which one domain holds all workers.")] = None,
@@ -50,10 +50,10 @@ def submit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Have the host check it, and create nothing.")] = False,
     output: DataOutput = None,
 ) -> None:
-    """Submit a Volcano Job, or an Indexed Job for an array, and print its name, or with -o the object."""
+    """Submit a Volcano Job, or a JobArray with one for each index, and print its name, or with -o the object."""
     from atoll.cli import submission
     from atoll.cli.connection import call
-    from atoll.model.apiresource import BATCH_JOBS, JOBS
+    from atoll.model.apiresource import JOB_ARRAYS, JOBS
 
     options = settings(ctx)
     given: dict[str, Any] = {
@@ -74,7 +74,7 @@ def submit(
         raise CommandError(str(error), USAGE) from error
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--script {script}: {error}", USAGE) from error
-    resource = BATCH_JOBS if made["apiVersion"] == BATCH_JOBS.api_version else JOBS
+    resource = JOB_ARRAYS if made["kind"] == JOB_ARRAYS.kind else JOBS
 
     async def create(host: ApiServer) -> dict[str, Any]:
         return await host.create(resource, made, field_manager="atollctl", dry_run=dry_run)

@@ -31,7 +31,7 @@ from atoll.kinds import BY_RESOURCE
 from atoll.kube import errors
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import BATCH_JOBS, JOBS, VERDICTS, ApiResource
+from atoll.model.apiresource import JOB_ARRAYS, JOBS, VERDICTS, ApiResource
 from atoll.model.objects import Full, decode_full
 from atoll.view import explanation, verdicts
 
@@ -133,7 +133,7 @@ class AsyncClient:
             ApiError: the host refused.
         """
         made = self.manifest(job)
-        resource = BATCH_JOBS if made["apiVersion"] == BATCH_JOBS.api_version else JOBS
+        resource = JOB_ARRAYS if made["kind"] == JOB_ARRAYS.kind else JOBS
         answer = await self._connected.create(resource, made, field_manager="atoll-client", dry_run=dry_run)
         return _submitted(resource, answer)
 

@@ -105,7 +105,9 @@ class Statuses:
             pace = self._host.pace.delay(self._queue.waiting(URGENT), most=SOON if first else MOST)
             due = memory.changed_at + (max(self._settings.settle, pace) if soon else self._settings.patience + pace)
             if memory.written_at is not None:
-                due = max(due, memory.written_at + max(self._settings.quiet, pace))
+                # That it runs is news at once, for any kind.
+                quiet = kind.in_member.quiet if kind.in_member is not None and kind.running(work.reported) else 0.0
+                due = max(due, memory.written_at + max(self._settings.quiet, quiet, pace))
             if due > now:
                 self._queue.add(work.metadata.key, after=due - now)
                 return

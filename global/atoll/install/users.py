@@ -21,6 +21,7 @@ from atoll.model.apiresource import (
     CLUSTER_ROLES,
     CLUSTERS,
     COMMANDS,
+    JOB_ARRAYS,
     JOBS,
     OVERRIDES,
     POD_GROUPS,
@@ -62,9 +63,9 @@ def _on(resource: ApiResource, verbs: tuple[str, ...], sub: str = "") -> Rule:
 VIEW: Final = Grant(
     None,
     (
-        *(_on(resource, _READ) for resource in (JOBS, POD_GROUPS, COMMANDS, BINDINGS, POLICIES, OVERRIDES)),
+        *(_on(resource, _READ) for resource in (JOBS, JOB_ARRAYS, POD_GROUPS, COMMANDS, BINDINGS, POLICIES, OVERRIDES)),
         *(_on(resource, _READ) for resource in makers.ROUTES),
-        *(_on(resource, ("get",), sub="status") for resource in (JOBS, BINDINGS)),
+        *(_on(resource, ("get",), sub="status") for resource in (JOBS, JOB_ARRAYS, BINDINGS)),
         _on(VERDICTS, ("get", "list")),
         # Whoever may not read logs of pods is refused all the same.
         _on(VERDICTS, ("get",), sub="log"),
@@ -76,7 +77,7 @@ VIEW: Final = Grant(
 EDIT: Final = Grant(
     None,
     (
-        *(_on(resource, _WRITE) for resource in (JOBS, POD_GROUPS, COMMANDS, POLICIES)),
+        *(_on(resource, _WRITE) for resource in (JOBS, JOB_ARRAYS, POD_GROUPS, COMMANDS, POLICIES)),
         *(_on(resource, _WRITE) for resource in makers.ROUTES),
         _on(WHAT_IFS, ("create",)),
         # Whoever may not do that with pods is refused all the same, and so are all by members that do not allow it.

@@ -142,6 +142,8 @@ class InMember:
 
     status: bool = False
     """It writes the status, being the controller of the kind."""
+    quiet: float = 0.0
+    """Least seconds between two reports of one that runs, where its counts change all the time."""
     groups: bool = False
     """It makes a PodGroup for the pods of each of them, unless their controller made one that they name."""
 

@@ -85,7 +85,7 @@ def decode(text: str, count: int) -> bytes:
         raise ValueError(f"{len(text)} characters of states; at most {MOST_TEXT}")
     try:
         unpacker = zlib.decompressobj()
-        # Nobody's text may fill the memory.
+        # A small text may be a large number of zeros.
         states = unpacker.decompress(base64.b64decode(text, validate=True), count + 1)
     except (binascii.Error, zlib.error) as error:
         raise ValueError(f"states can't be read: {error}") from error

@@ -32,7 +32,7 @@ def following(states: bytes, children: Mapping[int, Child], *, at_once: int, ret
 
     Args:
         states: one byte for each index, by position.
-        children: position -> its Job, of those that exist.
+        children: position -> its Job, where it exists.
         at_once: indices that may run at once.
         retries: how often an index that failed runs again.
     """

@@ -260,7 +260,7 @@ def _phase(job: Full) -> object:
 
 
 def _outcome(job: Full) -> Outcome | None:
-    """How a Job ended; nobody resumes one that a policy aborted."""
+    """How a Job ended; one that a policy aborted is never resumed."""
     kind, status = BY_GVK[JOBS.api_version, JOBS.kind], job.body.get("status") or {}
     return Outcome.FAILED if kind.stopped(status) else kind.finished(status)
 

@@ -232,7 +232,7 @@ class JobArray(Templated):
     def aggregate(
         self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
     ) -> Json:
-        """The member's status; while it waits, what has ended before."""
+        """The member's status; while it waits, ended indices of earlier dispatches."""
         status = super().aggregate(obj, reports, waiting=waiting, now=now)
         old = obj.get("status") or {}
         if self.finished(old) is not None or "states" in status:
@@ -296,5 +296,5 @@ KIND = JobArray(
     host_only=(("spec", "ttlSecondsAfterFinished"),),
     placers=(Placer.ATOLL, Placer.KUBE_SCHEDULER, Placer.VOLCANO),
     optional=False,
-    in_member=InMember(status=True),
+    in_member=InMember(status=True, quiet=10.0),
 )

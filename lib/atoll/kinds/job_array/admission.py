@@ -26,7 +26,7 @@ _REFUSED: Final = {
 
 
 def rules(kind: JobArray) -> Rules:
-    """Those of replicated pod templates, with the ones of a Volcano Job for its Job."""
+    """Rules of replicated pod templates, and of a Volcano Job for its Job."""
     shared = rules_of(kind)
     return replace(
         shared,
@@ -75,7 +75,7 @@ def wrong(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _changed(change: Change) -> Iterator[Problem]:
-    """Changes of what its states are about."""
+    """Changed fields that give its states their meaning."""
     before, after = (mapping(mapping(each).get("spec")) for each in (change.old, change.new))
     for field in ("indices", "template") if change.old is not None else ():
         if before.get(field) != after.get(field):
