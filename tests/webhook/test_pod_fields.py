@@ -149,6 +149,22 @@ def test_a_runtime_class_is_told_to_be_charged_late_unless_its_overhead_is_writt
     assert told(job) == {}
 
 
+@pytest.mark.parametrize("where", ["annotations", "labels"])
+def test_plain_requests_of_an_offline_pod_are_told_of(where: str) -> None:
+    job = with_container(resources={"requests": {"memory": "1Gi"}, "limits": {"cpu": 1}})
+    template = job["spec"]["tasks"][0]["template"]
+    assert told(job) == {}
+    key = "volcano.sh/qos-level" if where == "annotations" else "koordinator.sh/qosClass"
+    template["metadata"] = {where: {key: "BE"}}
+    [(field, words)] = told(job).items()
+    assert field == f"{CONTAINER}.resources"
+    assert "kubernetes.io/batch-" in words
+    batch = {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "1Gi"}
+    job = with_container(resources={"requests": batch})
+    job["spec"]["tasks"][0]["template"]["metadata"] = template["metadata"]
+    assert refused(job) == told(job) == {}
+
+
 def test_a_duration_that_can_not_be_read_is_told_of() -> None:
     annotations = {"atoll.sh/ready-timeout": "10 minutes", "sla-waiting-time": "1h", "atoll.sh/running-estimate": "90s"}
     job = make_job(metadata={"annotations": annotations})

@@ -22,7 +22,7 @@ from atoll.admission.problems import (
     mapping,
     sequence,
 )
-from atoll.model import flavors, keys, needs, numa, quantity
+from atoll.model import colocation, flavors, keys, needs, numa, quantity
 from atoll.model.selectors import NodeSelectorTerm
 
 
@@ -119,7 +119,10 @@ def template_warnings(template: object, path: str) -> list[Problem]:
     )
     if spec.get("schedulingGroup") is not None:
         found.append(Problem(f"{path}.spec.schedulingGroup", _GROUP))
-    notes = mapping(mapping(mapping(template).get("metadata")).get("annotations"))
+    metadata = mapping(mapping(template).get("metadata"))
+    notes = mapping(metadata.get("annotations"))
+    if colocation.qos(mapping(metadata.get("labels")), notes) == colocation.BEST_EFFORT:
+        found += _offline(spec, path)
     if (together := notes.get(keys.DEVICES_IN)) and together not in list(numa.Together):
         text = f"has no effect: {together!r} is none of {', '.join(numa.Together)}"
         found.append(Problem(f"{path}.metadata.annotations[{keys.DEVICES_IN}]", text))
@@ -127,6 +130,21 @@ def template_warnings(template: object, path: str) -> list[Problem]:
     if isinstance(name, str) and name and not mapping(spec.get("overhead")):
         found.append(Problem(f"{path}.spec.runtimeClassName", _RUNTIME_CLASS))
     return found
+
+
+def _offline(spec: Json, path: str) -> list[Problem]:
+    """Plain requests of an offline pod, container by container."""
+    return [
+        Problem(
+            f"{path}.spec.containers[{index}].resources",
+            f"of an offline pod (BE) name plain {name}, on which it is charged and placed; reclaimed capacity is"
+            f" {colocation.BATCH[name]} (docs/colocation.md)",
+        )
+        for index, container in enumerate(sequence(spec.get("containers")))
+        for name in colocation.BATCH
+        for resources in [mapping(mapping(container).get("resources"))]
+        if name in mapping(resources.get("requests")) or name in mapping(resources.get("limits"))
+    ]
 
 
 _NEED = "Atoll's own placer does not look at it: it runs only where another one places (reason NoPlacerHonours)"

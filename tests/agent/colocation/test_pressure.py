@@ -116,7 +116,7 @@ def test_pressure_begins_after_looks_in_a_row_and_ends_below_its_bound_by_the_ma
     assert acts == [False, False, False, True, True, True, False, False]
 
 
-def test_a_node_rests_after_an_eviction_and_a_gang_is_asked_for_once() -> None:
+def test_all_nodes_of_a_gang_rest_after_it_was_asked_for() -> None:
     memory, pods = Memory(), [aged("g-0", 100, gang="g"), aged("g-1", 100, gang="g", on="n2")]
     nodes = (ours(), ours("n2"))
     [leave] = chosen(pods, nodes=nodes, memory=memory, gangs=groups("g")).leaves
@@ -135,7 +135,7 @@ def test_no_look_evicts_more_than_its_bounds() -> None:
 
 
 def test_memory_leaves_by_use_and_a_kubelet_that_evicts_acts_at_once() -> None:
-    pods = [aged("large", 900), aged("small", 100)]
+    pods = [aged("large", 900), aged("small", 100, gib=4)]
     use = figures({"n1": (1000, 14)}, {"large": (0, 4), "small": (0, 0.1)})
     assert names(chosen(pods, use)) == ["default/small", "default/large"]
     pressed = replace(ours(), status=replace(ours().status, conditions=[_condition("MemoryPressure")]))

@@ -123,7 +123,7 @@ class Loop:
             for share in found:
                 if share.wanted is not None and share.wanted != share.published:
                     await self._publish(share)
-            for leave in choice.leaves:
+            for leave in list(choice.leaves):
                 await self._leave(leave, choice)
         await self._tell(found, choice, figures.problem)
         return found, choice
@@ -158,6 +158,7 @@ class Loop:
                     await evict(self._api, each.metadata.key, each.metadata.uid)
         except errors.ApiError as error:
             self._count("refused")
+            choice.leaves.remove(leave)
             choice.skips.append((unit.name, f"not evicted: {error.said}"))
             log.warning("offline work was not evicted", about=unit.name, error=str(error))
             if not isinstance(error, errors.Unreachable):

@@ -96,12 +96,11 @@ def choose(
         now: seconds of a clock that never goes back.
         wall: seconds since the epoch.
     """
-    evictable = Evictable(world, Evictor(evict_local_storage_pods=True), wall=wall, youngest=0.0)
     found = Choice()
-    for pauses in (memory.gave, memory.asked):
-        for each in [each for each, until in pauses.items() if until <= now]:
-            del pauses[each]
-    all_units: list[Unit] | None = None
+    for name in [name for name, until in memory.gave.items() if until <= now]:
+        del memory.gave[name]
+    evictable: Evictable | None = None
+    all_units: list[Unit] = []
     chosen: set[str] = set()
     for share in sorted(shares, key=lambda each: each.node.metadata.name):
         node = share.node.metadata.name
@@ -109,7 +108,8 @@ def choose(
         # Where another agent publishes, it also evicts.
         if not why or share.published is None or node in memory.gave:
             continue
-        if all_units is None:
+        if evictable is None:
+            evictable = Evictable(world, Evictor(evict_local_storage_pods=True), wall=wall, youngest=0.0)
             all_units = units(world, evictable)
         excess = _excess(share, memory, rules)
         gone = 0
@@ -117,7 +117,7 @@ def choose(
             if all(amount <= 0 for amount in excess.values()):
                 break
             if unit.name not in chosen:
-                if refusal := _refusal(unit, world, evictable, memory, wall):
+                if refusal := _refusal(unit, world, evictable, wall):
                     found.skips.append((unit.name, refusal))
                     continue
                 if gone >= rules.per_node or len(chosen) >= rules.total:
@@ -137,8 +137,6 @@ def left(leave: Leave, memory: Memory, rules: Colocation, now: float) -> None:
     """A unit was evicted, or asked for: its nodes give no other until figures show it."""
     for each in leave.unit.pods:
         memory.gave[each.pod.node] = now + rules.settle
-    if leave.unit.binding:
-        memory.asked[leave.unit.binding] = now + rules.settle
 
 
 def _excess(share: Share, memory: Memory, rules: Colocation) -> dict[str, float]:
@@ -164,10 +162,8 @@ def _relief(unit: Unit, node: str, key: str, figures: Figures) -> float:
     return found
 
 
-def _refusal(unit: Unit, world: World, evictable: Evictable, memory: Memory, wall: float) -> str:
+def _refusal(unit: Unit, world: World, evictable: Evictable, wall: float) -> str:
     if unit.binding:
-        if unit.binding in memory.asked:
-            return "the host is asked already"
         if unit.group not in world.groups or len({each.pod.group for each in unit.pods}) > 1:
             return "it is not one PodGroup"
         if wall - min(to_seconds(each.metadata.creation_timestamp) for each in unit.pods) < _FOLLOWED:

@@ -50,8 +50,6 @@ class Memory:
     pressed: set[tuple[str, str]] = field(default_factory=set)
     #: node -> until when it gives no other pod
     gave: dict[str, float] = field(default_factory=dict)
-    #: UID of a binding -> until when the host is not asked again
-    asked: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
