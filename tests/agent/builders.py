@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from atoll.agent.numa import NumaTopology, decode_numa
+from atoll.agent.numa import NumaTopology, decode_numa, decode_zones
 from atoll.agent.objects import HyperNode, Node, Pod, PodGroup, PodGroupSpec, decode_node, decode_pod
 from atoll.agent.scheduler.core.room import Room
 from atoll.model.objects import Meta
@@ -172,3 +172,41 @@ def make_task(name: str, replicas: int, *, minimum: int | None = None, cpu: str 
         "template": {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}},
     }
     return task if minimum is None else {**task, "minAvailable": minimum}
+
+
+def make_zones(
+    policy: str,
+    scope: str = "container",
+    *,
+    gpus: tuple[int, int] = (4, 4),
+    cpus: tuple[int, int] = (8, 8),
+    islands: tuple[int, ...] = (),
+    kept: int = 0,
+    name: str = "n",
+) -> NumaTopology:
+    """A node of two NUMA nodes with 8 CPUs and 4 GPUs each, of which so many are free, and the kubelet keeps so many
+    CPUs of each; and the free GPUs of islands of two each.
+    """
+    attributes = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
+
+    def amounts(name: str, total: int, free: int, kept: int = 0) -> dict[str, str]:
+        return {"name": name, "capacity": str(total), "allocatable": str(total - kept), "available": str(free)}
+
+    zones = [
+        {
+            "name": f"node-{cell}",
+            "type": "Node",
+            "resources": [
+                amounts("cpu", 8, cpus[cell], kept),
+                amounts("nvidia.com/gpu", 4, gpus[cell]),
+                amounts("memory", 99, 99),
+            ],
+        }
+        for cell in range(2)
+    ]
+    zones += [
+        {"name": f"nvlink-{number}", "type": "NVLink", "resources": [amounts("nvidia.com/gpu", 2, free)]}
+        for number, free in enumerate(islands)
+    ]
+    said = [{"name": each, "value": value} for each, value in attributes.items()]
+    return decode_zones(orjson.dumps({"metadata": {"name": name}, "attributes": said, "zones": zones}))

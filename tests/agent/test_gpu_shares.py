@@ -12,11 +12,12 @@ from atoll.agent.devices import KoordinatorDevice, decode_koordinator
 from atoll.agent.objects import Pod, decode_pod
 from atoll.agent.scheduler.binder import Binder
 from atoll.agent.scheduler.core import Bind, MemberCore
-from atoll.agent.scheduler.core.events import Event, KoordinatorSet, NodeSet, Pass, PodGone, PodSet, Whose
+from atoll.agent.scheduler.core.events import Event, KoordinatorSet, NodeSet, NumaSet, Pass, PodGone, PodSet, Whose
 from atoll.agent.scheduler.core.gangs import task_of
+from atoll.fit.constraints import Cards
 from atoll.kube.transport import ApiServer
 from atoll.model import gpu_partitions, joint, keys, koordinator
-from tests.agent.builders import make_node, make_pod, make_room
+from tests.agent.builders import make_node, make_pod, make_room, make_zones
 from tests.agent.telling import of
 from tests.fit.koordinator_devices import GENERAL, SAME, TOTAL, fixture
 
@@ -275,6 +276,45 @@ def test_gpus_of_a_pod_that_honours_no_partition_are_guessed() -> None:
     theirs = msgspec.structs.replace(pod("theirs", **{"nvidia.com/gpu": "3"}), node="n")
     member.handle(NodeSet(make_node("n", labels=HONOR)), KoordinatorSet(hopper("n")), PodSet(theirs, Whose.OTHERS))
     assert member.cards_of("theirs") == (1000, (0, 1, 2))
+
+
+def bound(name: str, cpu: int, gpus: int) -> Pod:
+    """With CPUs of its own."""
+    amounts = {"cpu": str(cpu), "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
+    return make_pod(name, spec={"containers": [{"resources": {"requests": amounts, "limits": amounts}}]})
+
+
+def test_gpus_are_of_the_numa_node_of_the_cpus() -> None:
+    """1. NUMA node 0 has two CPUs left: the pod's come from node 1. 2. The next one needs two. 3. A third waits for CPUs
+    of one NUMA node, though as many are free. 4. Once the first has gone it gets GPUs beside them.
+    """
+    member = Core()
+    member.handle(NodeSet(make_node("n", cpu="16")), KoordinatorSet(hopper("n")))
+    member.handle(NumaSet(make_zones("single-numa-node", cpus=(2, 8)), zones=True))
+    for name, cpu in (("p0", 6), ("p1", 2), ("p2", 3)):
+        member.handle(PodSet(bound(name, cpu, 2), Whose.OURS))
+    assert [member.cards_of(name)[1] for name in ("p0", "p1", "p2")] == [(4, 5), (0, 1), ()]
+    task, room = task_of(bound("p2", 3, 2), None), member.core.room
+    assert room.nodes().room_for(task).tolist() == [0]
+    without = room.nodes_but(["default/p0"])
+    assert without.room_for(task).tolist() == [2]
+    [there] = [each for each in without.exact if isinstance(each, Cards)]
+    there.take(task, 0, 1)
+    assert there.free[0].tolist() == [0, 0, 1000, 1000, 0, 0, 1000, 1000]
+    member.handle(PodGone("default/p0"))
+    assert member.cards_of("p2") == (1000, (4, 5))
+
+
+def test_a_reservation_keeps_gpus_beside_its_cpus() -> None:
+    room = make_room(make_node("n", cpu="16"))
+    room.koordinator_changed("n", koordinator.devices({"devices": fixture()}))
+    room.numa_changed("n", make_zones("single-numa-node", cpus=(5, 8)), zones=True)
+    task = task_of(bound("p", 4, 2), None)
+    room.reserve("n", task, 2)
+    assert room.cards.free("n") == [0, 0, 1000, 1000, 0, 0, 1000, 1000]
+    room.unreserve("n", task, 2)
+    assert room.cards.free("n") == [1000] * 8
+    assert room.nodes().room_for(task).tolist() == [3]
 
 
 def test_devices_that_were_given_before_are_taken_after_a_restart() -> None:

@@ -15,7 +15,7 @@ from atoll.agent.scheduler.core.events import NodeSet, NumaGone, NumaSet, PodGro
 from atoll.agent.scheduler.core.gangs import task_of
 from atoll.model import keys
 from atoll.model.numa import Cells, Policy, aligned, asks_of
-from tests.agent.builders import make_group, make_node, make_numa, make_pod
+from tests.agent.builders import make_group, make_node, make_numa, make_pod, make_zones
 from tests.agent.telling import of, settle
 
 
@@ -145,44 +145,6 @@ def test_what_goes_gives_back_what_the_figures_tell_of_it() -> None:
     )
 
 
-def make_zones(
-    policy: str,
-    scope: str = "container",
-    *,
-    gpus: tuple[int, int] = (4, 4),
-    cpus: tuple[int, int] = (8, 8),
-    islands: tuple[int, ...] = (),
-    kept: int = 0,
-    name: str = "n",
-) -> NumaTopology:
-    """A node of two NUMA nodes with 8 CPUs and 4 GPUs each, of which so many are free, and the kubelet keeps so many
-    CPUs of each; and the free GPUs of islands of two each.
-    """
-    attributes = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
-
-    def amounts(name: str, total: int, free: int, kept: int = 0) -> dict[str, str]:
-        return {"name": name, "capacity": str(total), "allocatable": str(total - kept), "available": str(free)}
-
-    zones = [
-        {
-            "name": f"node-{cell}",
-            "type": "Node",
-            "resources": [
-                amounts("cpu", 8, cpus[cell], kept),
-                amounts("nvidia.com/gpu", 4, gpus[cell]),
-                amounts("memory", 99, 99),
-            ],
-        }
-        for cell in range(2)
-    ]
-    zones += [
-        {"name": f"nvlink-{number}", "type": "NVLink", "resources": [amounts("nvidia.com/gpu", 2, free)]}
-        for number, free in enumerate(islands)
-    ]
-    said = [{"name": each, "value": value} for each, value in attributes.items()]
-    return decode_zones(orjson.dumps({"metadata": {"name": name}, "attributes": said, "zones": zones}))
-
-
 def with_gpus(name: str, gpus: int, cpu: int = 2, containers: int = 1) -> Pod:
     amounts = {"cpu": str(cpu), "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
     return make_pod(name, spec={"containers": [{"resources": {"requests": amounts, "limits": amounts}}] * containers})
@@ -285,6 +247,15 @@ def test_what_a_kubelet_keeps_of_its_cpus_is_not_told_to_the_host() -> None:
 def test_a_topology_that_names_no_numa_node_keeps_no_pod_away() -> None:
     core = member(make_numa("n", "single-numa-node", cpuDetail={}))
     assert placed(core, pinned("a", 2)) == {"a": "n"}
+
+
+def test_zones_are_in_the_order_of_their_numbers() -> None:
+    zones = [
+        {"name": f"node-{at}", "type": "Node", "resources": [{"name": "cpu", "available": at, "capacity": at}]}
+        for at in (10, 2, 1)
+    ]
+    cells = decode_zones(orjson.dumps({"metadata": {"name": "n"}, "zones": zones})).cells
+    assert cells.free == ((1,), (2,), (10,))
 
 
 def test_lists_of_cpus_are_the_kernels() -> None:

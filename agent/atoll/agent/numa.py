@@ -5,8 +5,9 @@ exporter, NodeResourceTopology by Node Feature Discovery.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +17,7 @@ from atoll.model.objects import Slim
 
 ISLAND = "NVLink"
 """Type of the zones of a NodeResourceTopology that are islands of devices."""
+_NUMBER = re.compile(r"\d{1,4}$", re.ASCII)
 
 
 class _Resource(msgspec.Struct, frozen=True, gc=False):
@@ -201,7 +203,7 @@ def decode_zones(raw: bytes | msgspec.Raw) -> NumaTopology:
     by_pod = about.get("topologyManagerScope", "pod" if old.endswith("PodLevel") else "container") == "pod"
     try:
         policy = Policy(about["topologyManagerPolicy"]) if "topologyManagerPolicy" in about else _old_policy(old)
-        numa = _cells([each for each in said.zones if each.type == "Node"], policy, cpus=True)
+        numa = _cells(_in_order(each for each in said.zones if each.type == "Node"), policy, cpus=True)
         # What chooses among devices of one NUMA node is their plug-in, whatever the policy.
         islands = _cells([each for each in said.zones if each.type == ISLAND], Policy.BEST_EFFORT, cpus=False)
     except ValueError as error:
@@ -209,6 +211,11 @@ def decode_zones(raw: bytes | msgspec.Raw) -> NumaTopology:
     cells, used, offered = numa
     joined = NumaTopology(said.metadata, *islands[:2]) if islands[0].free else None
     return NumaTopology(said.metadata, cells._replace(by_pod=by_pod), used, joined, offered=offered)
+
+
+def _in_order(zones: Iterable[_Zone]) -> list[_Zone]:
+    """By the number that their names end in, such as `node-1`."""
+    return sorted(zones, key=lambda zone: int(found[0]) if (found := _NUMBER.search(zone.name)) else 0)
 
 
 def _cells(zones: Sequence[_Zone], policy: Policy, *, cpus: bool) -> tuple[Cells, dict[str, int], Amounts]:

@@ -23,7 +23,8 @@ from atoll.model.joint import (
     SCOPES,
     WHOLE,
 )
-from atoll.model.koordinator import Device, Devices, Part, counted
+from atoll.model.koordinator import VENDORS, Device, Devices, Part, counted
+from atoll.model.numa import Asks, Cells
 
 Taken = Counter[tuple[str, int, str]]
 """(type, minor, "") -> units that are taken of it; (type, minor, bus) -> whether this virtual function is. No GPUs."""
@@ -59,6 +60,10 @@ class Node(NamedTuple):
     memory: int = 0
     """Bytes of each GPU."""
     partitions: GpuPartitions = gpu_partitions.NONE
+    cells: Cells | None = None
+    """Its NUMA nodes, numbered as `Device.numa`; None where nothing tells of them."""
+    inside: frozenset[int] = frozenset()
+    """NUMA nodes of the GPUs that a pod may have; empty for all."""
 
 
 def hold(taken: Taken, parts: Iterable[Part], times: int = 1) -> None:
@@ -69,8 +74,32 @@ def hold(taken: Taken, parts: Iterable[Part], times: int = 1) -> None:
             taken[each.kind, each.minor, each.bus] += times
 
 
-def find(node: Node, requests: Mapping[str, int], wish: DeviceWish) -> Found | str:
-    """The devices that a pod gets, or why it gets none."""
+def find(node: Node, requests: Mapping[str, int], wish: DeviceWish, asks: Asks = ()) -> Found | str:
+    """The devices that a pod gets, or why it gets none.
+
+    GPUs are of the NUMA nodes from which the kubelet takes the CPUs of the pod: of no others where its policy rejects
+    pods, and it aligns these GPUs itself; else as far as they are free there.
+
+    Args:
+        node: that it is on.
+        requests: of the pod.
+        wish: of the pod.
+        asks: of its containers, of NUMA nodes.
+    """
+    inside, strict = node.cells.leads(asks) if node.cells is not None else (frozenset[int](), False)
+    if inside:
+        assert node.cells is not None
+        near = _find(node._replace(inside=inside), requests, wish)
+        if not isinstance(near, str) or (strict and _kubelet_knows_gpus(node.cells, asks)):
+            return near
+    return _find(node, requests, wish)
+
+
+def _kubelet_knows_gpus(cells: Cells, asks: Asks) -> bool:
+    return any(name in VENDORS for container in cells.wants(asks) for name, _ in container)
+
+
+def _find(node: Node, requests: Mapping[str, int], wish: DeviceWish) -> Found | str:
     if wish.problem:
         return wish.problem
     part, number = cards.asked(counted(requests), node.memory)
@@ -103,14 +132,16 @@ def find(node: Node, requests: Mapping[str, int], wish: DeviceWish) -> Found | s
     return refused
 
 
-def count(node: Node, requests: Mapping[str, int], wish: DeviceWish) -> int:
-    """Pods that get devices there, one after the other."""
+def count(node: Node, requests: Mapping[str, int], wish: DeviceWish, asks: Asks = ()) -> int:
+    """Pods that get devices there, one after the other; arguments as of `find`."""
     free, taken = list(node.free), node.taken.copy()
     for number in range(MOST_PODS):
-        found = find(node._replace(free=free, taken=taken), requests, wish)
+        node = node._replace(free=free, taken=taken)
+        found = find(node, requests, wish, asks)
         if isinstance(found, str):
             return number
         take(free, taken, found, cards.asked(counted(requests), node.memory)[0])
+        node = node._replace(cells=node.cells.after(asks) if node.cells is not None else None)
     return MOST_PODS
 
 
@@ -155,6 +186,7 @@ def _usable(node: Node, kind: str, units: int, wish: DeviceWish) -> list[int]:
         if _free(node, kind, minor) >= units
         and not (policy and minor in used)
         and (wish.hint(kind).vf_selector is None or _vf(node, kind, minor, wish))
+        and (kind != GPU or not node.inside or there[minor].numa in (*node.inside, -1))
     ]
 
 

@@ -13,7 +13,7 @@ from atoll.model.gpu_shares import BYTES, CORE, KOORDINATOR, RATIO
 from atoll.model.joint import GPU, RESOURCES
 
 _NAMES: Final = (KOORDINATOR, CORE, RATIO, BYTES)
-_VENDORS: Final = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
+VENDORS: Final = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
 """Resources of whole GPUs, which Koordinator gives one by one as well."""
 _MOST_VFS: Final = 256
 """Of a device; more are not used."""
@@ -120,14 +120,14 @@ def offered(there: Devices) -> dict[str, int]:
 
 def counted(requests: Mapping[str, int]) -> Mapping[str, int]:
     """Requests of a pod on a node with a Device: whole GPUs under the names of their vendors are cards as well."""
-    whole = 0 if SHARE in requests else sum(requests.get(name, 0) for name in _VENDORS)
+    whole = 0 if SHARE in requests else sum(requests.get(name, 0) for name in VENDORS)
     return {**requests, SHARE: whole * CARD} if whole else requests
 
 
 def left(free: dict[str, int], cards: Collection[int]) -> None:
     """Lower the free amounts of a node to the ones that its cards have, of which each has so many free thousandths."""
     whole = sum(each == CARD for each in cards)
-    for name in (SHARE, *_VENDORS):
+    for name in (SHARE, *VENDORS):
         if name in free:
             free[name] = min(free[name], sum(cards) if name == SHARE else whole)
 

@@ -84,6 +84,20 @@ class Cells(NamedTuple):
             return 0
         return self._replace(policy=Policy.SINGLE, by_pod=False).room(tuple(filter(None, devices)))
 
+    def leads(self, asks: Asks) -> tuple[frozenset[int], bool]:
+        """(NUMA nodes from which the kubelet takes what containers of such a pod ask for, whether it rejects the pod
+        otherwise); none where it aligns nothing.
+        """
+        found, cells = set[int](), self
+        for container in self.wants(asks) if self.policy is not Policy.NONE else ():
+            found.update(_merged(cells, cells.rows(container))[0])
+            cells = _given(cells, container)[0]
+        return frozenset(found), self.policy.strict
+
+    def rows(self, container: tuple[tuple[str, int], ...]) -> list[tuple[int, int]]:
+        """(index of the resource, amount) of each amount of a container."""
+        return [(self.resources.index(name), amount) for name, amount in container]
+
     def empty(self) -> Cells:
         """With all free that there is."""
         return self._replace(free=self.total)
@@ -190,7 +204,7 @@ def _room(cells: Cells, asks: Asks) -> int:
 @lru_cache(maxsize=65536)
 def _given(cells: Cells, container: tuple[tuple[str, int], ...]) -> tuple[Cells, bool]:
     """(the rest once the container has its amounts, whether the policy takes it)."""
-    asked = [(cells.resources.index(name), amount) for name, amount in container]
+    asked = cells.rows(container)
     enough = all(sum(cell[row] for cell in cells.free) >= amount for row, amount in asked)
     chosen, preferred = _merged(cells, asked)
     admitted = enough and (
@@ -218,7 +232,8 @@ def _merged(cells: Cells, asked: Sequence[tuple[int, int]]) -> tuple[tuple[int, 
     that holds all amounts, else all NUMA nodes.
     """
     count = len(cells.free)
-    sets = [each for size in range(1, count + 1) for each in combinations(range(count), size)]
+    # Of one size the kubelet takes the lowest bit mask: nodes 1 and 2 come before 0 and 3.
+    sets = [each for size in range(1, count + 1) for each in sorted(combinations(range(count), size), key=_mask)]
     least = [
         next((len(each) for each in sets if sum(cells.total[cell][row] for cell in each) >= amount), count + 1)
         for row, amount in asked
@@ -230,3 +245,7 @@ def _merged(cells: Cells, asked: Sequence[tuple[int, int]]) -> tuple[tuple[int, 
                 return each, True
             smallest = smallest or each
     return smallest or tuple(range(count)), False
+
+
+def _mask(numbers: tuple[int, ...]) -> int:
+    return sum(1 << number for number in numbers)

@@ -6,7 +6,7 @@ with them (`atoll.fit.koordinator`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from atoll.fit.placement import UNBOUNDED, Ints
 from atoll.model import cards
 from atoll.model.gang import DeviceWish, Task
 from atoll.model.koordinator import counted
+from atoll.model.numa import Cells, asks_of
 
 _MOST_KNOWN = 20_000
 _ANY = DeviceWish()
@@ -33,6 +34,7 @@ class Cards:
         reported: Mapping[int, Reported] | None = None,
         taken: dict[int, Taken] | None = None,
         known: dict[object, int] | None = None,
+        cells: Callable[[int], Cells | None] = lambda _: None,
     ) -> None:
         """The first ones are changed from now on.
 
@@ -42,11 +44,15 @@ class Cards:
             reported: index of a node -> what Koordinator reports of it.
             taken: index of a node -> what of its devices that are no GPUs is taken.
             known: how many pods fit on nodes that are alike, kept from one use to the next.
+            cells: index of a node -> its NUMA nodes; None where nothing tells of them.
         """
         self.free = free
         self._memory = np.zeros(len(free), np.int64) if memory is None else memory
         self._reported, self.taken = reported or {}, taken if taken is not None else {}
         self._known = known if known is not None else {}
+        self.cells = cells
+        #: node -> its NUMA nodes once pods were put there
+        self._cells: dict[int, Cells] = {}
         #: nodes that give whole GPUs by partition alone, so that their number does not say which pods fit
         self.by_partition = [at for at, each in self._reported.items() if each.partitions.honoured]
 
@@ -57,7 +63,8 @@ class Cards:
         room = self._any_room(task, nodes)
         if room is None or cards.asked(counted(task.requests), 0)[0] != cards.CARD:
             return room
-        return self._one_by_one(task, room, self.by_partition)
+        aligned = [at for at in self._reported if self._numa(at) is not None] if task.aligned else []
+        return self._one_by_one(task, room, {*self.by_partition, *aligned})
 
     def _any_room(self, task: Task, nodes: int) -> Ints | None:
         amount, count = cards.asked(task.requests, 0)
@@ -78,40 +85,47 @@ class Cards:
         wish = task.joint
         if wish is None and amount == cards.CARD and node in self._reported:
             wish = _ANY
-        if wish is not None:
+        asks = asks_of(task.aligned) if node in self._reported else ()
+        for _ in range(count if amount or wish is not None or asks else 0):
             there = self._node(node)
-            for _ in range(count):
-                found = koordinator.find(there, task.requests, wish)
-                if not isinstance(found, str):
-                    self.free[node, list(found.gpus)] -= amount
-                    koordinator.hold(there.taken, found.others)
-                    there = self._node(node)
-            return
-        for _ in range(count if amount else 0):
-            for card in cards.chosen(self.free[node].tolist(), amount, number):
-                self.free[node, card] -= amount
+            if wish is not None:
+                found = koordinator.find(there, task.requests, wish, asks)
+                gpus, others = ((), ()) if isinstance(found, str) else found
+            else:
+                gpus, others = (cards.chosen(there.free, amount, number) if amount else ()), ()
+            self.free[node, list(gpus)] -= amount
+            koordinator.hold(there.taken, others)
+            if asks and there.cells is not None:
+                self._cells[node] = there.cells.after(asks)
 
     def copy(self) -> Cards:
         """See `Exact.copy`."""
         taken = {node: each.copy() for node, each in self.taken.items()}
-        return Cards(self.free.copy(), self._memory, self._reported, taken, self._known)
+        twin = Cards(self.free.copy(), self._memory, self._reported, taken, self._known, self.cells)
+        twin._cells = dict(self._cells)
+        return twin
+
+    def _numa(self, node: int) -> Cells | None:
+        return self._cells[node] if node in self._cells else self.cells(node)
 
     def _node(self, node: int) -> Node:
         taken = self.taken.setdefault(node, Taken())
         devices, _, partitions = self._reported.get(node, _NOTHING)
-        return Node(devices, self.free[node].tolist(), taken, int(self._memory[node]), partitions)
+        return Node(devices, self.free[node].tolist(), taken, int(self._memory[node]), partitions, self._numa(node))
 
     def _one_by_one(self, task: Task, room: Ints, nodes: Iterable[int]) -> Ints:
         """The same, changed on these nodes to the pods that get devices there one after the other."""
-        wish = task.joint or _ANY
-        asked = tuple(sorted(task.requests.items())), repr(wish)
+        wish, asks = task.joint or _ANY, asks_of(task.aligned)
+        asked = tuple(sorted(task.requests.items())), repr(wish), asks
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         for node in nodes:
             there = self._node(node)
-            alike = (*asked, self._reported[node].kind, *there.free, there.memory, frozenset((+there.taken).items()))
+            cells = there.cells if asks else None
+            kind, taken = self._reported[node].kind, frozenset((+there.taken).items())
+            alike = (*asked, kind, *there.free, there.memory, taken, cells)
             if alike not in self._known:
-                self._known[alike] = koordinator.count(there, task.requests, wish)
+                self._known[alike] = koordinator.count(there, task.requests, wish, asks)
             room[node] = self._known[alike]
         return room
 

@@ -89,6 +89,24 @@ class NumaBook:
         """Something was taken or given back there."""
         self._cells.pop(node, None)
 
+    def cells(self, node: str, leaving: Sequence[tuple[str, Asks]] = ()) -> Cells | None:
+        """The NUMA nodes of a node; None where nothing tells of them.
+
+        Args:
+            node: its name.
+            leaving: (UID, use) of each pod there that is taken for gone.
+        """
+        told = self._reported.get(node)
+        if told is None or leaving:
+            return self._now(node, told, leaving) if told is not None else None
+        if node not in self._cells:
+            self._cells[node] = self._now(node, told, ())
+        return self._cells[node]
+
+    def _now(self, node: str, told: NumaTopology, gone: Sequence[tuple[str, Asks]]) -> Cells:
+        pinned = Counter(self._pinned.get(node, {})) - Counter(asks for _, asks in gone)
+        return told.now(pinned, self._then.get(node, Counter()), gone)
+
     def exact(
         self, column: Callable[[str], int | None], leaving: Mapping[str, Sequence[tuple[str, Asks]]]
     ) -> tuple[Exact, ...]:
@@ -101,27 +119,17 @@ class NumaBook:
         if not self._reported:
             return ()
 
-        def now(node: str, told: NumaTopology) -> Cells:
-            gone = leaving.get(node, ())
-            pinned = Counter(self._pinned.get(node, {})) - Counter(asks for _, asks in gone)
-            return told.now(pinned, self._then.get(node, Counter()), gone)
-
         def known() -> dict[int, Cells]:
-            found = {}
-            for node, told in self._reported.items():
-                place = column(node)
-                if place is None:
-                    continue
-                if node in leaving:
-                    found[place] = now(node, told)
-                    continue
-                if node not in self._cells:
-                    self._cells[node] = now(node, told)
-                found[place] = self._cells[node]
-            return found
+            places = ((column(node), node) for node in self._reported)
+            found = ((place, self.cells(node, leaving.get(node, ()))) for place, node in places if place is not None)
+            return {place: cells for place, cells in found if cells is not None}
 
         def islands() -> dict[int, Cells]:
             joined = ((column(node), node, told.islands) for node, told in self._reported.items())
-            return {place: now(node, told) for place, node, told in joined if place is not None and told is not None}
+            return {
+                place: self._now(node, told, leaving.get(node, ()))
+                for place, node, told in joined
+                if place is not None and told is not None
+            }
 
         return (Numa(known, islands),)

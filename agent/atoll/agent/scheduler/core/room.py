@@ -273,12 +273,15 @@ class Room:
 
     def reserve(self, node: str, task: Task, count: int) -> None:
         """Reserve a node for pods that do not exist yet."""
-        self._keep_devices(node, task, count)
+        for _ in range(count):
+            # One after the other, for each moves the NUMA nodes of the next one.
+            self._keep_devices(node, task, 1)
+            self.numa.pin(node, asks_of(task.aligned), 1)
+            self.numa.outdate(node)
         vector.add(self._used.setdefault(node, {}), _amounts(task), count)
         if task.claims:
             self.devices.reserve(node, task.claims, count)
         self._count_ports(node, task.ports, count)
-        self.numa.pin(node, asks_of(task.aligned), count)
         if task.rules is not None:
             self.peers.add((node, task.rules), node, task.rules, count)
         self._changed(grew=False, node=node)
@@ -355,11 +358,12 @@ class Room:
             pod.terminating,
             asks_of(pod.aligned),
         )
-        self.numa.pin(node, charge.asks, 1)
-        self._put_peer(pod, node)
         if _wants_devices(pod.requests, pod.joint):
             self._using.setdefault(node, {})[key] = pod
-            self._hand_out(key, node, pod.requests, pod.joint, pod.cards, pod.parts)
+            self._hand_out(key, node, pod.requests, pod.joint, charge.asks, pod.cards, pod.parts)
+        # GPUs come first: the kubelet has not given this pod its CPUs yet.
+        self.numa.pin(node, charge.asks, 1)
+        self._put_peer(pod, node)
         vector.add(self._used.setdefault(node, {}), pod.requests)
         self._count_ports(node, pod.ports, 1)
         if charge.binding_uid and counts:
@@ -399,20 +403,25 @@ class Room:
         node: str,
         requests: Vector,
         wish: DeviceWish | None,
+        numa: Asks,
         told: tuple[int, ...] = (),
         parts: Sequence[Part] = (),
     ) -> None:
         """Devices for a pod: the reported ones, or chosen ones."""
-        there = self.koordinator.node(node, self.cards.free(node), self.cards.memory(node))
+        there = self._devices_on(node, self.cards.free(node))
         asks = koordinator.counted(requests) if there is not None else requests
         if wish is None:
-            self.cards.put(key, node, asks, told, self._chooser(dict(asks)))
+            self.cards.put(key, node, asks, told, self._chooser(dict(asks), numa))
             return
         if there is not None and not told and not parts:
-            found = fitting.find(there, requests, wish)
+            found = fitting.find(there, requests, wish, numa)
             told, parts = ((), ()) if isinstance(found, str) else found
         self.cards.put(key, node, asks, told, lambda *_: ())
         self.koordinator.put(key, node, parts)
+
+    def _devices_on(self, node: str, free: Sequence[int]) -> fitting.Node | None:
+        there = self.koordinator.node(node, free, self.cards.memory(node))
+        return there._replace(cells=self.numa.cells(node)) if there is not None else None
 
     def _take_back(self, key: str) -> None:
         self.cards.drop(key)
@@ -422,9 +431,10 @@ class Room:
         """Devices for so many pods that do not exist yet; a negative number gives them back."""
         if not _wants_devices(task.requests, task.joint):
             return
-        alike = node, repr(sorted(task.requests.items())), repr(task.joint)
+        asks = asks_of(task.aligned)
+        alike = node, repr(sorted(task.requests.items())), repr((task.joint, asks))
         for number in range(self._kept[alike], self._kept[alike] + count):
-            self._hand_out(f"{alike} {number}", node, task.requests, task.joint)
+            self._hand_out(f"{alike} {number}", node, task.requests, task.joint, asks)
         for number in range(self._kept[alike] + count, self._kept[alike]):
             self._take_back(f"{alike} {number}")
         self._kept[alike] += count
@@ -436,7 +446,7 @@ class Room:
         key = pod.metadata.key
         return pod.joint is not None and not self.cards.of(key)[1] and not self.koordinator.of(key)
 
-    def _chooser(self, requests: Vector) -> Choose:
+    def _chooser(self, requests: Vector, numa: Asks) -> Choose:
         """How the cards of a pod are chosen: whole ones that Koordinator reports by partition and topology; others by
         fragmentation where that is the member's scoring, else the fullest.
         """
@@ -444,9 +454,9 @@ class Room:
         def choose(node: str, free: Sequence[int]) -> tuple[int, ...]:
             column = self._column.get(node)
             share = {**requests, SHARE: asked(requests, self.cards.memory(node))[0]} if MEMORY in requests else requests
-            there = self.koordinator.node(node, free, self.cards.memory(node))
+            there = self._devices_on(node, free)
             if there is not None and asked(share)[0] == CARD:
-                found = fitting.find(there, share, _ANY)
+                found = fitting.find(there, share, _ANY, numa)
                 if not isinstance(found, str):
                     return found.gpus
             if self._arrays is not None and column is not None and "fragmentation" in self.scoring.terms:
@@ -517,12 +527,16 @@ class Room:
         return self.numa.aligns(self.usable)
 
     def _numa_nodes(self, away: Collection[str] = ()) -> tuple[Exact, ...]:
+        return self.numa.exact(lambda node: self._column.get(node), self._giving_back(away))
+
+    def _giving_back(self, away: Collection[str]) -> dict[str, list[tuple[str, Asks]]]:
+        """Node -> (UID, use of NUMA nodes) of each of these pods there."""
         leaving: dict[str, list[tuple[str, Asks]]] = {}
         for key in away if self.numa else ():
             charge = self._charges.get(key)
             if charge is not None and charge.asks and charge.node in self.numa:
                 leaving.setdefault(charge.node, []).append((charge.uid, charge.asks))
-        return self.numa.exact(lambda node: self._column.get(node), leaving)
+        return leaving
 
     def limited(self, driver: str) -> bool:
         """Whether some node has a limit of its volumes."""
@@ -770,7 +784,10 @@ class Room:
 
     def _cards_without(self, away: Collection[str]) -> Cards:
         """The cards of all nodes, as if the pods of these keys were gone."""
-        found = self._cards.copy()
+        found, leaving = self._cards.copy(), self._giving_back(away)
+        if leaving:
+            names = {column: name for name, column in self._column.items()}
+            found.cells = lambda column: self.numa.cells(names[column], leaving.get(names[column], ()))
         for key in away:
             charge = self._charges.get(key)
             if charge is not None and charge.node in self._column:
@@ -794,7 +811,7 @@ class Room:
         for key, pod in self._using.get(node, {}).items():
             if not self.cards.of(key)[1] and not self.koordinator.of(key):
                 self._take_back(key)
-                self._hand_out(key, node, pod.requests, pod.joint, pod.cards, pod.parts)
+                self._hand_out(key, node, pod.requests, pod.joint, asks_of(pod.aligned), pod.cards, pod.parts)
         self._devices_published({node})
 
     def notes_of(self, pod: Pod) -> dict[str, str]:
@@ -893,6 +910,7 @@ class Room:
             reported,
             {column: self.koordinator.taken(names[column]).copy() for column in reported},
             self.koordinator.counts,
+            lambda column: self.numa.cells(names[column]),
         )
         made.exact = (self._host_ports, self._cards, self._of_devices(names))
         made.typical = self.typical if self.cards else None
