@@ -201,6 +201,27 @@ async def test_a_tenant_gets_no_access_for_administration_by_a_claim_of_its_own(
         await site.host.create(RESOURCE_CLAIMS, claim)
 
 
+async def test_a_host_that_allows_access_for_administration_opens_no_member(site: Site, devices: None) -> None:
+    """The namespace has Kubernetes' label for that on the host, so the host takes the template. The member's namespace
+    has no such label: no claim is made there, and the pod gets no device.
+    """
+    member = site.members[MEMBER]
+    labels = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    await site.host.merge_patch(NAMESPACES, site.namespace, labels)
+    admin = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "adminAccess": True}}
+    await template(site, "admin", {"requests": [admin]})
+    await site.submit(using("spy", claims="admin", seconds=None))
+    await template(site)
+    await site.submit(using("honest", seconds=None))
+    await site.phase("honest", "Running")
+    [claim] = await member.list(RESOURCE_CLAIMS, site.namespace)
+    assert claim["metadata"]["name"].startswith("honest")
+    assert "resource.kubernetes.io/admin-access" not in str(await member.get(NAMESPACES, site.namespace))
+    assert [pod["metadata"]["name"] for pod in await site.pods(MEMBER) if pod["spec"].get("nodeName")] == [
+        "honest-worker-0"
+    ]
+
+
 def asking(name: str, resource: str, queue: str) -> dict[str, Any]:
     """A Job of one pod that asks for two of a resource by its name."""
     made = job(name, seconds=None, queue=queue)
