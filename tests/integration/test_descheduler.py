@@ -17,6 +17,7 @@ import pytest_asyncio
 import yaml
 
 from atoll.agent.descheduler.looks import REPORT
+from atoll.agent.scheduler.core.kept import decode
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
@@ -284,12 +285,21 @@ async def test_a_gang_of_the_host_is_moved_whole_by_the_host(walk: Walk, site: S
     walk.stress[hot] = 9.5
     await walk.pods()
 
+    async def kept() -> list[str]:
+        nodes = [each["metadata"] for each in await walk.api.list(NODES)]
+        texts = {each["name"]: (each.get("annotations") or {}).get(keys.KEPT_PLACES, "") for each in nodes}
+        return sorted(name for name, text in texts.items() for each in decode(text) if each.owner == uid)
+
+    uid = binding["metadata"]["uid"]
+    places = await until(kept, what="places are kept for the gang")
+
     async def moved() -> dict[str, str] | None:
         found = await walk.pods()
         return found if len(found) == 2 and not found.keys() & before.keys() else None
 
     after = await until(moved, what="the gang runs anew")
-    assert hot not in after.values()
+    assert sorted(after.values()) == places
+    assert hot not in places
     decided = await site.find(BINDINGS, "train-job")
     assert decided is not None
     epochs = [int(each["metadata"]["annotations"][keys.EPOCH]) for each in (binding, decided)]

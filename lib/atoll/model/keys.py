@@ -69,6 +69,8 @@ HOT: Final = "atoll.sh/hot"
 """Key of the PreferNoSchedule taint of a node that the descheduler takes pods off; with value `below-N` Atoll's placer
 puts no pods of a priority below N there.
 """
+KEPT_PLACES: Final = "atoll.sh/kept-places"
+"""Node annotation: JSON, places that the descheduler keeps there for pods that leave hot nodes."""
 RECLAIMED: Final = "atoll.sh/reclaimed"
 """Node annotation: JSON, the batch resources that colocation published there; other amounts are another agent's."""
 ON_LOST: Final = "atoll.sh/on-lost"

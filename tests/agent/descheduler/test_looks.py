@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -17,8 +18,10 @@ from atoll.agent.descheduler.rules import Rules
 from atoll.agent.descheduler.settings import DeschedulerSettings
 from atoll.agent.descheduler.world import Figures, World
 from atoll.agent.objects import Node
+from atoll.agent.scheduler.core.kept import decode
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
+from atoll.model import keys
 from atoll.model.objects import Meta
 from tests.agent.builders import make_node
 from tests.agent.descheduler.builders import evictor, load_aware, make_subject
@@ -38,13 +41,20 @@ class Api:
         self.reports: list[dict[str, Any]] = []
         self.refuse: errors.ApiError | None = None
         self.told = asyncio.Event()
+        #: node -> owners of the places that it carries
+        self.kept: dict[str, list[str]] = {}
 
     async def request(self, method: str, path: str, *, body: bytes, deadline: float) -> bytes:
         if self.refuse is not None:
+            assert self.kept in ({}, {"n2": ["of-low"]})
             raise self.refuse
         assert orjson.loads(body)["deleteOptions"]["preconditions"]["uid"]
         self.evicted.append(path.split("/")[-2])
         return b"{}"
+
+    async def merge_patch(self, resource: Any, name: str, patch: dict[str, Any], **_: Any) -> None:
+        places = decode(patch["metadata"]["annotations"][keys.KEPT_PLACES] or "")
+        self.kept[name] = [each.owner for each in places]
 
     async def json_patch(self, resource: Any, name: str, patch: list[dict[str, Any]], **_: Any) -> None:
         self.taints[name] = [each["key"] for each in patch[1]["value"]]
@@ -124,6 +134,24 @@ async def test_an_eviction_that_the_server_refuses_is_no_move(monkeypatch: pytes
     api.refuse = None
     await looks.once()
     assert api.evicted == ["low"]
+
+
+async def test_a_place_is_kept_before_its_pod_is_evicted_and_not_for_one_that_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks, api, seen = begin(monkeypatch)
+    seen.subjects = [make_subject("low", "n1", schedulerName="atoll")]
+    api.refuse = errors.Busy("429", said="Cannot evict pod as it would violate the pod's disruption budget.")
+    await looks.once()
+    assert (api.evicted, api.kept) == ([], {"n2": []})
+    api.refuse = None
+    await looks.once()
+    assert (api.evicted, api.kept) == (["low"], {"n2": ["of-low"]})
+    # Its time is over.
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 180 + 30 + 1)
+    await looks.once()
+    assert api.kept == {"n2": []}
 
 
 async def test_a_dry_run_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

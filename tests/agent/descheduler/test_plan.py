@@ -15,7 +15,9 @@ from atoll.agent.descheduler.policy import Policy, parse
 from atoll.agent.descheduler.rules import Rules
 from atoll.agent.descheduler.world import Figures, Subject, World
 from atoll.agent.objects import Budget, Node, PodGroup
+from atoll.agent.scheduler.core.kept import Place, encode
 from atoll.model.objects import Meta
+from atoll.model.timestamps import rfc3339_seconds
 from tests.agent.builders import make_group, make_node
 from tests.agent.descheduler.builders import evictor, load_aware, make_subject, policy
 
@@ -229,6 +231,33 @@ def test_a_gang_of_the_host_is_asked_for_whole_with_a_place_for_each_pod() -> No
     assert ask.places == {"default/g0": "n2", "default/g1": "n2"}
     # Without the rule it stays.
     assert look(make_gang("n1", "n1"), HOT, groups=GANG).asks == []
+
+
+def test_each_pod_that_leaves_has_a_place_that_is_kept_until_it_may_have_come() -> None:
+    alone = make_subject("a", "n1", schedulerName="atoll", priority=3, terminationGracePeriodSeconds=20)
+    [move] = look([alone], HOT).moves
+    requests = {"cpu": 1000, "memory": GI, "pods": 1}
+    assert move.kept == (("n2", Place("of-a", requests, 3, rfc3339_seconds(WALL + 180 + 20))),)
+    gang = make_gang("n1", "n1", schedulerName="atoll")
+    [ask] = look(gang, {**HOT, "n3": use(2.3)}, groups=GANG, rules=ASK).asks
+    assert [(node, place.owner) for node, place in ask.kept] == [(node, "b") for node in ask.places.values()]
+    # Another scheduler would not look at it; 0 keeps nothing.
+    assert look([make_subject("a", "n1", schedulerName="default-scheduler")], HOT).moves[0].kept == ()
+    assert look([alone], HOT, rules=msgspec.structs.replace(AT_ONCE, keep=0)).moves[0].kept == ()
+
+
+def test_a_place_that_is_kept_for_another_pod_is_taken() -> None:
+    there = three()
+    place = Place("of-b", {"cpu": 7500, "pods": 1}, 0, rfc3339_seconds(WALL + 1))
+    for name, wanted in (
+        (encode([place]), "n3"),
+        (encode([msgspec.structs.replace(place, until="2026-01-01T00:00:00Z")]), "n2"),
+    ):
+        notes = {"atoll.sh/kept-places": name}
+        there[1] = msgspec.structs.replace(
+            there[1], metadata=msgspec.structs.replace(there[1].metadata, annotations=notes)
+        )
+        assert moved(look([make_subject("a", "n1")], HOT, there=there)) == [("a", "n1", wanted)]
 
 
 def test_a_node_that_gives_a_gang_is_not_cool_before_the_gang_is_placed_anew() -> None:

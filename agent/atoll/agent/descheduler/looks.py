@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from atoll.agent.descheduler import sources
 from atoll.agent.descheduler.cluster import Cluster
 from atoll.agent.descheduler.evictions import ask_host, evict
+from atoll.agent.descheduler.places import Places
 from atoll.agent.descheduler.plan import Ask, Memory, Move, Plan, Skip, plan, source_key
 from atoll.agent.descheduler.policy import Policy, PolicyError, Prometheus, Requests, parse
 from atoll.agent.descheduler.rules import Rules
@@ -84,6 +85,7 @@ class Looks:
         self._api, self._cluster, self._settings = api, cluster, settings
         self._recorder, self._metrics, self._clock = recorder, metrics, clock
         self._memory = Memory()
+        self._places = Places(api, cluster, field_manager=FIELD_MANAGER)
         self._changed = asyncio.Event()
         #: the policy in use, and the text that it was read of
         self._policy: Policy | None = None
@@ -137,9 +139,12 @@ class Looks:
                 if any(each.older_than(rules.stale, self._clock()) for each in figures.values()):
                     outcome.refused.append(Skip(f"pod {move.key}", "figures became too old before its turn"))
                     continue
+                await self._places.keep(move.kept)
                 await self._evict(move, policy, outcome)
             for ask in found.asks:
+                await self._places.keep(ask.kept)
                 await self._ask(ask, policy, outcome)
+            await self._places.tidy()
         return outcome
 
     def _rules(self, policy: Policy) -> Rules:
@@ -179,6 +184,7 @@ class Looks:
             await ask_host(self._api, ask.group, field_manager=FIELD_MANAGER)
         except errors.ApiError as error:
             outcome.refused.append(Skip(f"gang {ask.group}", f"not asked for: {error.said}"))
+            await self._places.drop(ask.kept)
             return
         self._memory.ask(ask, self._clock(), self._rules(policy))
         self._count("asked")
@@ -193,6 +199,8 @@ class Looks:
             if isinstance(error, errors.Unreachable):
                 # It may have been carried out: the move counts, so that no more follows than the plan has.
                 self._memory.moved(move, self._clock(), self._rules(policy))
+            else:
+                await self._places.drop(move.kept)
             self._count("refused")
             outcome.refused.append(Skip(f"pod {move.key}", f"not evicted: {error.said}"))
             log.warning("not evicted", pod=move.key, error=str(error))

@@ -21,11 +21,12 @@ from atoll.agent.descheduler.rules import Rules
 from atoll.agent.descheduler.world import Figures, Subject, World, sane
 from atoll.agent.objects import Node
 from atoll.agent.scheduler.core.gangs import rules_of, task_of
+from atoll.agent.scheduler.core.kept import Kept, Place
 from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Placement, place
-from atoll.model import placer, selectors, vector
+from atoll.model import keys, placer, selectors, vector
 from atoll.model.gang import Gang, Task
-from atoll.model.timestamps import to_seconds
+from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
 Shares = dict[str, float]
 """Resource -> share of a node's allocatable amount."""
@@ -47,6 +48,8 @@ class Move(NamedTuple):
     """Its use in units: thousandths of cores, bytes, pods."""
     workload: str
     """UID of its workload."""
+    kept: tuple[tuple[str, Place], ...] = ()
+    """(node, place) to keep before it leaves."""
 
 
 class Ask(NamedTuple):
@@ -60,6 +63,8 @@ class Ask(NamedTuple):
     places: Mapping[str, str]
     """Pod -> the node that has a place for it."""
     reason: str
+    kept: tuple[tuple[str, Place], ...] = ()
+    """(node, place) to keep before it leaves."""
 
 
 class Skip(NamedTuple):
@@ -213,8 +218,11 @@ class _Look:
         self._policy, self._memory, self._rules, self._found = policy, memory, rules, found
         self._nodes, self._now, self._wall = nodes, now, wall
         self._room = Room()
+        kept = Kept(self._room)
         for node in world.nodes:
             self._room.node_changed(None, node)
+            kept.node_changed(node.metadata.name, node.metadata.annotations.get(keys.KEPT_PLACES, ""))
+        kept.expire(now, wall)
         #: node -> its pods that are not finished
         self._on: dict[str, list[Subject]] = {}
         for each in world.subjects:
@@ -433,7 +441,8 @@ class _Look:
             return
         _, worst = _excess(has, high)
         reason = f"{worst} of {node} is at {has[worst]:.0%}, above {high[worst]:.0%}"
-        found.asks.append(Ask(binding, gang[0].pod.group, node, places, reason))
+        kept = tuple(each for one in gang for each in self._kept(one, places[one.metadata.key], binding))
+        found.asks.append(Ask(binding, gang[0].pod.group, node, places, reason, kept))
         shares.update(after)
         for each, use in zip(gang, known, strict=True):
             if each.pod.node == node:
@@ -581,12 +590,31 @@ class _Look:
         outcome = place(alone, Gang("", [task], 1))
         return isinstance(outcome, Placement) and [nodes.names[at] for _, at, _ in outcome.pods] == [node]
 
+    def _kept(self, subject: Subject, node: str, owner: str) -> tuple[tuple[str, Place], ...]:
+        """The place to keep for the pod that replaces one; none where it is not Atoll's to place."""
+        pod = subject.pod
+        if not self._rules.keep or not (pod.scheduler == keys.SCHEDULER_NAME or pod.planned_node):
+            return ()
+        grace = pod.grace if self._policy.grace is None else self._policy.grace
+        until = rfc3339_seconds(self._wall + self._rules.keep + grace)
+        return ((node, Place(owner, pod.requests, pod.priority, until)),)
+
     def _move(
         self, subject: Subject, node: str, target: str, plugin: str, reason: str, use: Mapping[str, float]
     ) -> None:
         meta = subject.metadata
         self._found.moves.append(
-            Move(meta.key, meta.uid, node, target, plugin, reason, use, self._evictable.workload(subject))
+            Move(
+                meta.key,
+                meta.uid,
+                node,
+                target,
+                plugin,
+                reason,
+                use,
+                self._evictable.workload(subject),
+                self._kept(subject, target, subject.owner[1]),
+            )
         )
         self._gone.add(meta.key)
         self._by_node[node] += 1

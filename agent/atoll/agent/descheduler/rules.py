@@ -48,6 +48,13 @@ class Rules(Section, frozen=True):
             " age; it starts from its last checkpoint. One in a look."
         ),
     ] = "off"
+    keep: Annotated[
+        float,
+        seconds(
+            "For which a place is kept on its node for a pod that leaves, beside the seconds that the pod may take to"
+            " end; Atoll's placer alone heeds it. 0: places are planned and not kept."
+        ),
+    ] = 180.0
     per_node: Annotated[int, number("Pods that leave one node in a look.")] = 5
     per_namespace: Annotated[int, number("Pods of one namespace that move in a look.")] = 10
     total: Annotated[int, number("Pods that move in a look.")] = 20

@@ -69,6 +69,7 @@ from atoll.agent.scheduler.core.gangs import Standing
 from atoll.agent.scheduler.core.grants import Grants
 from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.index import Index, index
+from atoll.agent.scheduler.core.kept import Kept
 from atoll.agent.scheduler.core.lifted import Lifted, refusal
 from atoll.agent.scheduler.core.mounts import Mounts, claims_of
 from atoll.agent.scheduler.core.nominations import Nomination, Nominations
@@ -79,7 +80,7 @@ from atoll.agent.scheduler.core.room import Room
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.agent.volumes import IN_USE
 from atoll.fit import Placement, place
-from atoll.model import gpu_partitions, koordinator
+from atoll.model import gpu_partitions, keys, koordinator
 from atoll.model.gang import Task
 from atoll.model.placer import parse_selector
 from atoll.model.selectors import label_selector_matches
@@ -113,6 +114,8 @@ class MemberCore:
         self._parked = Parked()
         #: nodes that are kept for gangs while their victims leave
         self.nominations = Nominations(self.room)
+        #: places that are kept for pods that the descheduler moves
+        self.kept = Kept(self.room)
         #: of the member, for what entered there
         self.queues = Queues(self.room)
         self._budgets: dict[str, Budget] = {}
@@ -141,7 +144,7 @@ class MemberCore:
     @property
     def deadline(self) -> float | None:
         """When a pass finds something to do though nothing happens before; None for never."""
-        parts = (self.holds, self._lifted, self._aside, self.nominations, self.queues)
+        parts = (self.holds, self._lifted, self._aside, self.nominations, self.queues, self.kept)
         found = [part.deadline for part in parts]
         return min((each for each in found if each is not None), default=None)
 
@@ -222,6 +225,8 @@ class MemberCore:
             case NamespaceGone(name):
                 self.room.namespace_changed(name, None)
             case HoldAsked(uid, epoch, gang, name, namespace, now, gone):
+                if gone is None:
+                    self.kept.drop(uid)
                 self.holds.hold(uid, epoch, gang, name, namespace, now, gone=gone)
             case HoldAdopted(plan, namespace, settled, now):
                 self.holds.adopt(plan, namespace, settled, now)
@@ -240,6 +245,7 @@ class MemberCore:
             case Pass(now, clock):
                 self._now = now
                 self.queues.tell_time(now, clock)
+                self.kept.expire(now, clock)
                 self._pass(commands)
         self._answer(commands)
         return commands
@@ -251,8 +257,10 @@ class MemberCore:
         match event:
             case NodeSet(node):
                 room.node_changed(room.known(node.metadata.name), node)
+                self.kept.node_changed(node.metadata.name, node.metadata.annotations.get(keys.KEPT_PLACES, ""))
             case NodeGone(name):
                 room.node_changed(room.known(name), None)
+                self.kept.node_changed(name, "")
             case NodesUsed(text):
                 selector = parse_selector(text)
                 room.use_nodes(lambda node: label_selector_matches(selector, node.metadata.labels))
@@ -417,6 +425,7 @@ class MemberCore:
                 self.nominations,
                 self.queues,
                 self._grants,
+                self.kept,
             )
         some = 0
         # One by one: the next gang must see the slots of this one.

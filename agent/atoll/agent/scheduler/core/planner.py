@@ -31,6 +31,7 @@ from atoll.agent.scheduler.core.gangs import (
 )
 from atoll.agent.scheduler.core.grants import Grants
 from atoll.agent.scheduler.core.holds import Holds
+from atoll.agent.scheduler.core.kept import Kept, owners_of
 from atoll.agent.scheduler.core.nominations import Nominations
 from atoll.agent.scheduler.core.queues import Queues
 from atoll.agent.scheduler.core.room import Room
@@ -103,6 +104,7 @@ def plan(
     nominations: Nominations | None = None,
     queues: Queues | None = None,
     grants: Grants | None = None,
+    places: Kept | None = None,
 ) -> Iterator[Plan | Wait]:
     """Decide gang by gang, best rank first, and assume in `room` what each plan takes.
 
@@ -116,6 +118,7 @@ def plan(
         nominations: nodes that are kept in `room` while others leave them; handed over likewise.
         queues: of the member, by which gangs that entered there take turns and are limited.
         grants: of the host, which limit the gangs that it sent.
+        places: places that the descheduler keeps in `room`; handed over likewise.
     """
     nominations = nominations if nominations is not None else Nominations(room)
     holds = holds if holds is not None else Holds(room)
@@ -123,6 +126,7 @@ def plan(
     expected = expected if expected is not None else Expected()
     queues = queues if queues is not None else Queues(room)
     grants = grants if grants is not None else Grants()
+    places = places if places is not None else Kept(room)
     views = list(gangs)
     #: key of a gang whose turn is still to come -> its expected use
     wishes = {view.key: wanted for view in views if (wanted := expected.wanted(view)) is not None}
@@ -144,10 +148,12 @@ def plan(
         view = may
         kept = nominations.get(view.key)
         lifted = nominations.lift(view.key, view.priority)
-        wanted = wishes.pop(view.key, None) or (kept.wanted() if kept is not None else None)
+        owners = owners_of(view) if places else set()
+        wanted = wishes.pop(view.key, None) or (kept.wanted() if kept is not None else places.wanted(owners))
+        open_to_it = places.lift(owners, view.priority)
         try:
             room.select_by(labels_selected(view.waiting))
-            aside = tuple(sorted(each.gang for each in lifted))
+            aside = tuple(sorted({*(each.gang for each in lifted), *(place.owner for _, place, _ in open_to_it)}))
             decide = partial(
                 _decide, room, parked=parked, holds=holds, wanted=wanted, others=wishes.values(), lifted=aside
             )
@@ -156,6 +162,7 @@ def plan(
         except Exception as error:
             outcome = failed(view, error)
         nominations.put_back(lifted)
+        places.put_back(open_to_it)
         if isinstance(outcome, Plan) and (refused := _promise(room, outcome)):
             outcome = Wait(view, NOT_ENOUGH_RESOURCES, _message(view, refused))
         if isinstance(outcome, Plan):
@@ -163,6 +170,7 @@ def plan(
         if isinstance(outcome, Plan):
             nominations.drop(view.key, handed_over=True)
             expected.placed(view, outcome.nodes)
+            places.placed(owners, outcome.nodes)
         yield outcome
 
 
