@@ -22,8 +22,8 @@ WALL = 1_800_000_000.0
 UNTIL = rfc3339_seconds(WALL + 180)
 
 
-def place(owner: str, *, cpu: int = 8000, priority: int = 0, until: str = UNTIL, **more: int) -> Place:
-    return Place(owner, {"cpu": cpu, "pods": 1, **more}, priority, until)
+def place(owner: str, *, cpu: int = 8000, gpu: int = 0, priority: int = 0) -> Place:
+    return Place(owner, {"cpu": cpu, "nvidia.com/gpu": gpu, "pods": 1}, priority, UNTIL)
 
 
 def keeping(name: str, *places: Place) -> Node:
@@ -95,7 +95,7 @@ def test_a_gang_of_a_higher_priority_does_not_wait_for_it() -> None:
 
 
 def test_a_hold_for_the_same_gang_takes_its_places() -> None:
-    core = core_of(keeping("n", place("b", cpu=1000, **{"nvidia.com/gpu": 8})))
+    core = core_of(keeping("n", place("b", cpu=1000, gpu=8)))
     for uid, state in (("other", "Refused"), ("b", "Reserved")):
         [answer] = of(Answer, core.handle(HoldAsked(uid, 2, part(1, gpu=8), uid, "default", 0.0)))
         assert answer.state == state
