@@ -123,7 +123,7 @@ def test_all_nodes_of_a_gang_rest_after_it_was_asked_for() -> None:
     left(leave, memory, RULES, 1000.0)
     both = figures({"n1": (7000, 4), "n2": (7000, 4)})
     assert chosen(pods, both, nodes=nodes, memory=memory, gangs=groups("g"), now=1100.0) == Choice()
-    assert names(chosen(pods, both, nodes=nodes, memory=memory, gangs=groups("g"), now=1300.0)) == ["default/g"]
+    assert names(chosen(pods, both, nodes=nodes, memory=memory, gangs=groups("g"), now=1400.0)) == ["default/g"]
 
 
 def test_no_look_evicts_more_than_its_bounds() -> None:
@@ -135,9 +135,12 @@ def test_no_look_evicts_more_than_its_bounds() -> None:
 
 
 def test_memory_leaves_by_use_and_a_kubelet_that_evicts_acts_at_once() -> None:
-    pods = [aged("large", 900), aged("small", 100, gib=4)]
+    pods = [aged("large", 900, gib=4), aged("small", 100, gib=4)]
     use = figures({"n1": (1000, 14)}, {"large": (0, 4), "small": (0, 0.1)})
     assert names(chosen(pods, use)) == ["default/small", "default/large"]
+    # Who uses more than it requested goes before younger ones.
+    use = figures({"n1": (1000, 14)}, {"greedy": (0, 4), "young": (0, 1)})
+    assert names(chosen([aged("greedy", 900), aged("young", 100)], use)) == ["default/greedy"]
     pressed = replace(ours(), status=replace(ours().status, conditions=[_condition("MemoryPressure")]))
     # Also without figures; one goes.
     found = chosen(pods, UNKNOWN, nodes=(pressed,))

@@ -46,6 +46,11 @@ def test_capacity_is_what_online_use_and_the_reserve_leave(pods: Any, use: Figur
     assert share.reclaimable[BATCH_CPU] == cpu
 
 
+def test_memory_beyond_the_request_of_an_offline_pod_is_gone_and_cpu_is_not() -> None:
+    [share] = look([node()], [offline("sort", "n1")], figures({"n1": (5000, 6)}, {"sort": (4000, 5)}))
+    assert share.reclaimable == {BATCH_CPU: 7200 - 1000, BATCH_MEMORY: FREE_MEMORY - 5 * GI}
+
+
 def test_a_percentile_of_the_window_counts_and_use_now_at_least() -> None:
     memory, rules = Memory(), replace(RULES, percentile=0.5, window=600.0)
     for at, cpu in enumerate((1000, 1000, 6000, 1000)):

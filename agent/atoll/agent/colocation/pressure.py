@@ -11,7 +11,7 @@ from atoll.agent.colocation.rules import Colocation
 from atoll.agent.descheduler.evictable import Evictable
 from atoll.agent.descheduler.policy import Evictor
 from atoll.agent.descheduler.world import CPU, MEMORY, Figures, Subject, World
-from atoll.model.colocation import BATCH, charged, offline
+from atoll.model.colocation import BATCH, BATCH_MEMORY, charged, offline
 from atoll.model.timestamps import to_seconds
 
 _FOLLOWED: Final = 60.0
@@ -113,7 +113,8 @@ def choose(
             all_units = units(world, evictable)
         excess = _excess(share, memory, rules)
         gone = 0
-        for unit in (each for each in all_units if any(pod.pod.node == node for pod in each.pods)):
+        here = [each for each in all_units if any(pod.pod.node == node for pod in each.pods)]
+        for unit in sorted(here, key=lambda each: not _exceeds(each, figures)) if MEMORY in excess else here:
             if all(amount <= 0 for amount in excess.values()):
                 break
             if unit.name not in chosen:
@@ -160,6 +161,15 @@ def _relief(unit: Unit, node: str, key: str, figures: Figures) -> float:
             asked = float(requests.get(BATCH[key] if charged(requests) else key, 0))
             found += asked if use is None or (key == CPU and charged(requests)) else use
     return found
+
+
+def _exceeds(unit: Unit, figures: Figures) -> bool:
+    """Whether a pod of it uses more memory than it requested: it goes before units that keep to theirs."""
+    return any(
+        figures.pods.get(each.metadata.key, {}).get(MEMORY, 0.0) > each.pod.requests.get(BATCH_MEMORY, 0)
+        for each in unit.pods
+        if charged(each.pod.requests)
+    )
 
 
 def _refusal(unit: Unit, world: World, evictable: Evictable, wall: float) -> str:

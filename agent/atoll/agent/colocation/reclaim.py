@@ -81,7 +81,14 @@ def measure(name: str, pods: Sequence[Subject], figures: Figures, now: float) ->
     online = dict.fromkeys(BATCH, 0.0)
     for key in BATCH:
         known = {each.metadata.key: figures.pods.get(each.metadata.key, {}).get(key) for each in pods}
-        offline = sum(known[each.metadata.key] or 0.0 for each in pods if charged(each.pod.requests))
+        # Kernels take CPU beyond a request back at once; memory beyond it is gone for all others.
+        offline = sum(
+            min(
+                known[each.metadata.key] or 0.0, each.pod.requests.get(BATCH_MEMORY, 0) if key == "memory" else math.inf
+            )
+            for each in pods
+            if charged(each.pod.requests)
+        )
         unseen = sum(each.pod.requests.get(key, 0) for each in pods if known[each.metadata.key] is None)
         online[key] = max(0.0, use[key] - offline) + unseen
     return Sample(now, online, {key: use[key] for key in BATCH})

@@ -40,6 +40,6 @@ class Colocation(Section, frozen=True):
     ] = 2
     settle: Annotated[
         float, seconds("After an eviction, in which its node gives no other: longer than the figures' window.", above=0)
-    ] = 240.0
+    ] = 360.0
     per_node: Annotated[int, number("Gangs and single pods that leave one node in a look.")] = 3
     total: Annotated[int, number("Gangs and single pods that leave all nodes in a look.")] = 20
