@@ -97,3 +97,35 @@ async def test_each_index_succeeds_once_through_failures_and_kills(site: Site) -
     assert len(jobs) == 200
     assert not await site.members[member].list(JOBS, site.namespace)
     assert len(await site.host.list(BINDINGS, site.namespace)) == 1
+
+
+async def test_ended_indices_outlast_a_hold(site: Site) -> None:
+    """1. Some indices end. 2. The array is held and leaves its member. 3. It is released: the others alone run."""
+    await site.submit(array("kept", 30, at_once=5, seconds=0.5))
+    member = await member_of(site, "kept")
+
+    async def some() -> Json | None:
+        found = await site.find(JOB_ARRAYS, "kept", member) or {}
+        return found if int((found.get("status") or {}).get("succeeded") or 0) >= 10 else None
+
+    ended = await until(some, what="ten indices have ended in the member")
+    await site.host.merge_patch(JOB_ARRAYS, "kept", {"metadata": {"annotations": {keys.HOLD: "true"}}}, site.namespace)
+
+    async def gone() -> Json | None:
+        there = await site.find(JOB_ARRAYS, "kept", member)
+        on_host = await site.find(JOB_ARRAYS, "kept") or {}
+        return on_host if there is None and on_host["status"]["phase"] == "Pending" else None
+
+    left = await until(gone, what="it has left the member")
+    assert left["status"]["running"] == 0
+    assert left["status"]["succeeded"] >= ended["status"]["succeeded"]
+    before = states_in(left, left["status"])
+    await site.host.merge_patch(JOB_ARRAYS, "kept", {"metadata": {"annotations": {keys.HOLD: None}}}, site.namespace)
+    done = await in_phase(site, "kept", "Completed", "Failed")
+    assert (done["status"]["phase"], done["status"]["succeeded"]) == ("Completed", 30)
+    jobs: Counter[str] = Counter()
+    for name in site.members:
+        jobs += made(site, name, "jobs")
+    again = {int(name.rpartition("-")[2]) for name, count in jobs.items() if count > 1}
+    assert not again & {at for at in array_states.positions(before, array_states.SUCCEEDED)}
+    assert len(again) <= 5 + 5

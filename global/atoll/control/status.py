@@ -190,7 +190,8 @@ class Status:
             if kind.finished(obj.body.get("status") or {}) is not None or _finished(binding):
                 return
             waiting = _waiting(binding, works)
-        status = kind.aggregate(obj.body, reports, waiting=waiting, now=rfc3339_seconds(time.time()))
+        before = obj.body if reports else self._as_left(kind, obj.body, binding)
+        status = kind.aggregate(before, reports, waiting=waiting, now=rfc3339_seconds(time.time()))
         found = list(statuses(kind, obj.body, status))
         key, ended = binding.metadata.key, kind.finished(status) is not None
         if found and not ended and self._waits(key, 0.0):
@@ -211,6 +212,13 @@ class Status:
                     raise Retry(_STALE, error.said) from error
                 tell_workload(self._recorder, binding, STATUS_REFUSED, error.said, warning=True)
                 raise Retry(_REFUSED, error.said) from error
+
+    def _as_left(self, kind: Kind, obj: Json, binding: BindingObject) -> Json:
+        """A workload that waits, with the last report of the member that it left if the next one goes on from there."""
+        kept = kind.in_member.keeps if kind.in_member is not None else ""
+        works = self._caches.works_of(binding.metadata.uid) if kept else []
+        last = max((each for each in works if each.reported.get(kept)), key=lambda each: each.epoch, default=None)
+        return {**obj, "status": {**(obj.get("status") or {}), kept: last.reported[kept]}} if last is not None else obj
 
     def _waits(self, key: str, least: float) -> bool:
         """Whether a change that is not final is still to wait for what comes next; it is looked at again then."""

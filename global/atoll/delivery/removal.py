@@ -71,7 +71,7 @@ class Removal:
             await self.remove(kind, found)
             if self._end_pods is not None:
                 await self._end_pods(work.binding_uid, int(EVICT_TIMEOUT) if work.grace is None else work.grace)
-            await self._statuses.leave(work, kind)
+            await self._statuses.leave(work, kind, found)
             return
         if not await self._gone(work, kind):
             self._queue.add(work.metadata.key, after=self._settings.look_again)

@@ -127,12 +127,18 @@ class Statuses:
         item = {"identifier": identifier(work, kind), "status": {"reservation": state}, "health": "Unknown"}
         await self.put(work, {"conditions": list(work.status.get("conditions") or ()), "manifestStatuses": [item]})
 
-    async def leave(self, work: WorkObject, kind: Kind) -> None:
-        """Say what keeps the pods of a part that was withdrawn; and that nothing does any more."""
-        placement = self._placement(work.binding_uid)
-        said = work.reported.get("placement") or {}
+    async def leave(self, work: WorkObject, kind: Kind, found: Full) -> None:
+        """Say what keeps the pods of a part that was withdrawn, and that nothing does any more; and from where another
+        member goes on.
+        """
+        placement, reported = self._placement(work.binding_uid), dict(work.reported)
+        said = reported.get("placement") or {}
         if placement is not None and placement.get("leaving") != said.get("leaving"):
-            reported = {**work.reported, "placement": _placed(work, kind, placement)}
+            reported["placement"] = _placed(work, kind, placement)
+        kept = kind.in_member.keeps if kind.in_member is not None else ""
+        if kept and (last := (found.body.get("status") or {}).get(kept)):
+            reported[kept] = last
+        if reported != work.reported:
             await self.put(work, self._status(work, kind, reported, ""))
 
     def _refused(self, work: WorkObject, kind: Kind, found: Full) -> str:

@@ -144,6 +144,8 @@ class InMember:
     """It writes the status, being the controller of the kind."""
     quiet: float = 0.0
     """Least seconds between two reports of one that runs, where its counts change all the time."""
+    keeps: str = ""
+    """Field of its status from which the next member goes on; empty where each dispatch begins anew."""
     groups: bool = False
     """It makes a PodGroup for the pods of each of them, unless their controller made one that they name."""
 

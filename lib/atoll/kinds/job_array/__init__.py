@@ -296,5 +296,5 @@ KIND = JobArray(
     host_only=(("spec", "ttlSecondsAfterFinished"),),
     placers=(Placer.ATOLL, Placer.KUBE_SCHEDULER, Placer.VOLCANO),
     optional=False,
-    in_member=InMember(status=True, quiet=10.0),
+    in_member=InMember(status=True, quiet=10.0, keeps="states"),
 )
