@@ -104,6 +104,10 @@ def simulate(
         float | None,
         typer.Option(min=0.001, help="Seconds of work between checkpoints; else evicted work starts over."),
     ] = None,
+    scoring: Annotated[
+        str | None,
+        typer.Option(help="How members prefer nodes, such as fragmentation=50,most;atoll.sh/gpu-milli=1."),
+    ] = None,
     record: Annotated[Path | None, typer.Option(help="Write the core's event log, for atoll.sim.replay.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw use and queue lengths into an .svg or .html.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check invariants at every step; slow.")] = False,
@@ -114,6 +118,7 @@ def simulate(
     from atoll.kube.garbage import short_collections
     from atoll.kube.recording import LogWriter
     from atoll.model.lost import OnLost
+    from atoll.model.scoring import ScoringError, parse
     from atoll.sim import metrics, plots, simulation
     from atoll.sim.inputs import InputError
 
@@ -137,6 +142,7 @@ def simulate(
         drains = tuple(simulation.Outage.parse(text, "drain") for text in drain or ())
         taints = tuple(simulation.Outage.parse(text, "taint") for text in taint or ())
         cordons = tuple(simulation.Outage.parse(text, "cordon") for text in cordon or ())
+        preferred = None if scoring is None else parse(scoring)
         members, views, jobs, about = _prepare(
             trace, trace_format, clusters, queues, strategy, estimates, load, gangs, seed, weeks, limit
         )
@@ -150,6 +156,7 @@ def simulate(
             fence=fence,
             lost=OnLost.WAIT if lost is Lost.CONTINUE else OnLost(lost),
             checkpoint=checkpoint,
+            scoring=preferred,
             until=float("inf") if until is None else until,
             verify=verify,
         )
@@ -170,6 +177,8 @@ def simulate(
             plots.write(plot, report, f"{about['name']}, {about['strategy']}")
     except InputError as error:
         raise CommandError(str(error), USAGE) from error
+    except ScoringError as error:
+        raise CommandError(f"--scoring {scoring}: it {error}", USAGE) from error
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
     if as_json:
@@ -294,6 +303,7 @@ def _show(report: Json, journal: Journal) -> None:
     rows = [
         ("utilisation while jobs come", f"{use['window']:.3f}"),
         ("utilisation to the end", f"{use['whole']:.3f}"),
+        ("most allocated at once", f"{100 * use['most']:.2f} %"),
         ("Jain index of queues", f"{report['jain']:.3f}"),
         ("finished", f"{jobs['finished']} of {jobs['submitted']}"),
         *((f"{each} at the end, {_time(journal.end)}", jobs[each]) for each in ("running", "waiting") if jobs[each]),

@@ -53,7 +53,7 @@ from atoll.sim.inputs import (
 
 GPU = "nvidia.com/gpu"
 GPU_SHARE = "atoll.sh/gpu-milli"
-"""Thousandths of GPUs, for traces whose pods share them; which card a share comes from is not modelled."""
+"""Thousandths of GPUs, for traces whose pods share them; members give them card by card."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ What the agent's loops do with an API server in between happens here after fixed
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from atoll.agent.capacity import MemberCapacity
 from atoll.agent.objects import Pod, PodGroup, PodGroupSpec
 from atoll.agent.scheduler.core import Answer, Bind, Event, Explain, MemberCore, Pass
 from atoll.agent.scheduler.core.events import (
+    Configured,
     HoldAsked,
     HyperNodeSet,
     NodeSet,
@@ -33,12 +35,15 @@ from atoll.dispatcher.capacity import capacity_view
 from atoll.dispatcher.core import CapacityView, MemberAnswer
 from atoll.dispatcher.objects import CapacityObject, CapacitySpec
 from atoll.model import keys, vector
+from atoll.model.cards import CARD
 from atoll.model.decision import Gone, Spots
 from atoll.model.gang import Gang
 from atoll.model.objects import Meta
+from atoll.model.scoring import Scoring
 from atoll.model.topology import NO_DOMAIN
 from atoll.model.vector import Vector
 from atoll.sim.clusters import MemberSpec
+from atoll.sim.jobs import GPU_SHARE
 from atoll.sim.timeline import Action, Timeline
 
 
@@ -109,11 +114,15 @@ class SimMember:
         delays: Delays,
         observer: Observer,
         settings: MemberCoreSettings = MemberCoreSettings(),
+        *,
+        scoring: Scoring | None = None,
     ) -> None:
-        """Make its nodes; nothing is published before `wake`."""
+        """Make its nodes, preferred by `scoring`; nothing is published before `wake`."""
         self.name = spec.name
         self._core = MemberCore(settings)
         self._timeline, self._delays, self._observer = timeline, delays, observer
+        if scoring is not None:
+            self._core.handle(Configured(scoring))
         nodes, domains = spec.objects()
         for domain in domains:
             self._core.handle(HyperNodeSet(domain))
@@ -282,7 +291,11 @@ class SimMember:
         # Some may have been removed since they were planned.
         nodes = [(key, node) for key, _, node in pods if key in part.pods]
         for key, node in nodes:
-            bound = part.pods[key] = msgspec.structs.replace(part.pods[key], node=node, phase="Running")
+            pod = part.pods[key]
+            # As the binder writes them: the cards that were chosen stay the pod's.
+            notes = {**pod.metadata.annotations, **self.room.notes_of(pod)}
+            meta = msgspec.structs.replace(pod.metadata, annotations=notes)
+            bound = part.pods[key] = msgspec.structs.replace(pod, metadata=meta, node=node, phase="Running")
             self._tell(PodSet(bound, Whose.OURS))
             vector.add(amount, bound.requests)
         vector.add(part.occupies, amount)
@@ -345,7 +358,7 @@ class SimMember:
     # -- looking in --------------------------------------------------------------------------------------------------
 
     def verify(self) -> None:
-        """No node holds more than it has.
+        """No node holds more than it has, and no card more than a card.
 
         Raises:
             AssertionError: naming the node.
@@ -354,6 +367,13 @@ class SimMember:
             free = self.room.free(node.metadata.name)
             short = {name: -amount for name, amount in free.items() if amount < 0}
             assert not short, f"node {node.metadata.name} holds too much: {vector.describe(short)} over its capacity"
+        cards: Counter[tuple[str, int]] = Counter()
+        for part in self._parts.values():
+            for pod in part.pods.values() if GPU_SHARE in part.occupies else ():
+                amount, which = self.room.cards.of(pod.metadata.key)
+                cards.update({(pod.node, card): amount for card in which if pod.node})
+        full = [f"{node}, card {card}" for (node, card), amount in sorted(cards.items()) if amount > CARD]
+        assert not full, f"more than a whole card is taken of {', '.join(full)}"
 
 
 def _part(uid: str, epoch: int, gang: Gang, namespace: str, name: str, created: str) -> _Part:

@@ -4,7 +4,7 @@ wait              submission to the first start
 slowdown          bounded: (end - submission) / max(run time, 10 s), at least 1 (Feitelson's bounded slowdown)
 jct               submission to end
 utilisation       use / capacity; `window` while jobs are submitted, `whole` until the last job started or ended, or
-                  until the run was cut off
+                  until the run was cut off; `most` at any time
 jain              Jain's index of use / fair share over the queues that want something, where the fair share divides
                   the capacity by weight (deserved amounts where they are set) and no queue gets more than it wants;
                   mean over the time in which more is wanted than there is (1 where that never happens)
@@ -71,6 +71,7 @@ def report(journal: Journal, queues: Sequence[QueueView]) -> Json:
         "utilisation": {
             "window": _r(_mean(journal.whole, window) / max(journal.capacity, 1)),
             "whole": _r(_mean(journal.whole, journal.end) / max(journal.capacity, 1)),
+            "most": _r(max(journal.whole.used, default=0.0) / max(journal.capacity, 1)),
             "by_member": {
                 name: _r(_mean(steps, window) / max(journal.capacities.get(name, 0), 1))
                 for name, steps in sorted(journal.members.items())

@@ -43,6 +43,7 @@ from atoll.model.decision import Line as StoryLine
 from atoll.model.flavors import NONE, kept_to_nodes
 from atoll.model.gang import Gang, divide
 from atoll.model.lost import OnLost
+from atoll.model.scoring import Scoring
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
 from atoll.sim.clusters import MemberSpec
@@ -118,6 +119,8 @@ class Options:
     """Of the dispatcher's core."""
     member: MemberCoreSettings = MemberCoreSettings()
     """Of the members' cores."""
+    scoring: Scoring | None = None
+    """By which members prefer nodes; None for the tightest gap."""
     until: float = math.inf
     """Seconds since the start of the trace after which the run is cut off."""
     verify: bool = False
@@ -184,7 +187,8 @@ class Simulation:
             verify=options.verify,
         )
         self.members = {
-            spec.name: SimMember(spec, self.timeline, options.delays, self, options.member) for spec in members
+            spec.name: SimMember(spec, self.timeline, options.delays, self, options.member, scoring=options.scoring)
+            for spec in members
         }
         capacities = {spec.name: spec.total().get(resource, 0) for spec in members}
         self.journal = Journal(resource, sum(capacities.values()), capacities=capacities)

@@ -77,7 +77,7 @@ def openb(path: Path) -> tuple[list[Job], list[str]]:
         )
         duration = max(ended - (created if began is None else began), 0.0)
         jobs.append(Job(fields.take("name", text), created, duration, (task,), (row.get("qos") or "default").lower()))
-    notes = ["shares of GPUs are counted per node, not per card"]
+    notes = []
     if endless:
         notes.append(f"{counted(endless, 'pod')} without a deletion time dropped")
     return ordered(jobs), notes
