@@ -97,13 +97,13 @@ async def test_each_index_succeeds_once_through_failures_and_kills(site: Site) -
     assert len(jobs) == 200
     assert not await site.members[member].list(JOBS, site.namespace)
     assert len(await site.host.list(BINDINGS, site.namespace)) == 1
-    # Fewer than 20 Jobs cost, and all of time: a report each ten seconds.
+    # They depend on the time that it runs, not on its indices: three for each report.
     writes = Counter(
         f"{event['verb']} {event['objectRef']['resource']}"
         for event in site.audit()
         if event["verb"] in ("create", "update", "patch") and event["objectRef"]["resource"] != "events"
     )
-    assert writes.total() < 120, writes
+    assert writes.total() < 80, writes
 
 
 async def test_ended_indices_outlast_a_hold(site: Site) -> None:

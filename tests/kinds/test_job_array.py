@@ -116,6 +116,7 @@ def test_an_array_with_failed_indices_has_failed() -> None:
         pytest.param({"retries": 11}, "spec.retries", id="too many retries"),
         pytest.param({"template": job(queue="q")}, "spec.template.spec.queue", id="a queue of the Job"),
         pytest.param({"template": job(tasks=[])}, "spec", id="no tasks"),
+        pytest.param({"template": job(extra="x" * 70_000)}, "spec.template", id="a large template"),
         pytest.param(
             {"template": job(volumes=[{"mountPath": "/d", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}])},
             "spec.template.spec.volumes[0].volumeClaim",

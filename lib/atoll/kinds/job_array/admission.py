@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from atoll.admission.problems import Json, Problem, integer, mapping, sequence
 from atoll.admission.rules import Change, Rules
 from atoll.kinds.job_array import TEMPLATE, indices_of, job_of
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from atoll.kinds.job_array import JobArray
 
 _HERE: Final = "spec.template."
+_LARGEST: Final = 64 * 1024
+"""Bytes of a template."""
 _REFUSED: Final = {
     "queue": f"the queue is the array's: label {keys.QUEUE_LABEL} of the JobArray",
     "ttlSecondsAfterFinished": "Jobs of indices are removed as they end; give it to the spec of the JobArray",
@@ -55,6 +59,8 @@ def wrong(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         value = spec.get(field)
         if value is not None and not (integer(value) is not None and least <= value <= most):
             yield f"spec.{field}", f"is {value}; use a whole number from {least} to {most}"
+    if (size := len(orjson.dumps(spec.get("template")))) > _LARGEST:
+        yield "spec.template", f"has {size} bytes, and each running index gets a copy: at most {_LARGEST}"
     inner = mapping(value_at(obj, TEMPLATE))
     for field, text in _REFUSED.items():
         if inner.get(field) is not None:
