@@ -66,6 +66,12 @@ def test_members_prefer_nodes_by_the_scoring(scoring: str, together: bool) -> No
     assert waits(run)["whole"] is not together
 
 
+def test_a_scoring_by_fragmentation_places_pods_before_it_has_seen_a_share() -> None:
+    member = MemberSpec("m", (Pool(1, {GPU_SHARE: 1000, "cpu": 8000, "pods": 110}),))
+    plain = Job("plain", 0, 100, (Task("w", 1, 1, {"cpu": 1000, "pods": 1}),))
+    assert waits(ran([member], [plain], scoring="fragmentation")) == {"plain": False}
+
+
 def test_parts_of_cards_by_name_are_given_one_by_one() -> None:
     member = MemberSpec("m", (Pool(1, {MIG: 2, "pods": 110}),))
     jobs = [Job(f"j{number}", number, 100, (Task("w", 1, 1, {MIG: 1, "pods": 1}),)) for number in range(3)]

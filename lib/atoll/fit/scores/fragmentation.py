@@ -143,7 +143,9 @@ class Typical:
                 whole = free >= cards.CARD
                 after[whole & (whole.cumsum(axis=1) <= count)] = 0
             gain = before - self._lost(cpu - taken, after, profile)
-        score = _HALF + _HALF * gain // (cards.CARD * int(self._counts.sum()) + np.abs(gain))
+        # Without a pod seen so far all are equal.
+        scale = np.maximum(cards.CARD * int(self._counts.sum()) + np.abs(gain), 1)
+        score = _HALF + _HALF * gain // scale
         return score // _STEP * _STEP, card
 
     def _lost(self, cpu: Ints, free: Ints, profile: Ints) -> Ints:
