@@ -215,8 +215,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     print(
-        "| rule | offline core-hours | of idle ones | lost by evictions | gangs evicted of | online pod-minutes short |"
-        " node-minutes with offline pods throttled |\n|---|---|---|---|---|---|---|"
+        "| rule | offline core-hours | share of idle ones | lost by evictions | evicted gangs | *short* | *throttled* |\n"
+        "|---|---|---|---|---|---|---|"
     )
     for name, rules in (("nothing is published", None), ("Atoll's", ATOLL), ("use now, no reserve, no pressure", BOLD)):
         day = run(nodes=given.nodes, seed=given.seed, hours=given.hours, rules=rules)
