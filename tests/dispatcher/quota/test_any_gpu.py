@@ -90,11 +90,13 @@ def test_figures_show_it_only_where_it_is_bounded(bounded: bool) -> None:
 
 def test_growth_stays_within_the_quota() -> None:
     """It starts with one pod; the queue may use a card more, and members have seven."""
-    s = Scene(make_queue("q", **{ANY: 1000}), make_cluster("m"), make_capacity("m", [8]))
+    one: dict[str, Any] = {ANY: 1000}
+    two: dict[str, Any] = {ANY: 2000}
+    s = Scene(make_queue("q", **one), make_cluster("m"), make_capacity("m", [8]))
     s.submit(Read("a").queue("q").tasks(4, minimum=1, gpu=1))
     s.run()
     runs(s, "a", generation=2)
-    s.tell(make_capacity("m", [7], generation=2), make_queue("q", **{ANY: 2000}))
+    s.tell(make_capacity("m", [7], generation=2), make_queue("q", **two))
     assert resized(s.run()) == {"a": 2}
 
 
