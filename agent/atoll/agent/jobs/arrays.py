@@ -51,6 +51,8 @@ class ArrayController:
         self._written: dict[str, tuple[Json, str, float]] = {}
         #: array UID -> names of Jobs made by us that no watch event has shown yet -> when they were made
         self._unseen: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        #: UIDs of Jobs that we deleted and that the cache still has
+        self._removed: set[str] = set()
         cache.jobs.add_index("controller", lambda job: [job.metadata.controller_uid])
         cache.jobs.on_change(self._job_changed)
         self._arrays.on_change(self._array_changed)
@@ -63,6 +65,8 @@ class ArrayController:
             self._queue.add(new.metadata.key)
 
     def _job_changed(self, old: Full | None, new: Full | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._removed.discard(old.metadata.uid)
         job = new or old
         owner = job.metadata.controller_uid if job is not None else ""
         if job is None or not owner:
@@ -190,11 +194,18 @@ class ArrayController:
 
     async def _remove(self, job: Full) -> None:
         about = job.metadata
+        if about.uid in self._removed:
+            return
         async with self._writes:
+            # Before the request: the watch may tell of it before the answer does.
+            self._removed.add(about.uid)
             try:
                 await self._api.delete(JOBS, about.name, about.namespace, uid=about.uid)
             except errors.Conflict:
                 log.debug("job was replaced meanwhile", job=about.key)
+            except BaseException:
+                self._removed.discard(about.uid)
+                raise
 
     def _made_lately(self, uid: str) -> set[str]:
         """Names of Jobs that were made and not yet seen; the watch may never show one."""
