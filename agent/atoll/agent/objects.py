@@ -10,6 +10,7 @@ import msgspec
 
 from atoll.model import (
     cards,
+    hami,
     images,
     joint,
     keys,
@@ -274,6 +275,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
     """`namespace/name` of each of these."""
     joint: DeviceWish | None = None
     """As `Task.joint`."""
+    gpus: tuple[hami.Container, ...] = ()
+    """What each of its containers asks of GPUs under HAMi's names; empty for pods without any."""
     joins: tuple[str, ...] = ()
     """The same of claims that another pod of its gang gets devices for."""
 
@@ -334,6 +337,11 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
         return koordinator.minors(handed) if handed else ()
 
     @property
+    def handed(self) -> str:
+        """GPUs of its node that HAMi's annotation gives it; empty without one."""
+        return self.metadata.annotations.get(hami.ALLOCATED, "")
+
+    @property
     def parts(self) -> tuple[koordinator.Part, ...]:
         """The other devices of its node that Koordinator's annotation gives it."""
         handed = self.metadata.annotations.get(keys.KOORDINATOR_DEVICES)
@@ -376,8 +384,11 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     try:
         plain = msgspec.to_builtins(spec)
         requests = vector.pod_requests(_with_allocated(plain, pod.status))
+        gpus = _gpus(spec) if hami.WHOLE in requests else ()
     except ValueError as error:
         raise msgspec.ValidationError(f"pod {pod.metadata.key}: {error}") from error
+    if hami.mixed(gpus):
+        requests[cards.SHARE] = cards.IMPOSSIBLE
     return Pod(
         pod.metadata,
         spec.node_name,
@@ -411,7 +422,18 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         devices_in=_devices_in(pod.metadata, aligned),
         resource_claims=_resource_claims(pod) if spec.resource_claims else (),
         joint=joint.known(pod.metadata.annotations, requests),
+        gpus=gpus,
         extended=_extended(spec) if any(map(quantity.is_device, requests)) else (),
+    )
+
+
+def _gpus(spec: _PodSpec) -> tuple[hami.Container, ...]:
+    return tuple(
+        hami.container(
+            quantity.requests({**each.resources.limits, **each.resources.requests}),
+            ends=at < len(spec.init_containers) and each.restart_policy != "Always",
+        )
+        for at, each in enumerate((*spec.init_containers, *spec.containers))
     )
 
 

@@ -22,7 +22,7 @@ from atoll.admission.problems import (
     mapping,
     sequence,
 )
-from atoll.model import colocation, flavors, keys, needs, numa, quantity
+from atoll.model import colocation, flavors, hami, keys, needs, numa, quantity
 from atoll.model.selectors import NodeSelectorTerm
 
 
@@ -126,6 +126,7 @@ def template_warnings(template: object, path: str) -> list[Problem]:
     if (together := notes.get(keys.DEVICES_IN)) and together not in list(numa.Together):
         text = f"has no effect: {together!r} is none of {', '.join(numa.Together)}"
         found.append(Problem(f"{path}.metadata.annotations[{keys.DEVICES_IN}]", text))
+    found += (Problem(f"{path}.metadata.annotations[{name}]", _WISH) for name in hami.WISHES if name in notes)
     name = spec.get("runtimeClassName")
     if isinstance(name, str) and name and not mapping(spec.get("overhead")):
         found.append(Problem(f"{path}.spec.runtimeClassName", _RUNTIME_CLASS))
@@ -148,6 +149,7 @@ def _offline(spec: Json, path: str) -> list[Problem]:
 
 
 _NEED = "Atoll's own placer does not look at it: it runs only where another one places (reason NoPlacerHonours)"
+_WISH = "Atoll's own placer does not look at it: it has an effect only where HAMi's scheduler places"
 _GROUP = (
     "has no effect: what starts together is the whole workload; say a minimum by its own fields or annotation"
     " scheduling.volcano.sh/group-min-member"

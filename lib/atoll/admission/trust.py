@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from atoll.admission.pod_resources import gpu_share_problems
 from atoll.admission.problems import Json, Problem, integer, mapping
-from atoll.model import keys
+from atoll.model import hami, keys
 from atoll.model.placer import SCHEDULERS
 
 _OF_DEVICES = (
-    keys.GPU_CARDS, keys.KOORDINATOR_DEVICES, "hami.io/vgpu-devices-to-allocate", "hami.io/vgpu-devices-allocated",
-    "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate",
+    keys.GPU_CARDS, keys.KOORDINATOR_DEVICES, *hami.WRITTEN, "volcano.sh/vgpu-ids-new",
+    "volcano.sh/devices-to-allocate",
 )  # fmt: skip
 """Annotations of pods by which nodes give devices."""
 

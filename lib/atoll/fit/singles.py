@@ -94,7 +94,7 @@ def _is_plain(gang: Gang, nodes: Nodes) -> bool:
     if len(gang.tasks) != 1 or gang != Gang("", gang.tasks, 1):
         return False
     [task] = gang.tasks
-    if SHARE in counted(task.requests) and any(isinstance(each, Cards) and each.by_partition for each in nodes.exact):
+    if SHARE in counted(task.requests) and any(isinstance(each, Cards) and each.one_by_one for each in nodes.exact):
         return False
     if SHARE in task.requests or (task.aligned and any(isinstance(each, Numa) for each in nodes.exact)):
         return False

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
+from atoll.model import hami
 from atoll.model.cards import ANY, CARD, IMPOSSIBLE, MEMORY, SHARE, number
 from atoll.model.needs import HAMI, VOLCANO, VOLCANO_CARDS
 
@@ -128,7 +129,10 @@ def check(containers: Iterable[Mapping[str, int]], annotations: Mapping[str, Any
     Raises:
         BadShare: it is such.
     """
-    kai = of_annotations(annotations)
+    kai, containers = of_annotations(annotations), [*containers]
+    if hami.mixed(map(hami.container, containers)):
+        text = f"some containers ask for parts of {_WHOLE} and others for whole ones"
+        raise BadShare(f"{text}; say {HAMI[0]} or {HAMI[1]} in each, or in none")
     for requests in containers:
         others = _check(requests) or requests.get(_WHOLE)
         if kai and (others or requests.get(SHARE, kai[SHARE]) != kai[SHARE]):

@@ -40,7 +40,14 @@ class Asked(NamedTuple):
     """Below the pod's spec."""
 
 
-HONOURED = (Need.HOST_PORTS, Need.KOORDINATOR_DEVICES, Need.POD_AFFINITY, Need.RESOURCE_CLAIMS, Need.TOPOLOGY_SPREAD)
+HONOURED = (
+    Need.HAMI,
+    Need.HOST_PORTS,
+    Need.KOORDINATOR_DEVICES,
+    Need.POD_AFFINITY,
+    Need.RESOURCE_CLAIMS,
+    Need.TOPOLOGY_SPREAD,
+)
 """Needs that Atoll's own placer looks at."""
 OF_A_MEMBER = (Need.VOLUMES,)
 """Needs of which only the member knows whether they are met already: a claim may be bound, to a volume of no zone."""

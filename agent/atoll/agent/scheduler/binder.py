@@ -8,6 +8,7 @@ one write, so that this scheduler can't put it anywhere else.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -15,14 +16,17 @@ import structlog
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.lifted import pinned
 from atoll.agent.scheduler.core.room import Room
+from atoll.agent.scheduler.node_locks import Locked, NodeLocks
 from atoll.agent.settings import SchedulerSettings
 from atoll.kube import errors
 from atoll.kube.backoff import pause
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
+from atoll.model import hami, keys
 from atoll.model.apiresource import PODS
 
 log = structlog.get_logger(__name__)
+_LOCKED_FAILURES = 3
+"""Pauses between two looks at a lock stay short: it lasts no longer than one allocation."""
 
 
 class Binder:
@@ -48,6 +52,7 @@ class Binder:
         self._api = api
         self._room = room
         self._not_bound = not_bound
+        self._locks = NodeLocks(api, room)
         self._writes = asyncio.Semaphore(self._settings.binds)
 
     async def bind(self, pods: Iterable[tuple[Pod, str]]) -> bool:
@@ -60,6 +65,12 @@ class Binder:
         return all(outcomes)
 
     async def _bind(self, pod: Pod, node: str) -> bool:
+        bound = await self._try(pod, node)
+        if not bound and pod.gpus:
+            await self._locks.give_back(pod, node)
+        return bound
+
+    async def _try(self, pod: Pod, node: str) -> bool:
         meta = pod.metadata
         failures = 0
         while True:
@@ -69,6 +80,9 @@ class Binder:
                 return True
             except (errors.Unreachable, errors.Busy) as error:
                 log.warning("will bind again", pod=meta.key, node=node, error=str(error))
+            except Locked as lock:
+                log.debug("node is locked", pod=meta.key, node=node, by=str(lock))
+                failures = min(failures, _LOCKED_FAILURES)
             except errors.Conflict:
                 # Either a binding whose answer was lost, or the pod is on its way out: the pod itself knows.
                 if not pod.held and await self._bound(pod):
@@ -97,6 +111,9 @@ class Binder:
     async def _create(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
         notes = self._room.notes_of(pod)
+        if hami.ALLOCATED in notes:
+            await self._locks.take(pod, node)
+            notes |= hami.bound(int(time.time()))
         body = {
             "apiVersion": "v1",
             "kind": "Binding",

@@ -1,7 +1,7 @@
 """Shares of GPUs: what of each card of a node is free, for the free parts of two cards make no whole one.
 
 On nodes with a `Device` of Koordinator whole GPUs under their vendors' names are cards as well, and NICs and FPGAs go
-with them (`atoll.fit.koordinator`).
+with them (`atoll.fit.koordinator`); on nodes that HAMi manages, whole GPUs and parts of several under its names.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import numpy as np
 from atoll.fit import koordinator
 from atoll.fit.koordinator import Node, Reported, Taken
 from atoll.fit.placement import UNBOUNDED, Ints
-from atoll.model import cards
+from atoll.model import cards, hami
 from atoll.model.gang import DeviceWish, Task
+from atoll.model.hami import Gpus
 from atoll.model.koordinator import counted
 from atoll.model.numa import Cells, asks_of
 
 _MOST_KNOWN = 20_000
+_MOST_PODS = 1000
+"""On a node that HAMi manages, of one task."""
 _ANY = DeviceWish()
 _NOTHING = Reported({}, 0)
 REFUSAL = "node(s) didn't have enough free on one GPU"
@@ -35,6 +38,7 @@ class Cards:
         taken: dict[int, Taken] | None = None,
         known: dict[object, int] | None = None,
         cells: Callable[[int], Cells | None] = lambda _: None,
+        registered: Mapping[int, Gpus] | None = None,
     ) -> None:
         """The first ones are changed from now on.
 
@@ -45,6 +49,7 @@ class Cards:
             taken: index of a node -> what of its devices that are no GPUs is taken.
             known: how many pods fit on nodes that are alike, kept from one use to the next.
             cells: index of a node -> its NUMA nodes; None where nothing tells of them.
+            registered: index of a node -> GPUs that HAMi registers there.
         """
         self.free = free
         self._memory = np.zeros(len(free), np.int64) if memory is None else memory
@@ -55,6 +60,12 @@ class Cards:
         self._cells: dict[int, Cells] = {}
         #: nodes that give whole GPUs by partition alone, so that their number does not say which pods fit
         self.by_partition = [at for at, each in self._reported.items() if each.partitions.honoured]
+        self._registered = registered or {}
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether some node has whole GPUs of which the number does not say which pods fit."""
+        return bool(self.by_partition or self._registered)
 
     def room(self, task: Task, nodes: int) -> Ints | None:
         """See `Exact.room`."""
@@ -80,8 +91,11 @@ class Cards:
 
     def take(self, task: Task, node: int, count: int) -> None:
         """See `Exact.take`."""
-        requests = counted(task.requests) if node in self._reported else task.requests
-        amount, number = cards.asked(requests, int(self._memory[node]))
+        if (gpus := self._registered.get(node)) is not None:
+            amount, number = hami.asked(task.requests, gpus)
+        else:
+            requests = counted(task.requests) if node in self._reported else task.requests
+            amount, number = cards.asked(requests, int(self._memory[node]))
         wish = task.joint
         if wish is None and amount == cards.CARD and node in self._reported:
             wish = _ANY
@@ -101,7 +115,7 @@ class Cards:
     def copy(self) -> Cards:
         """See `Exact.copy`."""
         taken = {node: each.copy() for node, each in self.taken.items()}
-        twin = Cards(self.free.copy(), self._memory, self._reported, taken, self._known, self.cells)
+        twin = Cards(self.free.copy(), self._memory, self._reported, taken, self._known, self.cells, self._registered)
         twin._cells = dict(self._cells)
         return twin
 
@@ -132,9 +146,30 @@ class Cards:
     def _whole_room(self, task: Task, nodes: int) -> Ints | None:
         """Of whole GPUs under the name of their vendor."""
         count = cards.asked(counted(task.requests), 0)[1]
-        if not count or not self._reported:
+        if not count or not (self._reported or self._registered):
             return None
         room: Ints = np.full(nodes, UNBOUNDED)
         ours = list(self._reported)
         room[ours] = (self.free[ours] >= cards.CARD).sum(axis=1) // count
+        known: dict[object, int] = {}
+        for node, gpus in self._registered.items():
+            asked, free = hami.asked(task.requests, gpus), self.free[node]
+            alike = (*asked, free.tobytes())
+            if alike not in known:
+                known[alike] = _pods(free.tolist(), *asked)
+            room[node] = known[alike]
         return room
+
+
+def _pods(free: list[int], amount: int, count: int) -> int:
+    """How many pods get so much of `count` cards each, one after the other as `take` gives them."""
+    if not amount:
+        return 0
+    if count == 1:
+        return sum(each // amount for each in free)
+    pods = 0
+    while pods < _MOST_PODS and (which := cards.chosen(free, amount, count)):
+        pods += 1
+        for card in which:
+            free[card] -= amount
+    return pods

@@ -13,6 +13,7 @@ import numpy as np
 
 from atoll.fit.placement import Ints
 from atoll.model import cards
+from atoll.model.hami import Gpus
 
 Choose = Callable[[str, Sequence[int]], tuple[int, ...]]
 """(node, free thousandths of each of its cards) -> the cards that are taken; empty where they don't fit."""
@@ -32,6 +33,8 @@ class CardBook:
     _usable: dict[str, frozenset[int]] = field(default_factory=dict)
     #: node -> thousandths that are taken of each card; of nodes of which some are
     _taken: dict[str, list[int]] = field(default_factory=dict)
+    #: node -> GPUs that HAMi registers there and pods may have; its cards have their numbers
+    hami: dict[str, Gpus] = field(default_factory=dict)
     #: pod key -> its cards
     _of_pods: dict[str, _Taken] = field(default_factory=dict)
 
@@ -79,9 +82,9 @@ class CardBook:
                 found[row, :number] = self.free(node)
         return found
 
-    def put(self, key: str, node: str, requests: Mapping[str, int], told: tuple[int, ...], choose: Choose) -> None:
-        """A pod is on a node, on the reported cards, or on chosen ones."""
-        amount, count = cards.asked(requests, self.memory(node))
+    def put(self, key: str, node: str, asked: tuple[int, int], told: tuple[int, ...], choose: Choose) -> None:
+        """A pod that asks for (thousandths of each card, cards) is on a node, on the reported or on chosen ones."""
+        amount, count = asked
         if not amount:
             return
         found = told if len(told) == count else choose(node, self.free(node))

@@ -92,7 +92,7 @@ class MemberCore:
     def __init__(self, settings: MemberCoreSettings = MemberCoreSettings()) -> None:
         """Begin without nodes and pods."""
         self._settings = settings
-        self.room = Room()
+        self.room = Room(hami=settings.hami)
         self.holds = Holds(self.room, settings.holds)
         #: gang key -> why its pods wait; only of gangs with pods that wait
         self.waits: dict[str, Wait] = {}

@@ -28,12 +28,13 @@ from atoll.fit.peers import Peers, Site
 from atoll.fit.placement import Ints
 from atoll.fit.scores import Typical
 from atoll.fit.singles import Singles
-from atoll.model import gpu_shares, keys, koordinator, numbers, ports, quantity, topology, vector
+from atoll.model import gpu_shares, hami, keys, koordinator, numbers, ports, quantity, topology, vector
 from atoll.model.cards import CARD, MEMORY, SHARE, asked, chosen
 from atoll.model.decision import Gone
 from atoll.model.device_claims import CLASS_SUFFIX
 from atoll.model.gang import DeviceWish, Task
 from atoll.model.gpu_partitions import GpuPartitions
+from atoll.model.hami import Gpus
 from atoll.model.koordinator import Devices as ReportedDevices
 from atoll.model.koordinator import Part
 from atoll.model.numa import Asks, asks_of
@@ -67,8 +68,13 @@ class _Charge(msgspec.Struct, frozen=True, gc=False):
 class Room:
     """Nodes, the domains they are in, and the pods that are on them."""
 
-    def __init__(self) -> None:
-        """Begin empty; feed every event of nodes, HyperNodes and pods."""
+    def __init__(self, *, hami: bool = False) -> None:
+        """Begin empty; feed every event of nodes, HyperNodes and pods.
+
+        Args:
+            hami: whether GPUs of nodes that HAMi manages are given to pods.
+        """
+        self._reads_hami = hami
         self._nodes: dict[str, Node] = {}
         #: node -> allocatable in integer units, of the nodes in `_nodes`
         self._allocatable: dict[str, Vector] = {}
@@ -181,6 +187,7 @@ class Room:
         if new is None:
             self._nodes.pop(name, None)
             self._allocatable.pop(name, None)
+            self.cards.hami.pop(name, None)
             self.cards.offers(name, None)
             self.koordinator.labelled(name, {})
         else:
@@ -360,7 +367,7 @@ class Room:
         )
         if _wants_devices(pod.requests, pod.joint):
             self._using.setdefault(node, {})[key] = pod
-            self._hand_out(key, node, pod.requests, pod.joint, charge.asks, pod.cards, pod.parts)
+            self._hand_out(key, node, pod.requests, pod.joint, charge.asks, pod.cards, pod.parts, pod.handed)
         # GPUs come first: the kubelet has not given this pod its CPUs yet.
         self.numa.pin(node, charge.asks, 1)
         self._put_peer(pod, node)
@@ -406,17 +413,24 @@ class Room:
         numa: Asks,
         told: tuple[int, ...] = (),
         parts: Sequence[Part] = (),
+        handed: str = "",
     ) -> None:
         """Devices for a pod: the reported ones, or chosen ones."""
+        if (gpus := self.cards.hami.get(node)) is not None:
+            amount, which = hami.given(handed, gpus)
+            each = (amount, len(which)) if which else hami.asked(requests, gpus)
+            self.cards.put(key, node, each, which or told, lambda _, free: chosen(free, *each))
+            return
+        memory = self.cards.memory(node)
         there = self._devices_on(node, self.cards.free(node))
         asks = koordinator.counted(requests) if there is not None else requests
         if wish is None:
-            self.cards.put(key, node, asks, told, self._chooser(dict(asks), numa))
+            self.cards.put(key, node, asked(asks, memory), told, self._chooser(dict(asks), numa))
             return
         if there is not None and not told and not parts:
             found = fitting.find(there, requests, wish, numa)
             told, parts = ((), ()) if isinstance(found, str) else found
-        self.cards.put(key, node, asks, told, lambda *_: ())
+        self.cards.put(key, node, asked(asks, memory), told, lambda *_: ())
         self.koordinator.put(key, node, parts)
 
     def _devices_on(self, node: str, free: Sequence[int]) -> fitting.Node | None:
@@ -650,6 +664,10 @@ class Room:
         }
         if self.koordinator.gpus(node):
             koordinator.left(found, self.cards.free(node) if cards is None else cards)
+        elif (gpus := self.cards.hami.get(node)) is not None:
+            most = hami.left(gpus, self.cards.free(node) if cards is None else cards)
+            # Pods on a card that is ill take nothing of the others.
+            found |= most | {hami.WHOLE: min(found.get(hami.WHOLE, 0), most[hami.WHOLE])}
         return found
 
     def node(self, name: str) -> Node | None:
@@ -763,7 +781,7 @@ class Room:
             if charge is None or charge.node not in self._column:
                 continue
             nodes.free[:, self._column[charge.node]] += nodes.column(charge.requests)
-            if self.koordinator.gpus(charge.node):
+            if self.koordinator.gpus(charge.node) or charge.node in self.cards.hami:
                 vector.add(back.setdefault(charge.node, {}), charge.requests)
             if charge.ports:
                 left[charge.node].subtract(charge.ports)
@@ -821,6 +839,9 @@ class Room:
         notes = {keys.GPU_CARDS: ",".join(map(str, which))} if which else {}
         if (there := self.koordinator.reported.get(self.node_of(pod))) and (which or parts):
             notes[keys.KOORDINATOR_DEVICES] = koordinator.allocated(there.devices, which, part, pod.requests, parts)
+        # Who binds a pod that waits at our gate chooses its GPUs as well.
+        elif which and not pod.held and (gpus := self.cards.hami.get(self.node_of(pod))):
+            notes |= hami.allocated(gpus, which, pod.gpus, self.node_of(pod))
         return notes
 
     def _labels_of(self, node: str) -> Mapping[str, str] | None:
@@ -848,8 +869,36 @@ class Room:
         gpus = self.koordinator.gpus(node.metadata.name)
         if gpus:
             offers |= koordinator.offered(self.koordinator.reported[node.metadata.name].devices)
+        of_hami = None if gpus or SHARE in offers else self._registered(node)
+        if of_hami is not None:
+            offers = hami.offered(of_hami) | offers
+            self._register(node.metadata.name, of_hami)
+        else:
+            self.cards.hami.pop(node.metadata.name, None)
         self._allocatable[node.metadata.name] = {name: min(each, MOST_ON_NODE) for name, each in offers.items()}
-        self.cards.offers(node.metadata.name, self._allocatable[node.metadata.name], gpus)
+        if of_hami is None:
+            self.cards.offers(node.metadata.name, self._allocatable[node.metadata.name], gpus)
+
+    def _registered(self, node: Node) -> Gpus | None:
+        """GPUs of a node that HAMi registers and pods may have; None where it registers none."""
+        notes = node.metadata.annotations
+        found = hami.registered(notes.get(hami.REGISTER, "")) if self._reads_hami else {}
+        return hami.usable(found, notes.get(hami.CORDONED, "")) if found else None
+
+    def _register(self, node: str, gpus: Gpus) -> None:
+        """HAMi registers these GPUs of a node, in any order; pods keep theirs by UUID."""
+        before = self.cards.hami.get(node)
+        if before == gpus:
+            return
+        numbers = {each.uuid: at for at, each in gpus.items()}
+        had = {key: self.cards.of(key)[1] for key in self._using.get(node, {})}
+        self.cards.hami[node] = gpus
+        self.cards.offers(node, {SHARE: (max(gpus, default=-1) + 1) * CARD}, gpus)
+        for key, pod in self._using.get(node, {}).items():
+            uuids = [before[card].uuid for card in had[key] if card in before] if before else []
+            told = tuple(numbers[each] for each in uuids if each in numbers)
+            self._take_back(key)
+            self._hand_out(key, node, pod.requests, pod.joint, self._charges[key].asks, told, (), pod.handed)
 
     def column_of(self, node: str) -> int | None:
         """Of a node in `nodes`; None where it does not count."""
@@ -911,6 +960,7 @@ class Room:
             {column: self.koordinator.taken(names[column]).copy() for column in reported},
             self.koordinator.counts,
             lambda column: self.numa.cells(names[column]),
+            {self._column[name]: gpus for name, gpus in self.cards.hami.items() if name in self._column},
         )
         made.exact = (self._host_ports, self._cards, self._of_devices(names))
         made.typical = self.typical if self.cards else None
@@ -918,6 +968,9 @@ class Room:
         made.capacity = made.matrix([self._allocatable[name] for name in names])
         made.scoring, made.measured = self.scoring, self._measured_at(names)
         return made
+
+
+_OF_HAMI = (hami.REGISTER, hami.CORDONED)
 
 
 def _wants_devices(requests: Vector, wish: DeviceWish | None) -> bool:
@@ -964,5 +1017,6 @@ def _same(old: Node, new: Node) -> bool:
         and old.spec == new.spec
         and old.status.allocatable == new.status.allocatable
         and old.metadata.labels == new.metadata.labels
+        and all(old.metadata.annotations.get(name) == new.metadata.annotations.get(name) for name in _OF_HAMI)
         and old.metadata.uid == new.metadata.uid
     )

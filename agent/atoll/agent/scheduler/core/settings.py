@@ -73,6 +73,13 @@ class MemberCoreSettings(Section, frozen=True):
     """All of the core."""
 
     gangs: Annotated[int, number("That one pass decides on, so that events are taken in between.")] = 16
+    hami: Annotated[
+        bool,
+        words(
+            "Whether GPUs of nodes that HAMi's device plug-in manages are given to pods; needs the right to patch nodes"
+            " (docs/gpu-shares.md#nodes-of-hami)."
+        ),
+    ] = False
     holds: HoldSettings = HoldSettings()
     lifted: LiftedSettings = LiftedSettings()
     aside: AsideSettings = AsideSettings()

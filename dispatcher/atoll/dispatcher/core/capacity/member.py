@@ -20,7 +20,7 @@ from atoll.model import claim_shapes, keys, selectors, vector
 from atoll.model.features import said_of
 from atoll.model.gang import Gang, TopologyWish
 from atoll.model.member import UNSAID
-from atoll.model.needs import HONOURED
+from atoll.model.needs import HAMI, HONOURED
 from atoll.model.selectors import NODE_NAME
 from atoll.model.topology import NO_DOMAIN, Domain, Tree
 from atoll.model.vector import Vector
@@ -201,6 +201,11 @@ class Member:
     def resources(self) -> set[str]:
         """The names of all that its nodes have."""
         return set(self._named)
+
+    @property
+    def splits_gpus(self) -> bool:
+        """Whether some node has GPUs of HAMi: its vGPUs say not how many whole ones are free."""
+        return HAMI[0] in self._named
 
     def unfit(self, gang: Gang) -> tuple[Verdict, str] | None:
         """Why the gang can't be sent there with any amount free, and the same in words; None where it can."""

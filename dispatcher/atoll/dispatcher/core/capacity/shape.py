@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.events import BindingView
 from atoll.dispatcher.core.quota.namespaces import Charges, by_scopes
-from atoll.model import selectors
+from atoll.model import hami, selectors
 from atoll.model.cards import SHARE
 from atoll.model.gang import Gang, TopologyWish
 from atoll.model.vector import Vector
@@ -54,6 +54,8 @@ class Shape:
     """Keys of labels, and fields, by which its pods choose nodes."""
     special: bool = field(init=False)
     """Whether there may be members of which the figures leave out something else that it asks for."""
+    whole_gpus: bool = field(init=False)
+    """Whether it asks for GPUs under the name that HAMi's vGPUs have as well."""
     enrolled: int = 0
     """Number of its enrolments in the table."""
     rows: tuple[int, ...] = ()
@@ -73,12 +75,14 @@ class Shape:
         keys = [selectors.selected_keys(task.node_selector, task.node_terms) for task in gang.tasks]
         self.selects = frozenset[str]().union(*keys)
         exact = any(task.numa or task.devices_in or task.aligned for task in gang.tasks)
-        self.special = bool(_wishes(gang)) or _counts_cards(gang) or exact
+        self.whole_gpus = any(hami.WHOLE in task.requests for task in gang.tasks)
+        self.special = bool(_wishes(gang)) or _counts_cards(gang) or exact or self.whole_gpus
 
     def asks(self, member: Member) -> bool:
         """Whether it asks for what the member's figures leave out, so that only the member can say if it fits."""
         if self.special:
-            if _counts_cards(self.gang) and member.view is not None and not member.view.honours_needs:
+            cards = _counts_cards(self.gang) or (self.whole_gpus and member.splits_gpus)
+            if cards and member.view is not None and not member.view.honours_needs:
                 return True
             if any(member.asks_for_tier(wish) for wish in _wishes(self.gang)):
                 return True
