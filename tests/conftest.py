@@ -116,6 +116,7 @@ async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         "control": QUICK_ELECTION,
         "dispatcher": (*QUICK_ELECTION, "--most-refusals=2"),
         "agent": QUICK_ELECTION,
+        "agent-alpha": ("--hami",),
         "agent-beta": (f"--record={directory / 'agent-beta.log'}",),
     }
     async with AtollFederation(LAYOUT, directory, flags=quick) as running:

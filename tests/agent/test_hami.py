@@ -28,7 +28,8 @@ def register(*numbers: int, ill: tuple[int, ...] = (), mode: str = "hami-core") 
 
 
 def node(text: str, name: str = "n") -> Node:
-    made = make_node(name, **{GPU: "20"})
+    vgpus: dict[str, Any] = {GPU: "20"}
+    made = make_node(name, **vgpus)
     return msgspec.structs.replace(
         made, metadata=msgspec.structs.replace(made.metadata, annotations={hami.REGISTER: text})
     )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from typing import Any
 
 import pytest
 
+from atoll.install.member import AGENT
+from atoll.install.rights import ensure_rights, remove_rights
+from atoll.install.roles import LOCKS_IN_MEMBER
+from atoll.model import hami, keys
 from atoll.model.apiresource import CAPACITIES, CRDS, KOORDINATOR_DEVICES, NODES
 from tests.atollctl import atollctl
 from tests.integration.federation import Site, job, until
@@ -48,9 +52,9 @@ async def gpus(site: Site) -> AsyncIterator[None]:
         await member.merge_patch(NODES, NODE, {"status": {"allocatable": gone, "capacity": gone}}, subresource="status")
 
 
-async def _published(site: Site) -> bool:
+async def _published(site: Site, names: Set[str] = frozenset({SHARE, *NAMES})) -> bool:
     found = [each["spec"] for each in await site.host.list(CAPACITIES, f"karmada-es-{MEMBER}")]
-    return any({SHARE, *NAMES} <= profile["allocatable"].keys() for each in found for profile in each["profiles"])
+    return any(names <= profile["allocatable"].keys() for each in found for profile in each["profiles"])
 
 
 def asking(name: str, limits: dict[str, str], *, annotations: dict[str, str] | None = None, **more: Any) -> Any:
@@ -122,10 +126,67 @@ async def test_a_bad_combination_is_refused_and_what_nobody_hands_over_waits(sit
         said = site.kubectl("create", "-f", "-", "-n", site.namespace, stdin=json.dumps(made), ok=False)
         assert words in said
     await site.only(MEMBER)
-    await site.submit(asking("hami", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}))
-    decision = await site.decided("hami")
+    await site.submit(asking("volcano", {"volcano.sh/vgpu-number": "1"}))
+    decision = await site.decided("volcano")
     assert decision["reason"] == "NoPlacerHonours", decision
-    assert "hami-gpu-shares" in str(decision)
+    assert "volcano-vgpu" in str(decision)
+
+
+@pytest.fixture
+async def of_hami(site: Site) -> AsyncIterator[None]:
+    """A node of two GPUs as HAMi's device plug-in registers them, and the agent's right to lock it."""
+    member = site.members[MEMBER]
+    cards = [
+        {"id": f"GPU-{at}", "index": at, "count": 10, "devmem": 24_000, "devcore": 100, "mode": "hami-core",
+         "type": "NVIDIA-L4", "health": True}
+        for at in range(2)
+    ]  # fmt: skip
+    account = keys.SYSTEM_NAMESPACE, AGENT
+    await ensure_rights(member, "atoll-agent-hami", account, LOCKS_IN_MEMBER)
+    await member.merge_patch(NODES, NODE, {"metadata": {"annotations": {hami.REGISTER: json.dumps(cards)}}})
+    await until(lambda: _published(site, {"nvidia.com/gpumem"}), what="the host knows the cards")
+    try:
+        yield
+    finally:
+        await member.merge_patch(NODES, NODE, {"metadata": {"annotations": {hami.REGISTER: None, hami.LOCK: None}}})
+        await remove_rights(member, "atoll-agent-hami", LOCKS_IN_MEMBER)
+
+
+async def test_hamis_device_plugin_gets_one_pod_after_the_other(site: Site, of_hami: None) -> None:
+    """1. Of a gang of two, one pod is bound, and the lock of the node names it. 2. The device plug-in serves that pod
+    and removes the lock. 3. The other pod is bound, with a lock of its own.
+    """
+    member = site.members[MEMBER]
+    await site.only(MEMBER)
+    await site.submit(asking("hami", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "14000"}, replicas=2))
+    served: list[str] = []
+
+    async def next_one() -> bool:
+        bound = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in await site.pods(MEMBER)}
+        node = await member.get(NODES, NODE)
+        _, owner = hami.locked(node["metadata"]["annotations"].get(hami.LOCK, ""))
+        there = {key for key, pod in bound.items() if "hami-" in key and pod["spec"].get("nodeName")}
+        assert there <= {*served, owner}, "no pod is bound without the lock"
+        if owner not in there:
+            return False
+        notes = bound[owner]["metadata"]["annotations"]
+        assert notes["hami.io/vgpu-node"] == NODE
+        assert notes["hami.io/bind-phase"] == "allocating"
+        assert int(notes["hami.io/bind-time"]) > 0
+        handed.append(notes[hami.TO_ALLOCATE])
+        served.append(owner)
+        return True
+
+    handed: list[str] = []
+    for _ in range(2):
+        await until(next_one, what="a pod with the lock")
+        await member.merge_patch(NODES, NODE, {"metadata": {"annotations": {hami.LOCK: None}}})
+    assert sorted(handed) == ["GPU-0,NVIDIA,14000,0:;", "GPU-1,NVIDIA,14000,0:;"]
+    await site.phase("hami", "Running")
+    whole = asking("whole", {"nvidia.com/gpu": "1"})
+    whole["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE}
+    await site.submit(whole)
+    await site.reason("whole", "InsufficientResources")
 
 
 async def test_the_command_line_says_who_keeps_pods_apart(site: Site, gpus: None) -> None:

@@ -58,7 +58,10 @@ def granted(federation: AtollFederation) -> dict[tuple[str, str], tuple[str, tup
         on_host = roles.agent_on_host(name)
         everything = (*on_host, *roles.reader_of_cluster(name))
         found[HOST, f"{ACCOUNT}{on_host[0].namespace}:{install.AGENT}"] = ("agent on the host", everything)
-        found[name, f"{ACCOUNT}atoll-system:{install.AGENT}"] = ("agent in its member", roles.AGENT_IN_MEMBER)
+        found[name, f"{ACCOUNT}atoll-system:{install.AGENT}"] = (
+            "agent in its member",
+            (*roles.AGENT_IN_MEMBER, *roles.LOCKS_IN_MEMBER),
+        )
     return found
 
 

@@ -143,7 +143,12 @@ _RECORD = "GPU-0,10,32768,100,NVIDIA-Tesla V100-PCIE-32GB,0,true,0,{}:"
     ("node", "koordlet", "words"),
     [
         ({"metadata": {"annotations": {"hami.io/node-nvidia-register": _RECORD.format("mps")}}}, False, "HAMi (mps)"),
-        ({"metadata": {"annotations": {"hami.io/node-nvidia-register": _RECORD[:40]}}}, False, "HAMi (hami-core)"),
+        (
+            {"metadata": {"annotations": {"hami.io/node-nvidia-register": _RECORD[:-6] + ":"}}},
+            False,
+            "HAMi (hami-core)",
+        ),
+        ({"metadata": {"annotations": {"hami.io/node-nvidia-register": _RECORD[:40]}}}, False, "HAMi (unknown)"),
         ({"status": {"allocatable": {"nvidia.com/mig-1g.5gb": "7"}}}, False, "MIG"),
         ({"metadata": {"labels": {"nvidia.com/gpu.sharing-strategy": "mps"}}}, False, "MPS"),
         ({"metadata": {"labels": {"nvidia.com/gpu.sharing-strategy": "time-slicing"}}}, False, "none"),
@@ -151,7 +156,17 @@ _RECORD = "GPU-0,10,32768,100,NVIDIA-Tesla V100-PCIE-32GB,0,true,0,{}:"
         ({}, True, "koordlet"),
         ({"status": {"allocatable": {"nvidia.com/gpu": "8"}}}, False, ""),
     ],
-    ids=["HAMi by MPS", "HAMi of old", "MIG", "MPS", "time slices", "ours", "Koordinator", "whole cards"],
+    ids=[
+        "HAMi by MPS",
+        "HAMi of old",
+        "no record of HAMi",
+        "MIG",
+        "MPS",
+        "time slices",
+        "ours",
+        "Koordinator",
+        "whole cards",
+    ],
 )
 def test_who_keeps_pods_apart_is_read_from_the_node(node: dict[str, Any], koordlet: bool, words: str) -> None:
     found = gpu_shares.isolation(node, koordlet=koordlet)

@@ -591,6 +591,9 @@ EXEC_IN_MEMBER: Final = (
 )
 """The agent in a member whose administrator lets users of the host into their pods: ClusterRole `atoll-agent-exec`."""
 
+LOCKS_IN_MEMBER: Final = (Grant(None, (_on(NODES, "patch", rare="only with --hami, for HAMi's lock of a node"),)),)
+"""The agent in a member with `--hami`: ClusterRole `atoll-agent-hami` of its chart."""
+
 
 _NAMED_WEBHOOKS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 

@@ -29,7 +29,7 @@ CORE, BYTES, RATIO, _SHARED = (
 )
 CARD_MEMORY: Final = "nvidia.com/gpu.memory"
 """Node label: MiB of each card."""
-_REGISTERED: Final = {"hami.io/node-nvidia-register": "HAMi", "volcano.sh/node-vgpu-register": "Volcano"}
+_REGISTERED: Final = {hami.REGISTER: "HAMi", "volcano.sh/node-vgpu-register": "Volcano"}
 """Node annotation -> system whose device plug-in writes it."""
 _MIG: Final = "nvidia.com/mig-"
 _PROFILE: Final = re.compile(r"nvidia\.com/mig-(?:(\d)g\.)?[\w.+-]*", re.ASCII)
@@ -174,7 +174,7 @@ def isolation(node: Mapping[str, Any], *, koordlet: bool) -> str:
     """
     head, offered = node.get("metadata") or {}, (node.get("status") or {}).get("allocatable") or {}
     notes, labels = head.get("annotations") or {}, head.get("labels") or {}
-    found = [f"{who} ({_mode(notes[name])})" for name, who in _REGISTERED.items() if name in notes]
+    found = [f"{who} ({_mode(name, notes[name])})" for name, who in _REGISTERED.items() if name in notes]
     if koordlet:
         found.append("koordlet shows each pod its GPU; HAMi-core bounds pods that ask for it by label")
     if any(name.startswith(_MIG) for name in offered):
@@ -186,10 +186,13 @@ def isolation(node: Mapping[str, Any], *, koordlet: bool) -> str:
     return "; ".join(found)
 
 
-def _mode(register: object) -> str:
-    """How HAMi divides the cards of a node: the last field of a record, absent before HAMi 2.5."""
-    words = set(re.findall(r"hami-core|mig|mps", str(register)[:_MOST_READ]))
-    return ", ".join(sorted(words)) or "hami-core"
+def _mode(name: str, register: object) -> str:
+    """How the cards of a node are divided; HAMi's records say it since 2.5, and divide by hami-core before."""
+    if name == hami.REGISTER:
+        words = {each.mode for each in hami.registered(str(register)).values()}
+    else:
+        words = set(re.findall(r"hami-core|mig|mps", str(register)[:_MOST_READ]))
+    return ", ".join(sorted(words)) or "unknown"
 
 
 def asks_for(pod: Mapping[str, Any], names: Collection[str]) -> bool:

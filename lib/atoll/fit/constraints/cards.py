@@ -91,8 +91,8 @@ class Cards:
 
     def take(self, task: Task, node: int, count: int) -> None:
         """See `Exact.take`."""
-        if (gpus := self._registered.get(node)) is not None:
-            amount, number = hami.asked(task.requests, gpus)
+        if (registered := self._registered.get(node)) is not None:
+            amount, number = hami.asked(task.requests, registered)
         else:
             requests = counted(task.requests) if node in self._reported else task.requests
             amount, number = cards.asked(requests, int(self._memory[node]))

@@ -898,7 +898,7 @@ class Room:
             uuids = [before[card].uuid for card in had[key] if card in before] if before else []
             told = tuple(numbers[each] for each in uuids if each in numbers)
             self._take_back(key)
-            self._hand_out(key, node, pod.requests, pod.joint, self._charges[key].asks, told, (), pod.handed)
+            self._hand_out(key, node, pod.requests, pod.joint, asks_of(pod.aligned), told, (), pod.handed)
 
     def column_of(self, node: str) -> int | None:
         """Of a node in `nodes`; None where it does not count."""

@@ -76,8 +76,9 @@ class MemberCoreSettings(Section, frozen=True):
     hami: Annotated[
         bool,
         words(
-            "Whether GPUs of nodes that HAMi's device plug-in manages are given to pods; needs the right to patch nodes"
-            " (docs/gpu-shares.md#nodes-of-hami)."
+            "Give pods GPUs of nodes that HAMi's device plug-in manages; needs the right to patch nodes"
+            " (docs/gpu-shares.md#nodes-of-hami).",
+            flag="--hami",
         ),
     ] = False
     holds: HoldSettings = HoldSettings()
