@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atoll.admission import trust
+from atoll.admission.pods import template_warnings
 from atoll.model import cards, gpu_shares, hami
 from atoll.model.hami import Container, Gpu
 
@@ -123,3 +125,11 @@ def test_the_lock_of_a_node() -> None:
     assert hami.locked("2026-11-29T04:00:00Z,team,p") == ("2026-11-29T04:00:00Z", "team/p")
     assert hami.locked("2026-11-29T04:00:00Z") == ("2026-11-29T04:00:00Z", "")
     assert hami.locked("") == ("", "")
+
+
+def test_admission_warns_of_wishes_that_only_hamis_scheduler_heeds_and_refuses_forged_devices() -> None:
+    template = {"metadata": {"annotations": {"nvidia.com/use-gputype": "A100", "hami.io/vgpu-node": "n"}}, "spec": {}}
+    [warning] = template_warnings(template, "t")
+    assert "only where HAMi's scheduler places" in warning.message
+    [problem] = trust.template_problems(template, "t")
+    assert problem.field == "t.metadata.annotations[hami.io/vgpu-node]"

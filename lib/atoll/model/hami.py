@@ -1,4 +1,4 @@
-"""GPUs of nodes that HAMi's device plug-in manages: what it registers of them, and the annotations that it reads.
+"""GPUs of nodes that HAMi's device plug-in manages: its records of them, and the annotations that it reads.
 
 Formats as of HAMi 2.4 to 2.9 (`pkg/device/devices.go`, `pkg/device/nvidia/device.go`, `pkg/util/nodelock/nodelock.go`).
 Each GPU is a card of thousandths, as for Koordinator: a pod takes the largest of its parts of memory, of cores and of
