@@ -183,10 +183,6 @@ async def test_hamis_device_plugin_gets_one_pod_after_the_other(site: Site, of_h
         await member.merge_patch(NODES, NODE, {"metadata": {"annotations": {hami.LOCK: None}}})
     assert sorted(handed) == ["GPU-0,NVIDIA,14000,0:;", "GPU-1,NVIDIA,14000,0:;"]
     await site.phase("hami", "Running")
-    whole = asking("whole", {"nvidia.com/gpu": "1"})
-    whole["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE}
-    await site.submit(whole)
-    await site.reason("whole", "InsufficientResources")
 
 
 async def test_the_command_line_says_who_keeps_pods_apart(site: Site, gpus: None) -> None:
