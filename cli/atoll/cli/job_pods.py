@@ -14,7 +14,6 @@ from atoll.cli.lookup import binding_of, find, not_ready
 from atoll.cli.options import DataOutput, NoHeaders, settings
 from atoll.cli.printing import show_data
 from atoll.cli.workloads import Name
-from atoll.view import pods as pods_view
 
 if TYPE_CHECKING:
     from atoll.kube.transport import ApiServer
@@ -25,6 +24,7 @@ Json = dict[str, Any]
 def pods(ctx: typer.Context, name: Name, output: DataOutput = None, no_headers: NoHeaders = False) -> None:
     """Show on which nodes of which members the pods of a job are, and how many run, wait or have ended there."""
     from atoll.cli.connection import call
+    from atoll.view import pods as pods_view
 
     options = settings(ctx)
     data = call(options, lambda host: gather(host, name, options.one_namespace))
@@ -37,6 +37,7 @@ def pods(ctx: typer.Context, name: Name, output: DataOutput = None, no_headers: 
 async def gather(host: ApiServer, workload: str, namespace: str) -> Json:
     """What the host knows of the pods of a workload, and what this user may see of it, as data."""
     from atoll.cli.unseen import Unseen
+    from atoll.view import pods as pods_view
 
     resource, found = await find(host, workload, namespace)
     found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}

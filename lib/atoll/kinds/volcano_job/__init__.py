@@ -25,12 +25,12 @@ from atoll.kinds.interface import (
     Part,
     Referred,
     Report,
+    Scaled,
     Scaling,
     Standing,
     Support,
     Words,
 )
-from atoll.kinds.volcano_job.scaling import scaled
 from atoll.kinds.volcano_job.tasks import (
     task_dependencies,
     task_minimum,
@@ -70,6 +70,13 @@ _STATE = reports.record(
 _PROBE = reports.record(answered=reports.number(numbers.INT32), message=reports.text())
 
 
+def _scaled(workload: Mapping[str, Any], task: str, replicas: int) -> Scaled:
+    # One command scales.
+    from atoll.kinds.volcano_job.scaling import scaled
+
+    return scaled(workload, task, replicas)
+
+
 class VolcanoJob:
     """`batch.volcano.sh/v1alpha1` Job."""
 
@@ -95,7 +102,7 @@ class VolcanoJob:
     )
     in_member: InMember | None = InMember(status=True)
     assembly: Assembly | None = None
-    scaling: Scaling | None = staticmethod(scaled)
+    scaling: Scaling | None = staticmethod(_scaled)
     referred: Referred | None = None
     commands: Collection[str] = ("AbortJob", "RestartJob", "ResumeJob")
     dedicated = False
