@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from atoll.cli import errors
 from atoll.cli.app import tree
 from atoll.cli.errors import CommandError
+from atoll.model.timestamps import rfc3339
 from atoll.sim import replay
 
 CLUSTERS = "clusters:\n- {name: a, pools: [{nodes: 2, resources: {nvidia.com/gpu: 8}}]}\n"
@@ -150,3 +152,46 @@ def test_what_runs_and_waits_when_it_is_cut_off_is_told(files: list[str]) -> Non
     assert re.search(r"finished +3 of 7", shown)
     assert re.search(r"running at the end, 33.00s +4", shown)
     assert "waiting at the end" not in shown
+
+
+def test_a_time_of_records_is_replayed_and_compared_with_other_queues(tmp_path: Path) -> None:
+    """Two jobs of two queues ran one after the other on one node; a queue without any capacity lets the other start."""
+    pytest.importorskip("pyarrow")
+    from atoll.control.ledger import Ledger
+    from atoll.model.runs import Part, Record, Run
+
+    now = time.time() - 7200
+    store, amounts = tmp_path / "records", {"pods": 1.0, "nvidia.com/gpu": 8.0}
+
+    def ran(name: str, queue: str, submitted: float, begun: float, ended: float) -> Record:
+        times = [rfc3339(now + each) for each in (begun, submitted, ended)]
+        run = Run(
+            1, times[0], times[1], queue, asked=amounts, bound=times[0], ended=times[2], released=times[2],
+            outcome="Succeeded", parts=[Part("a", 1, granted=amounts)],
+        )  # fmt: skip
+        return Record(name, "default", name, "Job.batch", run)
+
+    runs = [ran("first", "x", 0, 1, 1001), ran("second", "y", 10, 1002, 2002)]
+    Ledger(str(store)).append(runs, {each.id: each.run.released for each in runs})
+    files = {
+        "clusters": "clusters: [{name: a, pools: [{nodes: 1, resources: {nvidia.com/gpu: 8}}]}]",
+        "queues": "".join(f"---\nkind: Queue\nmetadata: {{name: {name}}}\n" for name in "xy"),
+        "compare-queues": "kind: Queue\nmetadata: {name: x}\nspec: {capability: {nvidia.com/gpu: 0}}\n"
+        "---\nkind: Queue\nmetadata: {name: y}\n",
+    }
+    options = []
+    for name, text in files.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+        options += [f"--{name}", str(tmp_path / f"{name}.yaml")]
+    arguments = ["--format", "records", "--trace", str(store), "--since", "1d", *options]
+    done = CliRunner().invoke(tree(), ["simulate", *arguments, "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert (report["reproduced"]["alike"], report["reproduced"]["jobs"]) == (2, 2)
+    assert {name: (each["earlier"], each["later"]) for name, each in report["compared"]["queues"].items()} == {
+        "x": (0, 1),
+        "y": (1, 0),
+    }
+    shown = CliRunner().invoke(tree(), ["simulate", *arguments], catch_exceptions=False)
+    assert "2 of 2 waits within a minute or a tenth" in shown.stdout
+    assert "EARLIER" in shown.stdout

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.options import NoHeaders, settings
+from atoll.cli.options import NoHeaders, Settings, settings
 from atoll.cli.printing import show_table
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ def usage(
     """Show what runs held: resource-hours, waits, and what evictions lost."""
     from atoll.view import usage as view
 
-    span = _span(since, month)
+    span = span_of(since, month)
     costs, currency = _prices(prices)
     columns = [*view.COLUMNS, *view.BY[by.value]]
-    lines = view.usage(_rows(ctx, store, span, columns), by.value, *span)
+    lines = view.usage(rows_of(settings(ctx), store, span, columns), by.value, *span)
     if output is Output.TABLE:
         show_table((by.value.upper(), *view.USAGE), view.usage_rows(lines, costs), no_headers=no_headers)
     else:
@@ -100,7 +100,7 @@ def history(
     wanted = {"queue": queue, "user": user}
     found = [
         row
-        for row in _rows(ctx, store, _span(since, month))
+        for row in rows_of(settings(ctx), store, span_of(since, month))
         if all(value is None or row[name] == value for name, value in wanted.items())
         and (outcome is None or row["outcome"] in outcome.split(","))
     ]
@@ -121,16 +121,15 @@ def preemptions(
     """Show runs that were evicted for other workloads: the claimants and the rules."""
     from atoll.view import usage as view
 
-    found = view.preempted(_rows(ctx, store, _span(since, month)))
+    found = view.preempted(rows_of(settings(ctx), store, span_of(since, month)))
     if output is Output.TABLE:
         show_table(view.PREEMPTIONS, view.preemption_rows(found), no_headers=no_headers)
     else:
         _print([view.plain(row) for row in found], output)
 
 
-def _rows(ctx: typer.Context, store: str | None, span: Span, columns: Sequence[str] | None = None) -> Iterator[Row]:
+def rows_of(options: Settings, store: str | None, span: Span, columns: Sequence[str] | None = None) -> Iterator[Row]:
     """Rows of that time, of the namespace where one is given."""
-    options = settings(ctx)
     since, until = span
     if store is None:
         from atoll.cli.connection import call
@@ -156,7 +155,8 @@ def _rows(ctx: typer.Context, store: str | None, span: Span, columns: Sequence[s
             yield row
 
 
-def _span(since: str, month: str | None) -> Span:
+def span_of(since: str, month: str | None) -> Span:
+    """The time of a report: a month, or up to now."""
     now = datetime.now(UTC)
     if month is not None:
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.errors import USAGE, CommandError
+from atoll.cli.options import settings
 from atoll.cli.printing import show_table
 from atoll.model.plurals import counted
 from atoll.model.queues import Strategy
@@ -20,10 +21,12 @@ from atoll.model.queues import Strategy
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from atoll.cli.options import Settings
     from atoll.dispatcher.core import QueueView
     from atoll.sim.clusters import MemberSpec
     from atoll.sim.jobs import Job
     from atoll.sim.journal import Journal
+    from atoll.sim.recorded import Recorded
 
 Json = dict[str, Any]
 
@@ -34,6 +37,7 @@ class TraceFormat(StrEnum):
     PHILLY = "philly"
     OPENB = "openb"
     ATOLL = "atoll"
+    RECORDS = "records"
 
 
 class Lost(StrEnum):
@@ -44,27 +48,51 @@ class Lost(StrEnum):
     CONTINUE = "continue"
 
 
-EPILOG = "Example: atollctl simulate --trace philly-jobs.csv.xz --format philly --load 0.9 --strategy backfill"
+EPILOG = (
+    "Example: atollctl simulate --trace philly-jobs.csv.xz --format philly --load 0.9 --strategy backfill;"
+    " atollctl simulate --format records --trace s3://accounting/atoll --since 7d --compare-queues new.yaml"
+)
 
 
 def simulate(
-    trace: Annotated[Path, typer.Option(help="Jobs: CSV or YAML, also .xz.")],
+    ctx: typer.Context,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            help="Jobs: CSV or YAML, also .xz. With --format records the records' folder or URL; left out: the last"
+            " runs of workloads on the host.",
+        ),
+    ] = None,
     clusters: Annotated[
-        Path | None, typer.Option(help="Members: YAML, or an openb node list; may be left out with philly.")
+        Path | None,
+        typer.Option(
+            help="Members: YAML, or an openb node list; may be left out with philly, and with records for the host's."
+        ),
     ] = None,
     queues: Annotated[
         Path | None,
         typer.Option(
-            help="Queue objects as kubectl takes them, open to all namespaces; left out: one per name in the trace."
+            help="Queue objects as kubectl takes them, open to all namespaces; left out: one per name in the trace, or"
+            " the host's with --format records."
         ),
     ] = None,
+    compare_queues: Annotated[
+        Path | None, typer.Option(help="Run again with these queues, and print both runs beside each other.")
+    ] = None,
+    compare_clusters: Annotated[Path | None, typer.Option(help="The same with these members.")] = None,
+    since: Annotated[str, typer.Option(help="With --format records: how long ago the time begins.")] = "7d",
+    month: Annotated[str | None, typer.Option(help="With --format records: a month (UTC), such as 2026-10.")] = None,
     trace_format: Annotated[
         TraceFormat, typer.Option("--format", help="How the trace is written.")
     ] = TraceFormat.ATOLL,
     strategy: Annotated[Strategy | None, typer.Option(help="Dequeue strategy of all queues.")] = None,
     estimates: Annotated[
-        str, typer.Option(help="Run times that users state: exact, none, or error=0.5 for up to half off.")
-    ] = "exact",
+        str | None,
+        typer.Option(
+            help="Run times that users state: exact, none (default with --format records), or error=0.5 for up to half"
+            " off."
+        ),
+    ] = None,
     load: Annotated[
         float | None, typer.Option(min=0.001, help="Compress time so that this load is offered to the clusters.")
     ] = None,
@@ -114,12 +142,16 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print all metrics as JSON.")] = False,
 ) -> None:
     """Run a trace through the production dispatcher and member placement in virtual time, and print metrics."""
+    from atoll.cli import replaying
     from atoll.dispatcher.core.log import LOG
     from atoll.kube.garbage import short_collections
     from atoll.kube.recording import LogWriter
     from atoll.model.lost import OnLost
     from atoll.model.scoring import ScoringError, parse
-    from atoll.sim import metrics, plots, simulation
+    from atoll.sim import clusters as clusters_of
+    from atoll.sim import comparison, metrics, plots, simulation
+    from atoll.sim import queues as queues_of
+    from atoll.sim import recorded as records
     from atoll.sim.inputs import InputError
 
     try:
@@ -143,9 +175,15 @@ def simulate(
         taints = tuple(simulation.Outage.parse(text, "taint") for text in taint or ())
         cordons = tuple(simulation.Outage.parse(text, "cordon") for text in cordon or ())
         preferred = None if scoring is None else parse(scoring)
+        recorded = None
+        if trace_format is TraceFormat.RECORDS:
+            recorded = replaying.recorded(settings(ctx), trace, since, month)
+        elif trace is None:
+            raise InputError("--trace is missing: only --format records has jobs without one")
         members, views, jobs, about = _prepare(
-            trace, trace_format, clusters, queues, strategy, estimates, load, gangs, seed, weeks, limit
-        )
+            Path(trace or "records"), trace_format, clusters, queues, strategy, estimates, load, gangs, seed, weeks,
+            limit, recorded, settings(ctx),
+        )  # fmt: skip
         options = simulation.Options(
             outages=outages,
             drains=drains,
@@ -171,7 +209,17 @@ def simulate(
             journal, host = simulation.run(
                 members, views, jobs, about["resource"], options, recorder=recorder, progress=progress
             )
-        report = {"trace": about, **metrics.report(journal, views), "writes": dict(sorted(host.writes.items()))}
+        report: Json = {"trace": about, **metrics.report(journal, views), "writes": dict(sorted(host.writes.items()))}
+        if recorded is not None:
+            report["reproduced"] = records.reproduced(recorded, journal)
+        if compare_queues is not None or compare_clusters is not None:
+            other = members if compare_clusters is None else clusters_of.read(compare_clusters)
+            changed = views
+            if compare_queues is not None:
+                changed = queues_of.with_strategy(queues_of.read(compare_queues), strategy)
+                queues_of.check(jobs, changed, Path(about["name"]), compare_queues)
+            then, _ = simulation.run(other, changed, jobs, about["resource"], options)
+            report["compared"] = comparison.compared(report, journal, metrics.report(then, changed), then)
         report["writes"]["refused"] = host.refused
         if plot is not None:
             plots.write(plot, report, f"{about['name']}, {about['strategy']}")
@@ -193,14 +241,17 @@ def _prepare(
     clusters: Path | None,
     queues: Path | None,
     strategy: Strategy | None,
-    estimates: str,
+    estimates: str | None,
     load: float | None,
     gangs: int,
     seed: int,
     weeks: float | None,
     limit: int | None,
+    recorded: Recorded | None,
+    options: Settings,
 ) -> tuple[list[MemberSpec], list[QueueView], list[Job], Json]:
     """Members, queues, jobs as they will be submitted, and notes about them."""
+    from atoll.cli import replaying
     from atoll.model import vector
     from atoll.sim import clusters as members_of
     from atoll.sim import jobs as jobs_of
@@ -211,10 +262,12 @@ def _prepare(
 
     notes: list[str] = []
     philly = trace_format is TraceFormat.PHILLY
-    wanted = changes.Estimates.parse(estimates)
-    if clusters is None and not philly:
+    wanted = changes.Estimates.parse(estimates or ("exact" if recorded is None else "none"))
+    if clusters is None and not philly and recorded is None:
         raise InputError("--clusters is missing: only --format philly has clusters of its own")
-    if philly:
+    if recorded is not None:
+        jobs, notes = recorded.jobs, list(recorded.notes)
+    elif philly:
         jobs, notes = traces.philly(trace)
     elif trace_format is TraceFormat.OPENB:
         jobs, notes = traces.openb(trace)
@@ -225,11 +278,17 @@ def _prepare(
     jobs = jobs[:limit]
     if not jobs:
         raise InputError(f"{trace}: no jobs are left to simulate")
-    members = members_of.philly() if clusters is None else members_of.read(clusters)
+    if recorded is not None and (clusters is None or queues is None):
+        members, views = replaying.federation(options)
+        known = {view.name for view in views}
+        views += [view for view in queues_of.named_by(jobs) if view.name not in known]
+    else:
+        members = members_of.philly() if clusters is None else []
+        views = queues_of.philly() if philly and clusters is None else queues_of.named_by(jobs)
+    if clusters is not None:
+        members = members_of.read(clusters)
     if queues is not None:
         views = queues_of.read(queues)
-    else:
-        views = queues_of.philly() if philly and clusters is None else queues_of.named_by(jobs)
     if queues is not None:
         queues_of.check(jobs, views, trace, queues)
     notes += members_of.unknown(jobs, members)
@@ -322,6 +381,12 @@ def _show(report: Json, journal: Journal) -> None:
             ("NEVER STARTED", "JOBS", "EXAMPLE", "WHY"),
             [(reason, each["jobs"], each["example"], _why(each)) for reason, each in never.items()],
         )
+    from atoll.cli import replaying
+
+    if "reproduced" in report:
+        replaying.show_reproduced(report["reproduced"], _time)
+    if "compared" in report:
+        replaying.show_compared(report["compared"], resource, _time)
 
 
 def _row(name: str, figures: Json) -> tuple[object, ...]:

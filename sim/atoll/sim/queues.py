@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pydantic
@@ -18,6 +19,8 @@ from atoll.model.queues import Strategy
 from atoll.sim.clusters import GPUS_PER_NODE, PHILLY
 from atoll.sim.inputs import InputError, documents
 from atoll.sim.jobs import GPU, Job
+
+Json = dict[str, Any]
 
 _NAMED = 10
 """Queues that a message names."""
@@ -56,6 +59,12 @@ def read(path: Path) -> list[QueueView]:
     if not views:
         raise InputError(f"{path}: no queues; list at least one, or leave out --queues for one per name in the trace")
     return list(views.values())
+
+
+def of_objects(objects: Iterable[Json]) -> list[QueueView]:
+    """The queues of a federation, open to all namespaces; ones that the dispatcher does not follow are left out."""
+    views = (queue_view(msgspec.convert(each, QueueObject)) for each in objects)
+    return [dataclasses.replace(view, namespaces=None) for view in views if not view.problem]
 
 
 def check(jobs: Iterable[Job], queues: Iterable[QueueView], trace: Path, file: Path) -> None:
