@@ -154,7 +154,7 @@ async def of_hami(site: Site) -> AsyncIterator[None]:
 
 async def test_hamis_device_plugin_gets_one_pod_after_the_other(site: Site, of_hami: None) -> None:
     """1. Of a gang of two, one pod is bound, and the lock of the node names it. 2. The device plug-in serves that pod
-    and removes the lock. 3. The other pod is bound, with a lock of its own.
+    and removes the lock. 3. The other pod is bound, with a lock of its own. 4. A whole GPU is on no card of the node.
     """
     member = site.members[MEMBER]
     await site.only(MEMBER)
@@ -183,6 +183,11 @@ async def test_hamis_device_plugin_gets_one_pod_after_the_other(site: Site, of_h
         await member.merge_patch(NODES, NODE, {"metadata": {"annotations": {hami.LOCK: None}}})
     assert sorted(handed) == ["GPU-0,NVIDIA,14000,0:;", "GPU-1,NVIDIA,14000,0:;"]
     await site.phase("hami", "Running")
+    whole = asking("whole", {"nvidia.com/gpu": "1"})
+    whole["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE}
+    await site.submit(whole)
+    # The node has vGPUs, and no whole card: the host asked the member before it sent the pod.
+    await site.reason("whole", "ClustersAvoided")
 
 
 async def test_the_command_line_says_who_keeps_pods_apart(site: Site, gpus: None) -> None:
