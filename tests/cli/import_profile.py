@@ -53,7 +53,7 @@ COMMANDS = {
     "queue list": ("queue", "list"),
 }
 _GROUND = "import asyncio, ssl, aiohttp, typer.main, yaml, msgspec, orjson"
-_MOST = 1.26
+_MOST = 1.25
 """Modules of a command, to those of the libraries that every command needs."""
 _COUNT = "import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules, file=sys.stderr)); "
 
