@@ -117,6 +117,26 @@ async def test_gpus_get_the_nics_under_their_roots(site: Site, gpus: None) -> No
     assert "SamePCIe" in site.kubectl("create", "-f", "-", "-n", site.namespace, stdin=json.dumps(made), ok=False)
 
 
+async def test_whole_gpus_are_a_partition_of_the_node(site: Site, gpus: None) -> None:
+    """The node honours a table of GPU 1 alone: the second pod waits, though GPU 0 is free, until the label goes."""
+    about = {
+        "annotations": {"scheduling.koordinator.sh/gpu-partitions": '{"1": [{"minors": [1]}]}'},
+        "labels": {"node.koordinator.sh/gpu-partition-policy": "Honor"},
+    }
+    await site.members[MEMBER].merge_patch(KOORDINATOR_DEVICES, NODE, {"metadata": about})
+    whole = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
+    spec = {"scheduling.koordinator.sh/gpu-partition-spec": '{"allocatePolicy": "Restricted"}'}
+    await site.submit(asking("first", whole, annotations=spec))
+    await site.phase("first", "Running")
+    assert [each["minor"] for each in await given(site, "first")] == [1]
+    await site.submit(asking("second", whole))
+    await site.reason("second", "InsufficientResources")
+    policy = {"labels": {"node.koordinator.sh/gpu-partition-policy": "Prefer"}}
+    await site.members[MEMBER].merge_patch(KOORDINATOR_DEVICES, NODE, {"metadata": policy})
+    await site.phase("second", "Running")
+    assert [each["minor"] for each in await given(site, "second")] == [0]
+
+
 async def test_a_bad_combination_is_refused_and_what_nobody_hands_over_waits(site: Site, gpus: None) -> None:
     forged = {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0}]}'}
     for made, words in (
