@@ -31,7 +31,7 @@ test: setup ## all tests, the integration tests against real API servers; TESTS=
 
 e2e: setup ## real containers on real kubelets, installations by Helm; needs root and Debian packages, which it installs where there is apt-get
 	@$(BIN)/python -m atoll.local.realnodes.requirements
-	@$(BIN)/python -m atoll.local.realnodes.prepare $(addprefix examples/images/,mpi torch ray)
+	@$(BIN)/python -m atoll.local.realnodes.prepare $(addprefix examples/images/,mpi torch ray stress)
 	@$(BIN)/python -m pytest -m e2e $(or $(TESTS),tests/e2e)
 
 chaos: setup ## real work while processes, leases, connections and API servers fail; CHAOS_SECONDS, CHAOS_SEED

@@ -102,6 +102,12 @@ class Member(_Strict):
         description="How many nodes run real containers, named `<member>-real<0..>`, with label "
         "`atoll.sh/node: real`; needs root and Debian packages.",
     )
+    real_cpu: int | None = Field(
+        default=None,
+        ge=100,
+        description="Thousandths of cores that each real node offers, at most those of the machine, which they share; "
+        "empty: all of them.",
+    )
     cdi: bool = Field(
         default=False,
         description="Whether real nodes have a containerd with CDI, for DRA drivers of devices (`examples/dra`); built "

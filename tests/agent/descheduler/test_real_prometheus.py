@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
@@ -19,8 +18,7 @@ from atoll.agent.descheduler.settings import PrometheusSettings
 from atoll.agent.descheduler.sources import take
 from atoll.agent.descheduler.world import Figures
 from atoll.kube.transport import ApiServer
-from atoll.local.ports import free_ports
-from tests.monitoring.files import program
+from tests.monitoring.prometheus import serving
 
 GI = 2**30
 NOBODY = cast(ApiServer, None)
@@ -89,21 +87,8 @@ async def scraping(exporters: Exporters, folder: Path) -> AsyncIterator[str]:
             for job in ("one", "two")
             for node in ("te1", "te2")
         ]
-        config = {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}
-        (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-        [port] = free_ports(1)
-        process = await asyncio.create_subprocess_exec(
-            program("prometheus"),
-            f"--config.file={folder / 'prometheus.yaml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
-            await process.wait()
+        async with serving(jobs, folder, interval="1s") as address:
+            yield address
 
 
 async def until(address: str, right: Callable[[Figures], bool]) -> Figures:

@@ -42,6 +42,8 @@ class RealNode:
     lease_seconds: int
     #: of a containerd that knows CDI; empty for the machine's own one
     runtime: Sequence[Path] = ()
+    #: thousandths of cores that it keeps from pods
+    reserved: int = 0
 
     @property
     def address(self) -> str:
@@ -139,6 +141,7 @@ def _kubelet(node: RealNode, folder: Path, authority: Authority, certificate: Pa
         # Reservations and classes of service would need cgroups that this machine's users may lack.
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
+        **({"systemReserved": {"cpu": f"{node.reserved}m"}} if node.reserved else {}),
         "failCgroupV1": False,
         "failSwapOn": False,
         "localStorageCapacityIsolation": False,

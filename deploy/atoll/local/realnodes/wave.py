@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -37,6 +38,12 @@ class RealNodes:
             BinariesError: a program can't be had.
             ImageError: an image can't be built.
         """
+        offered = (os.cpu_count() or 1) * 1000
+        for each in self._config.members:
+            if (each.real_cpu or 0) > offered:
+                raise requirements.Missing(
+                    f"member {each.name}: real_cpu is {each.real_cpu}, and this machine has {offered}: lower it"
+                )
         requirements.check()
         leftovers.reap()
         found = programs.ensure(report=lambda _: None)
@@ -53,6 +60,9 @@ class RealNodes:
             specs.append(dns.prepare(self._directory, handle, found.coredns, net))
             for index, name in enumerate(member.real_node_names()):
                 cgroup = cgroups.create(self._directory, name)
-                made = RealNode(name, index, net, cgroup, member.lease_seconds, runtime if member.cdi else ())
+                made = RealNode(
+                    name, index, net, cgroup, member.lease_seconds,
+                    runtime if member.cdi else (), offered - (member.real_cpu or offered),
+                )  # fmt: skip
                 specs.append(node.prepare(made, self._directory, handle, found.kubelet, self._authority, archives))
         return specs
