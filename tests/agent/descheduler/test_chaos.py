@@ -150,8 +150,10 @@ class Storm:
         if self.fault == "empty":
             return []
         if query.startswith("time()"):
-            self.ages = {name: 15.0 if self.fault != "old" or self.chance.random() < 0.5 else 400.0 for name in NODES}
-            return [({"node": name}, age) for name, age in self.ages.items()]
+            ages = {name: 15.0 if self.fault != "old" or self.chance.random() < 0.5 else 400.0 for name in NODES}
+            if "cpu" in query:
+                self.ages = ages
+            return [({"node": name}, age) for name, age in ages.items()]
         if "node_" in query:
             found = self.use() if "cpu" in query else dict.fromkeys(NODES, 1.0)
             for name in NODES:
@@ -231,12 +233,12 @@ async def storm(seed: int, steps: int) -> int:
     return count
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_no_fault_moves_a_pod_that_must_stay_or_one_without_a_place(seed: int) -> None:
-    asyncio.run(storm(seed, 90))
+    asyncio.run(storm(seed, 60))
 
 
 def test_pods_move_all_the_same() -> None:
     """The rules above would hold of a descheduler that does nothing."""
-    assert sum(asyncio.run(storm(seed, 90)) for seed in range(10)) > 20
+    assert sum(asyncio.run(storm(seed, 60)) for seed in range(4)) > 5
