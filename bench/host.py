@@ -95,9 +95,9 @@ class Host:
         await asyncio.gather(*(self.api.create(CAPACITIES, capacity_object(name, nodes)) for name in names))
 
     @contextlib.asynccontextmanager
-    async def dispatcher(self, *, query: bool = False) -> AsyncIterator[Dispatcher]:
+    async def dispatcher(self, name: str = "atoll-dispatcher", *, query: bool = False) -> AsyncIterator[Dispatcher]:
         """A dispatcher that was just started, with a log of its own; with the query API where that is wanted."""
-        log = self.federation.directory / "logs" / "atoll-dispatcher.log"
+        log = self.federation.directory / "logs" / f"{name}.log"
         log.unlink(missing_ok=True)
         started = self._dispatcher = Dispatcher(self._kubeconfig, log, query=query)
         await started.process.start()
@@ -133,6 +133,17 @@ class Dispatcher:
             RuntimeError: that is not so after two minutes.
         """
         await self._until(lambda passes, _: passes > 0, "it leads")
+
+    async def follows(self) -> None:
+        """Wait until it stands by and has read everything.
+
+        Raises:
+            ProcessFailed: it exited.
+        """
+        while b'"event":"following"' not in self.process.log.read_bytes().replace(b" ", b""):
+            if not self.process.running:
+                raise self.process.failure()
+            await asyncio.sleep(0.05)
 
     async def pending(self, count: int) -> None:
         """Wait until it leads, has looked at everything, and so many bindings wait, as its metrics tell.

@@ -51,6 +51,14 @@ def cpu_seconds(pid: int, proc: Path = Path("/proc")) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def resident(pid: int | None, proc: Path = Path("/proc")) -> int:
+    """Bytes of memory that a process holds; 0 for one that is gone."""
+    try:
+        return int((proc / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
 def busy_seconds(text: str) -> float:
     """CPU seconds of all processors since the start, by the first line of /proc/stat."""
     user, nice, system, _idle, _waiting, irq, softirq, stolen = (int(field) for field in text.split()[1:9])

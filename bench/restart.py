@@ -2,8 +2,10 @@
 
 It must read every binding before it may decide anything, so the bound is the time in which the same API server gives
 the same bindings, page by page, to a client that does nothing with them, measured in the same run. The dispatcher's
-time runs from the moment at which it holds the lease (its own log) until its first patch of a binding arrives (the
-audit log of the server). Half of the bindings run, the others wait; members are objects.
+time runs from the moment at which it holds the lease (its own log) until its first decision arrives (the audit log of
+the server). Half of the bindings run, the others wait; members are objects.
+
+Then another one stands by, which has read everything, and the leader is killed while it decides.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from atoll.model.apiresource import BINDINGS
 from atoll.model.verdict import Reason
 from bench import machine
 from bench.follower import read_and_discard
-from bench.host import DISPATCHER_ACCOUNT, RESUMED, Host, installed
+from bench.host import DISPATCHER_ACCOUNT, RESUMED, Dispatcher, Host, installed
 from bench.load import namespace, read_log, watching, workspace
 from bench.objects import NODE_GPUS, STAMP, condition, numbered_binding
 from bench.report import Progress, Report, median, progress, run, sizes
@@ -39,6 +41,8 @@ FULL: dict[str, Any] = {"members": 3, "bindings": 20_000, "repeats": 3}
 QUICK: dict[str, Any] = {"members": 3, "bindings": 500, "repeats": 1}
 TARGET = 2.0
 _WHERE = "restart"
+_SPARE = "spare"
+"""A member without nodes until a standby is to take over."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +65,7 @@ def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:
     async with installed(directory, told) as host:
         members = [f"member{number}" for number in range(1, params["members"] + 1)]
-        await host.add_members(members)
+        await host.add_members([*members, _SPARE])
         # Room for an eighth of them: there is something to decide after every restart.
         await host.give_room(members, max(params["bindings"] // (8 * NODE_GPUS * len(members)), 1))
         told(f"{params['bindings']} bindings")
@@ -80,11 +84,15 @@ async def _measure(report: Report, params: dict[str, Any], directory: Path, told
             starts.append(until)
             synced.append(until_synced)
             others.append(machine.others(before, after))
+        told("takeover by a dispatcher that stands by")
+        takeover, held = await _take_over(host, max(params["bindings"] // (8 * NODE_GPUS), 8))
     case = f"{params['bindings']} bindings, {params['members']} members"
     report.add(case, "lease_to_first_decision", median(starts), "s", median(lists))
     report.add(case, "lease_to_all_read", median(synced), "s", median(lists))
     for number, (start, listed) in enumerate(zip(starts, lists, strict=True), start=1):
         report.add(f"repeat {number}", "lease_to_first_decision", start, "s", listed)
+    report.add(case, "takeover_lease_to_first_decision", takeover, "s")
+    report.add(case, "standby_memory", held, "MB")
     report.add(case, "bindings_listed", size / 1e6, "MB")
     report.add("the machine", "used_by_others", max(others), "share")
     if max(others) > machine.QUIET:
@@ -102,18 +110,50 @@ async def _restart(host: Host) -> tuple[float, float, machine.Sample]:
                 raise RuntimeError(f"no decision within 120 s, see {dispatcher.process.log}")
             after = host.sample()
 
-    def first(events: list[Any]) -> list[float]:
+    at = _said(dispatcher)
+    return await _first_decision(host, began) - at["leading"], at["all read"] - at["leading"], after
+
+
+async def _take_over(host: Host, nodes: int) -> tuple[float, float]:
+    """Seconds from holding the lease to the first decision of one that stood by; megabytes that it had by then."""
+    async with host.dispatcher() as leader:
+        await leader.leads()
+        async with host.dispatcher("standby") as standby:
+            await standby.follows()
+            memory = machine.resident(standby.process.pid)
+            async with watching(host.api, BINDINGS, _WHERE, RESUMED) as seen:
+                await host.give_room([_SPARE], nodes)
+                if not await seen.reach(1, 120.0):
+                    raise RuntimeError(f"no decision within 120 s, see {leader.process.log}")
+                await leader.process.stop(0.0)
+                began = time.time()
+                if not await seen.reach(seen.count + 1, 120.0):
+                    raise RuntimeError(f"no decision within 120 s, see {standby.process.log}")
+    led = _said(standby)["leading"]
+    return await _first_decision(host, max(began, led)) - led, memory / 1e6
+
+
+async def _first_decision(host: Host, after: float) -> float:
+    """When the first one after this moment came, in seconds since the epoch."""
+
+    def all_(events: list[Any]) -> list[float]:
         return [
             each.request_received_timestamp.timestamp()
             for each in events
-            if each.user.username == DISPATCHER_ACCOUNT and each.wrote(BINDINGS.plural, "patch") and each.at >= began
+            if each.user.username == DISPATCHER_ACCOUNT
+            and each.wrote(BINDINGS.plural, "patch")
+            and isinstance(each.body(), list)
+            and each.at >= after
         ]
 
-    events = await read_log(host.handle.audit_log, lambda all_: bool(first(all_)), _WHERE)
+    return min(all_(await read_log(host.handle.audit_log, lambda events: bool(all_(events)), _WHERE)))
+
+
+def _said(dispatcher: Dispatcher) -> dict[str, float]:
+    """When it logged each event first, in seconds since the epoch."""
     lines = dispatcher.process.log.read_bytes().splitlines()
     told = [orjson.loads(line) for line in lines if line.startswith(b"{")]
-    at = {line["event"]: datetime.fromisoformat(line["timestamp"]).timestamp() for line in reversed(told)}
-    return min(first(events)) - at["leading"], at["all read"] - at["leading"], after
+    return {line["event"]: datetime.fromisoformat(line["timestamp"]).timestamp() for line in reversed(told)}
 
 
 def stored(number: int, members: list[str]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from atoll.dispatcher.core import (
     Evict,
     MemberAnswer,
     Pass,
+    QueueGone,
     QueueSet,
     Refused,
     Resize,
@@ -154,6 +155,10 @@ class Town:
         **members: Sequence[Vector],
     ) -> None:
         self.core = Dispatcher(settings)
+        #: another dispatcher's, which follows
+        self.standby: Dispatcher | None = None
+        #: has read everything as one took over that had followed, and must decide the same
+        self._twin: Dispatcher | None = None
         self.now = START
         self.grace, self.delay, self.bind = grace, delay, bind
         self.refuses, self.answers, self.check = refuses, answers, check
@@ -233,6 +238,12 @@ class Town:
     def handle(self, event: Event) -> list[Command]:
         self._dirty = not isinstance(event, Pass)
         commands = self.core.handle(event)
+        if self.standby is not None and not isinstance(event, Pass | Refused):
+            self.standby.follow(event)
+        if self._twin is not None:
+            assert self._twin.handle(event) == commands
+            if isinstance(event, Pass):
+                self._twin = None
         if self.check:
             self.core.check()
         return commands
@@ -244,6 +255,8 @@ class Town:
         match event:
             case QueueSet(view):
                 self._facts["queue", view.name] = event
+            case QueueGone(name):
+                self._facts.pop(("queue", name), None)
             case CapacitySet(capacity):
                 self._facts["capacity", capacity.cluster] = event
             case _:
@@ -289,15 +302,33 @@ class Town:
         assert self.handle(event) == []
 
     def lead_anew(self) -> None:
-        """Another dispatcher takes over; what was not written is lost."""
-        breakers, self.core = self.core.breakers, Dispatcher(self.core.settings)
-        self.handle(Pass(self.now - 1))
+        """Another dispatcher takes over, the one that follows if there is one; what was not written is lost."""
+        follower = self.standby
+        begun = self.begun(self.now - 1 if follower is None else None)
+        if follower is not None:
+            for event in self._facts.values():
+                if isinstance(event, ClusterSet):
+                    follower.follow(ClusterSet(event.cluster, self.core.breakers.circuit(event.cluster.name)))
+            self.stand_by()
+            self._twin = begun
+        self.core, self._dirty = follower or begun, True
+
+    def stand_by(self) -> None:
+        """From now on another dispatcher follows, and takes over next."""
+        self.standby = self.begun()
+
+    def begun(self, when: float | None = None) -> Dispatcher:
+        """What a dispatcher knows that has read everything, and whose first pass was then."""
+        core = Dispatcher(self.core.settings)
+        if when is not None:
+            core.handle(Pass(when))
         for event in self._facts.values():
             if isinstance(event, ClusterSet):
-                event = ClusterSet(event.cluster, breakers.circuit(event.cluster.name))
-            self.handle(event)
+                event = ClusterSet(event.cluster, self.core.breakers.circuit(event.cluster.name))
+            core.handle(event)
         for view in self.views.values():
-            self.handle(BindingSet(view))
+            core.handle(BindingSet(view))
+        return core
 
     def _publish(self, name: str) -> None:
         site = self.sites[name]

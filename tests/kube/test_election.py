@@ -172,3 +172,49 @@ async def test_the_lease_is_released_when_the_work_fails_while_it_is_stopped() -
 def test_times_that_can_not_keep_the_promise_are_refused(times: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         Election(**times)
+
+
+async def test_work_that_begins_early_waits_for_the_lease_and_begins_again_after_it() -> None:
+    """1. second's work runs beside the leader's. 2. It leads. 3. It is cut off: its work ends and waits again."""
+    server = LeaseServer()
+    async with serving(server) as api:
+        first = Candidate(api, "first")
+        await eventually(lambda: first.working)
+        elector, begun, ended = Elector(api, "atoll-test", "second", TIMES), 0, 0
+
+        async def work() -> None:
+            nonlocal begun, ended
+            begun += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended += 1
+
+        running = asyncio.create_task(elector.run(work, early=True))
+        await eventually(lambda: begun == 1 and elector.can_lead)
+        assert not elector.leading.is_set()
+        await first.stop()
+        await eventually(elector.leading.is_set)
+        assert (begun, ended) == (1, 0)
+        server.lease = {**server.lease, "spec": {**server.lease["spec"], "holderIdentity": "third"}}
+        server.lease["metadata"]["resourceVersion"] = "999999"
+        await eventually(lambda: begun == 2)
+        assert (ended, elector.leading.is_set()) == (1, False)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert ended == 2
+
+
+async def test_early_work_that_fails_ends_the_candidate() -> None:
+    server = LeaseServer()
+    async with serving(server) as api:
+        first = Candidate(api, "first")
+        await eventually(lambda: first.working)
+
+        async def work() -> None:
+            raise RuntimeError("it can't go on")
+
+        with pytest.raises(RuntimeError, match="can't go on"):
+            await Elector(api, "atoll-test", "second", TIMES).run(work, early=True)
+        assert server.holder == "first"
+        await first.stop()

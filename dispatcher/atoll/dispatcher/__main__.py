@@ -39,8 +39,10 @@ async def _setup(running: process.Process, settings: DispatcherSettings) -> None
     shell: Shell | None = None
     query: Query | None = None
 
-    async def lead() -> None:
-        # Everything is read anew: what an earlier leader decided is on the bindings.
+    warm = settings.shell.warm and recorder is None
+
+    async def work() -> None:
+        # Everything is read anew by each: what an earlier leader decided is on the bindings.
         nonlocal shell, query
         events = Recorder(host, "dispatcher")
         shell = Shell(
@@ -49,10 +51,12 @@ async def _setup(running: process.Process, settings: DispatcherSettings) -> None
             events=events,
             recorder=None if recorder is None or recorder.closed else recorder,
             settings=settings,
+            leads=elector.leading,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(events.run())
             group.create_task(shell.run())
+            await elector.leading.wait()
             if settings.query.port:
                 query = Query(host, shell, settings=settings.query, logs=settings.logs)
                 group.create_task(query.run())
@@ -63,11 +67,12 @@ async def _setup(running: process.Process, settings: DispatcherSettings) -> None
             await asyncio.wait({asyncio.create_task(query.leave())}, timeout=settings.query.farewell)
 
     def ready() -> bool:
-        return shell is not None and shell.synced if elector.leading.is_set() else elector.can_lead
+        read = shell is not None and shell.synced
+        return read if elector.leading.is_set() else elector.can_lead and (read or not warm)
 
     running.ready_when(ready)
     running.before_end(leave)
-    running.add_task("election", elector.run(lead))
+    running.add_task("election", elector.run(work, early=warm))
 
 
 if __name__ == "__main__":

@@ -124,6 +124,12 @@ class Reporter:
             self._bindings[command.uid] = None
         self._wake.set()
 
+    def adopt(self) -> None:
+        """Look at everything that the core knows."""
+        self._bindings |= dict.fromkeys(self._core.bindings)
+        self._moved |= dict.fromkeys(self._core.tree.queues.values())
+        self._wake.set()
+
     async def run(self) -> None:
         """Report until cancelled."""
         try:

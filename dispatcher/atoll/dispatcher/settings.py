@@ -12,6 +12,20 @@ from atoll.model.settings import Section, number, ratio, seconds, words
 class ShellSettings(Section, frozen=True):
     """Watches in, patches out."""
 
+    warm: Annotated[
+        bool,
+        words(
+            "Have a standby read and follow everything before it leads, so that it decides at once; it takes as much"
+            " memory as the leader. Not with `record`."
+        ),
+    ] = True
+    follows: Annotated[float, seconds("Between two looks of a standby at changes.", above=0)] = 1.0
+    behind: Annotated[
+        float,
+        seconds(
+            "That a new leader waits for its cache to show all earlier decisions, before it is read anew.", above=0
+        ),
+    ] = 5.0
     coalesce: Annotated[
         float,
         seconds("That changes are collected before the core decides on them; most of the way of a lone workload."),

@@ -11,6 +11,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterable
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -58,7 +59,7 @@ from atoll.kube.logs import working_on
 from atoll.kube.recording import BestEffort, LogWriter
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model import decision, keys
+from atoll.model import decision, keys, versions
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, NAMESPACES, QUEUES, RESOURCE_QUOTAS
 from atoll.model.flavors import NONE
 from atoll.model.gang import component_name
@@ -87,6 +88,7 @@ class Shell:
         recorder: LogWriter[Begin, Event, Command] | None = None,
         events: Recorder | None = None,
         settings: DispatcherSettings = DispatcherSettings(),
+        leads: asyncio.Event | None = None,
     ) -> None:
         """No I/O happens here; `run` does it.
 
@@ -97,9 +99,11 @@ class Shell:
             recorder: of all events to the core and its answers; of a fresh core only, a log must begin with one.
             events: for messages about members, and of broken invariants; None for none.
             settings: its times and bounds.
+            leads: set once this process leads; until then the core follows what another decides. None: it leads.
         """
         self._settings = settings
         self._host = host
+        self._leads = leads
         self._log = BestEffort(recorder)
         self.metrics = metrics or Metrics(CollectorRegistry())
         self._strategies = Watch(settings.shell.strategy, self.metrics.strategies, events)
@@ -123,6 +127,8 @@ class Shell:
         #: on the loop's clock, when a write was answered last
         self._answered_at = -math.inf
         self._cycle = 0
+        #: set once the core has decided for the first time
+        self._passed = asyncio.Event()
         self._bindings = Reflector(host, BINDINGS, objects.decode_binding)
         self._queues = Reflector(host, QUEUES, decode_queue)
         self._clusters = Reflector(host, CLUSTERS, objects.decode_cluster)
@@ -184,16 +190,27 @@ class Shell:
         return self._queues.get(name)
 
     async def run(self) -> None:
-        """Watch, decide and write until cancelled."""
+        """Watch, once this process leads decide and write, until cancelled."""
         with short_collections():
             await self._run()
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for reflector in self._all:
-                group.create_task(reflector.run())
+            tasks = {reflector: group.create_task(reflector.run()) for reflector in self._all}
             await self._read()
             self._intake.begin()
+            if self._leads is not None and not self._leads.is_set():
+                await self._follow(self._leads)
+                if not await self._caught_up():
+                    log.warning("the cache of bindings is behind and is read anew")
+                    tasks[self._bindings].cancel()
+                    await asyncio.wait({tasks[self._bindings]})
+                    self._bindings.begin_anew()
+                    self._bindings.synced.clear()
+                    group.create_task(self._bindings.run())
+                    await self._bindings.synced.wait()
+                self._follow_all()
+                self._reporter.adopt()
             self.all_read.set()
             log.info("all read", bindings=len(self._bindings))
             for queue, workers in (
@@ -203,7 +220,7 @@ class Shell:
                 for _ in range(workers):
                     group.create_task(self._write(queue))
             group.create_task(self._decide())
-            group.create_task(self._reporter.run())
+            group.create_task(self._report())
             group.create_task(self._members.run())
             group.create_task(self._checker.run())
 
@@ -231,6 +248,68 @@ class Shell:
             if collecting:
                 gc.enable()
         self._wake.set()
+
+    async def _follow(self, leads: asyncio.Event) -> None:
+        """Keep the core as if it had just read everything, until this process leads."""
+        log.info("following", bindings=len(self._bindings))
+        leading = asyncio.ensure_future(leads.wait())
+        try:
+            while not leading.done():
+                woken = asyncio.ensure_future(self._wake.wait())
+                await asyncio.wait({leading, woken}, return_when=asyncio.FIRST_COMPLETED)
+                woken.cancel()
+                self._wake.clear()
+                self._follow_all()
+                # What changes several times meanwhile is taken in once.
+                await asyncio.wait({leading}, timeout=self._settings.shell.follows)
+        finally:
+            leading.cancel()
+
+    def _follow_all(self) -> None:
+        events, self._events = self._events, []
+        latest = {event.binding.uid: event for event in events if isinstance(event, BindingSet)}
+        for event in events:
+            if not isinstance(event, BindingSet) or latest[event.binding.uid] is event:
+                self.core.follow(event)
+
+    async def _caught_up(self) -> bool:
+        """Wait until all that the leader before has decided is in the cache; whether that was soon.
+
+        Nothing says that a watch without events is not behind. So one binding is changed, by an annotation that matters
+        to no process: once that is seen, all before it was.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._settings.shell.behind
+        while loop.time() < end:
+            try:
+                async with asyncio.timeout_at(end):
+                    async with aclosing(self._host.pages(BINDINGS, metadata_only=True, page_size=1)) as pages:
+                        page = await anext(pages)
+                    version = page.metadata.resource_version
+                    if not page.items:
+                        return True
+                    if versions.number(version) < 0:
+                        return False
+                    meta = decode_meta(page.items[0]).metadata
+                    mark = {"metadata": {"uid": meta.uid, "annotations": {keys.SEEN: version}}}
+                    # Where it is gone, its end is seen as well.
+                    with suppress(errors.NotFound, errors.Conflict):
+                        await self._host.merge_patch(
+                            BINDINGS, meta.name, mark, meta.namespace, field_manager="atoll-dispatcher"
+                        )
+                    await self._bindings.reach(version)
+                    return True
+            except TimeoutError:
+                break
+            except errors.ApiError as error:
+                log.info("the host does not say what it has, will try again", error=str(error))
+                await asyncio.sleep(self._settings.shell.again)
+        return False
+
+    async def _report(self) -> None:
+        """Figures of queues, after the first decisions."""
+        await self._passed.wait()
+        await self._reporter.run()
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
@@ -307,7 +386,8 @@ class Shell:
         if old is None:
             self._first_seen[new.metadata.uid] = time.monotonic()
         if view is not None:
-            if view.started and view.gang is not None and old is not None and not _runs(old):
+            runs_now = view.started and old is not None and not _runs(old)
+            if runs_now and view.gang is not None and self.all_read.is_set():
                 self.metrics.queues.ran(view.gang.queue, view, time.time())
             self._tell(BindingSet(view))
 
@@ -329,6 +409,7 @@ class Shell:
                     await asyncio.sleep(self._settings.shell.farewell)
                     raise
             self.metrics.passes.observe(time.perf_counter() - started)
+            self._passed.set()
             for command in commands:
                 seen = self._bindings.get(f"{command.namespace}/{command.name}")
                 queue = self._repeats if command.namespace in self._troubled else self._commands

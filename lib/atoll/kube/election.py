@@ -124,32 +124,46 @@ class Elector:
         """Whether no other can lead now: the work runs and the lease was renewed within the renew deadline."""
         return self.leading.is_set() and self._left() > 0
 
-    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, work: Callable[[], Awaitable[None]], *, early: bool = False) -> None:
         """Become the leader, do the work while it lasts, start over; ends when the work ends by itself or on
         cancellation.
+
+        Args:
+            work: to do; it may end the process by failing.
+            early: the work begins before the lease is held, and waits for `leading` before it decides or writes.
         """
         while True:
-            await self._win()
-            log.info("leading", lease=self._name, identity=self._identity)
-            task = asyncio.ensure_future(work())
-            self.leading.set()
+            task = asyncio.ensure_future(work()) if early else None
+            await self._win(task)
+            if task is None:
+                task = asyncio.ensure_future(work())
             try:
-                await self._keep(task)
+                if self._left() > 0 and not task.done():
+                    log.info("leading", lease=self._name, identity=self._identity)
+                    self.leading.set()
+                    await self._keep(task)
                 if task.done():
                     return task.result()
                 log.error("lost the lease, stopping work", lease=self._name)
             finally:
                 await self._step_down(task)
 
-    async def _win(self) -> None:
-        while True:
-            await self._attempt(self._patience)
-            if self._left() > 0:
-                return
-            pause = self._retry_period * random.uniform(0.8, 1.2)
-            # Another's lease that expires during the pause is tried for right then.
-            expires = self._seen_at + self._lasts - asyncio.get_running_loop().time()
-            await asyncio.sleep(expires + _MARGIN if 0 < expires < pause else pause)
+    async def _win(self, early: asyncio.Future[None] | None) -> None:
+        """Return with the lease, or once the work that began early has ended."""
+        waiting = early or asyncio.get_running_loop().create_future()
+        try:
+            while True:
+                await self._attempt(self._patience)
+                if self._left() > 0 or waiting.done():
+                    return
+                pause = self._retry_period * random.uniform(0.8, 1.2)
+                # Another's lease that expires during the pause is tried for right then.
+                expires = self._seen_at + self._lasts - asyncio.get_running_loop().time()
+                await asyncio.wait({waiting}, timeout=expires + _MARGIN if 0 < expires < pause else pause)
+        except asyncio.CancelledError:
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            raise
 
     async def _keep(self, task: asyncio.Future[None]) -> None:
         """Renew until the work ends, another has the lease, or the renew deadline has passed."""

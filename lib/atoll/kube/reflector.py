@@ -184,6 +184,8 @@ class Reflector(Generic[T]):
         #: objects present when the garbage collector was last frozen
         self._frozen = 0
         self.synced = asyncio.Event()
+        #: set when `_newest` rises
+        self._rose = asyncio.Event()
         self._optional, self._withheld = optional, withheld
         #: answers in a row that there is no such resource
         self._missed = 0
@@ -260,6 +262,18 @@ class Reflector(Generic[T]):
     def look(self) -> None:
         """The server may have this resource now: ask at once."""
         self._may_be_there.set()
+
+    async def reach(self, version: str) -> None:
+        """Wait until all changes up to this version, a number, are in the cache. Where none follows, only a bookmark
+        says so, a minute later.
+        """
+        while self._newest < versions.number(version):
+            self._rose.clear()
+            await self._rose.wait()
+
+    def begin_anew(self) -> None:
+        """List what exists when `run` runs next."""
+        self._version = ""
 
     async def run(self) -> None:
         """List and watch until cancelled.
@@ -458,6 +472,7 @@ class Reflector(Generic[T]):
         if version:
             self._missed, self.absent = 0, False
         self._newest = self._listed
+        self._rose.set()
         self._deleted, self._forgotten = {}, -1
         if self.synced.is_set():
             self.relists += 1
@@ -532,6 +547,7 @@ class Reflector(Generic[T]):
         number = versions.number(version)
         if number < 0 or number >= self._newest:
             self._version, self._newest = version, max(number, self._newest)
+            self._rose.set()
         return version
 
     def _outdated(self, key: str, version: str) -> bool:

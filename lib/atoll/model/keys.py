@@ -19,6 +19,10 @@ EPOCH: Final = "atoll.sh/epoch"
 """Binding, Work and pod annotation: which decision of the binding this is."""
 DECISION: Final = "atoll.sh/decision"
 """Binding annotation: the dispatcher's last word as JSON (`atoll.model.decision.Decision`)."""
+SEEN: Final = "atoll.sh/seen"
+"""Binding annotation, on any one of them: the resourceVersion from which on a dispatcher decided that had followed
+another. It matters to no process: only the change that it makes does.
+"""
 BINDING_UID: Final = "atoll.sh/binding-uid"
 """Work and member workload annotation: the binding's UID, with the epoch the identity of a dispatch."""
 BINDING_NAME: Final = "atoll.sh/binding"

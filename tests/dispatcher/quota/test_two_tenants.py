@@ -182,9 +182,13 @@ def _queue(town: Town, uid: str) -> str:
     return gang.queue if gang is not None else ""
 
 
-def play(seed: int, steps: int, *, lying: bool = False, settings: CoreSettings = CoreSettings()) -> None:
+def play(
+    seed: int, steps: int, *, lying: bool = False, settings: CoreSettings = CoreSettings(), standby: bool = False
+) -> None:
     attack = Attack(seed, lying=lying, settings=settings)
     town, random = attack.town, attack.random
+    if standby:
+        town.stand_by()
     for step in range(steps):
         if lying and step % ROUND == 0:
             attack.begin_again()
@@ -203,6 +207,12 @@ def play(seed: int, steps: int, *, lying: bool = False, settings: CoreSettings =
 @pytest.mark.parametrize("seed", range(2))
 def test_what_is_due_to_one_tenant_stays_his_whatever_another_one_does(seed: int) -> None:
     play(seed, 110)
+
+
+@pytest.mark.parametrize("lying", [False, True], ids=["honest members", "a member that lies"])
+def test_nor_what_a_dispatcher_decides_first_that_followed_another(lying: bool) -> None:
+    """`Town` compares it with one that has just read everything."""
+    play(2, 110, lying=lying, standby=True)
 
 
 @pytest.mark.parametrize("seed", range(2))

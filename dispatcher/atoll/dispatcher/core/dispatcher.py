@@ -126,6 +126,24 @@ class Dispatcher:
                 self.surroundings.set_capacity(name, root, None)
         return []
 
+    def follow(self, event: Event) -> None:
+        """Take an event in while another dispatcher decides.
+
+        A core that begins to decide knows bindings as they are, not how they came to be so; for a core that follows the
+        same holds, however long it does: each binding is forgotten before it is seen again.
+        """
+        match event:
+            case BindingSet(binding):
+                self.sightings.drop_binding(binding.uid)
+            case ClusterSet(cluster):
+                self.breakers.leave(cluster.name)
+        self.handle(event)
+        self.state.forget_unnamed_queues()
+        # For the next pass: it finds everything changed.
+        for forgotten in (self.tree, self.waiting, self.breakers):
+            forgotten.take_changed()
+        self.policy.reordered.clear()
+
     @property
     def next_deadline(self) -> float | None:
         """When a `Pass` is due even if nothing happens."""

@@ -65,7 +65,7 @@ class Policy:
         self.reordered[binding.leaf] = None
 
     def _dropped(self, uid: str) -> None:
-        for known in (self.impatient, self.kept_here, self.unreserved, self._rests):
+        for known in (self.impatient, self.kept_here, self.kept_before, self.unreserved, self._rests):
             known.pop(uid, None)
 
     def pass_begins(self) -> None:

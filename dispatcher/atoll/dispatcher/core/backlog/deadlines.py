@@ -10,6 +10,8 @@ AGAIN = 1.0
 """Seconds until a workload is looked at again that can't be decided on now: another decision on it is being written, or
 its member is away.
 """
+_SLACK = 64
+"""Times that are said no more, beside as many as are: a core that follows another's decisions looks at none."""
 
 
 class Deadlines:
@@ -28,6 +30,9 @@ class Deadlines:
         elif self._times.get(uid) != when:
             self._times[uid] = when
             heapq.heappush(self._heap, (when, uid))
+            if len(self._heap) > 2 * len(self._times) + _SLACK:
+                self._heap = [(each, of) for of, each in self._times.items()]
+                heapq.heapify(self._heap)
 
     def drop(self, uid: str) -> None:
         """There may be none."""

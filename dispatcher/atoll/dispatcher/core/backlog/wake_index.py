@@ -54,6 +54,8 @@ MEMBERS, KEPT, SETTINGS = Trigger(Cause.MEMBERS), Trigger(Cause.KEPT), Trigger(C
 
 Owner = Callable[[list[Any], Trigger], None]
 """Called with its entries that may be awake now, in the order of parking."""
+_SLACK = 64
+"""Times at which nothing sleeps any more, beside as many as there are: a core that follows lets none pass."""
 
 
 class WakeIndex:
@@ -86,6 +88,8 @@ class WakeIndex:
             self._at[trigger.cause].setdefault(trigger.what, {}).setdefault(owner, {})[item] = None
             if isinstance(trigger.what, float):
                 heapq.heappush(self._times, trigger.what)
+                if len(self._times) > 2 * len(self._at[Cause.TIME]) + _SLACK:
+                    self._times = sorted(self._at[Cause.TIME])
 
     def drop(self, item: Hashable) -> None:
         """It sleeps no more, if it did."""

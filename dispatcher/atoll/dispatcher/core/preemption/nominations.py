@@ -31,6 +31,7 @@ class Nominations:
         self._stuck: dict[str, None] = {}
         state.on_seen.append(self._seen)
         state.on_waits.append(self._waits)
+        state.on_dropped.append(lambda uid: self._found.pop(uid, None))
 
     @property
     def next(self) -> float | None:
