@@ -63,7 +63,7 @@ from atoll.model import decision, keys, versions
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, NAMESPACES, QUEUES, RESOURCE_QUOTAS
 from atoll.model.flavors import NONE
 from atoll.model.gang import component_name
-from atoll.model.objects import HasMeta, Slim, decode_meta
+from atoll.model.objects import HasMeta, Meta, Slim, decode_meta
 from atoll.model.queue_object import QueueObject, decode_queue
 
 T = TypeVar("T", bound=HasMeta)
@@ -291,11 +291,10 @@ class Shell:
                     if versions.number(version) < 0:
                         return False
                     meta = decode_meta(page.items[0]).metadata
-                    mark = {"metadata": {"uid": meta.uid, "annotations": {keys.SEEN: version}}}
                     # Where it is gone, its end is seen as well.
-                    with suppress(errors.NotFound, errors.Conflict):
-                        await self._host.merge_patch(
-                            BINDINGS, meta.name, mark, meta.namespace, field_manager="atoll-dispatcher"
+                    with suppress(errors.NotFound, errors.Invalid):
+                        await self._host.json_patch(
+                            BINDINGS, meta.name, _mark(meta, version), meta.namespace, field_manager="atoll-dispatcher"
                         )
                     await self._bindings.reach(version)
                     return True
@@ -558,6 +557,13 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
     if command.decision.phase is decision.Phase.RESERVING:
         operations.append({"op": "add", "path": "/spec/suspension/dispatching", "value": True})
     return operations
+
+
+def _mark(meta: Meta, version: str) -> list[dict[str, Any]]:
+    """The JSON patch that changes a binding, and nothing that matters to a process."""
+    present = {"op": "add", "path": _ANNOTATIONS + keys.SEEN.replace("/", "~1"), "value": version}
+    first = {"op": "add", "path": "/metadata/annotations", "value": {keys.SEEN: version}}
+    return [{"op": "test", "path": "/metadata/uid", "value": meta.uid}, present if meta.annotations else first]
 
 
 def _target(part: Part, *, divided: bool) -> dict[str, Any]:
