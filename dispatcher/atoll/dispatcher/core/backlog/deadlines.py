@@ -11,7 +11,7 @@ AGAIN = 1.0
 its member is away.
 """
 _SLACK = 64
-"""Times that are said no more, beside as many as are: a core that follows another's decisions looks at none."""
+"""Times that hold no more, beside as many as do: a core that follows another's decisions looks at none."""
 
 
 class Deadlines:
