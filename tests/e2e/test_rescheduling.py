@@ -200,7 +200,7 @@ async def test_a_pod_of_low_priority_leaves_the_stressed_node_and_stays_away(wal
     async with walk.measured() as address, walk.descheduler(address):
 
         async def seen() -> bool:
-            return (await walk.report()).get("condition", {}).get("status") == "True"
+            return bool((await walk.report()).get("condition", {}).get("status") == "True")
 
         await until(seen, deadline=PATIENCE, what="there are figures")
         assert (await walk.looks(3))["hot"] == {}
