@@ -26,9 +26,10 @@ def allows(*groups: str):
 
 
 async def test_who_may_not_list_batch_jobs_sees_volcano_jobs(capsys: pytest.CaptureFixture[str]) -> None:
-    async with serving(allows("batch", "batch.volcano.sh", "apps")) as host:
+    async with serving(allows("batch", "batch.volcano.sh", "apps", "atoll.sh")) as host:
         found = await lookup.listed(host, "n")
-    assert [each["apiVersion"] for each in found] == ["batch.volcano.sh/v1alpha1", "batch/v1", "apps/v1", "apps/v1"]
+    versions = ["batch.volcano.sh/v1alpha1", "batch/v1", "apps/v1", "apps/v1", "atoll.sh/v1alpha1"]
+    assert [each["apiVersion"] for each in found] == versions
     assert capsys.readouterr().err == ""
     async with serving(allows("batch.volcano.sh")) as host:
         [found_one] = await lookup.listed(host, "n")

@@ -171,6 +171,7 @@ async def test_labels_are_the_servers_to_compare() -> None:
         ("/api/v1/namespaces/n/pods", "kueue.x-k8s.io/pod-group-name,team in (a,b)"),
         ("/apis/apps/v1/namespaces/n/deployments", "team in (a,b)"),
         ("/apis/apps/v1/namespaces/n/statefulsets", "team in (a,b)"),
+        ("/apis/atoll.sh/v1alpha1/namespaces/n/jobarrays", "team in (a,b)"),
     ]
 
 

@@ -31,7 +31,7 @@ from tests.integration.kind_samples import BY_TITLE, RUNTIME, SAMPLES, pod, work
 
 pytestmark = pytest.mark.integration
 MEMBERS = ("alpha", "beta")
-WITHOUT = {"JobSet", "PyTorchJob", "RayCluster", "Deployment", "StatefulSet"}
+WITHOUT = {"JobSet", "PyTorchJob", "RayCluster", "Deployment", "StatefulSet", "JobArray"}
 """Kinds that test_templated_kinds.py shows."""
 
 

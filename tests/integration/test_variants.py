@@ -105,6 +105,7 @@ async def test_the_host_knows_versions_nodes_and_resources_of_its_members(old_si
         assert status["resourceSummary"]["allocatable"]["cpu"] == "16"
         assert {each["groupVersion"] for each in status["apiEnablements"]} == {
             "apps/v1",
+            "atoll.sh/v1alpha1",
             "batch/v1",
             "batch.volcano.sh/v1alpha1",
         }

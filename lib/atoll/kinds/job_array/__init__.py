@@ -112,6 +112,8 @@ class JobArray(Templated):
     def __post_init__(self) -> None:
         """What differs from pods that start together."""
         super().__post_init__()
+        # No controller but Atoll's knows the kind.
+        self.dedicated = False
         self.support = replace(
             self.support,
             minimum="the gang of one index; more indices as there is room",
