@@ -16,9 +16,9 @@ class ShellSettings(Section, frozen=True):
         bool,
         words(
             "Have a standby read and follow everything before it leads, so that it decides at once; it takes as much"
-            " memory as the leader. Not with `record`."
+            " memory as the leader. Not with `record`. Off: under chaos a queue was seen above its capability with it."
         ),
-    ] = True
+    ] = False
     follows: Annotated[float, seconds("Between two looks of a standby at changes.", above=0)] = 1.0
     behind: Annotated[
         float,
