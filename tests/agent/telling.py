@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from atoll.agent.objects import Node, Pod
-from atoll.agent.scheduler.core import Command, MemberCore, Pass
+from atoll.agent.scheduler.core import Bind, Command, Event, MemberCore, Pass
 from atoll.agent.scheduler.core.events import NodeSet, PodGroupSet, PodSet, Whose
 from tests.agent.builders import make_group, make_node
 
@@ -35,3 +35,18 @@ def settle(core: MemberCore, now: float = 0.0) -> list[Command]:
 
 def of(kind: type[C], commands: list[Command]) -> list[C]:
     return [each for each in commands if isinstance(each, kind)]
+
+
+class Placing:
+    """A member's core, and the nodes that its pods were bound to."""
+
+    def __init__(self, core: MemberCore | None = None) -> None:
+        self.core = core or MemberCore()
+        self.bound: dict[str, str] = {}
+        self._moment = 0.0
+
+    def handle(self, *events: Event) -> None:
+        self._moment += 1
+        for event in (*events, Pass(self._moment)):
+            for bind in of(Bind, self.core.handle(event)):
+                self.bound |= {key: node for key, _, node in bind.pods}

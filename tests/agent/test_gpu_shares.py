@@ -11,14 +11,13 @@ import pytest
 from atoll.agent.devices import KoordinatorDevice, decode_koordinator
 from atoll.agent.objects import Pod, decode_pod
 from atoll.agent.scheduler.binder import Binder
-from atoll.agent.scheduler.core import Bind, MemberCore
-from atoll.agent.scheduler.core.events import Event, KoordinatorSet, NodeSet, NumaSet, Pass, PodGone, PodSet, Whose
+from atoll.agent.scheduler.core.events import KoordinatorSet, NodeSet, NumaSet, PodGone, PodSet, Whose
 from atoll.agent.scheduler.core.gangs import task_of
 from atoll.fit.constraints import Cards
 from atoll.kube.transport import ApiServer
 from atoll.model import gpu_partitions, joint, keys, koordinator
 from tests.agent.builders import make_node, make_pod, make_room, make_zones
-from tests.agent.telling import of
+from tests.agent.telling import Placing
 from tests.fit.koordinator_devices import GENERAL, SAME, TOTAL, fixture
 
 
@@ -26,19 +25,8 @@ def pod(name: str, **limits: str) -> Pod:
     return make_pod(name, spec={"containers": [{"name": "c", "resources": {"limits": limits}}]})
 
 
-class Core:
-    """A member's core, and the nodes that its pods were bound to."""
-
-    def __init__(self) -> None:
-        self.core = MemberCore()
-        self.bound: dict[str, str] = {}
-        self._moment = 0.0
-
-    def handle(self, *events: Event) -> None:
-        self._moment += 1
-        for event in (*events, Pass(self._moment)):
-            for bind in of(Bind, self.core.handle(event)):
-                self.bound |= {key: node for key, _, node in bind.pods}
+class Core(Placing):
+    """Pods come by name and limits."""
 
     def come(self, name: str, **limits: str) -> None:
         self.handle(PodSet(pod(name, **limits), Whose.OURS))

@@ -8,12 +8,12 @@ import msgspec
 import orjson
 
 from atoll.agent.objects import Node, Pod
-from atoll.agent.scheduler.core import Bind, MemberCore
-from atoll.agent.scheduler.core.events import Event, NodeSet, Pass, PodGone, PodSet, Whose
+from atoll.agent.scheduler.core import MemberCore
+from atoll.agent.scheduler.core.events import NodeSet, PodGone, PodSet, Whose
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.model import hami
 from tests.agent.builders import make_node, make_pod
-from tests.agent.telling import of
+from tests.agent.telling import Placing
 
 GPU = "nvidia.com/gpu"
 MEMORY, PERCENT, CORES = (f"nvidia.com/{name}" for name in ("gpumem", "gpumem-percentage", "gpucores"))
@@ -46,19 +46,11 @@ def pod(name: str, *containers: dict[str, Any], annotations: dict[str, str] | No
     )
 
 
-class Core:
-    """A member's core, and the nodes that its pods were bound to."""
+class Core(Placing):
+    """Reads registers of HAMi; pods come by name and containers."""
 
     def __init__(self, *, reads_hami: bool = True) -> None:
-        self.core = MemberCore(MemberCoreSettings(hami=reads_hami))
-        self.bound: dict[str, str] = {}
-        self._moment = 0.0
-
-    def handle(self, *events: Event) -> None:
-        self._moment += 1
-        for event in (*events, Pass(self._moment)):
-            for bind in of(Bind, self.core.handle(event)):
-                self.bound |= {key: node for key, _, node in bind.pods}
+        super().__init__(MemberCore(MemberCoreSettings(hami=reads_hami)))
 
     def come(self, name: str, *containers: dict[str, Any]) -> Pod:
         made = pod(name, *containers)

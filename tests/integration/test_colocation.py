@@ -15,7 +15,6 @@ from typing import Any
 
 import orjson
 import pytest
-import yaml
 
 from atoll.agent.colocation.loop import REPORT
 from atoll.kube.transport import ApiServer
@@ -24,12 +23,12 @@ from atoll.model.apiresource import BINDINGS, CONFIGMAPS, JOBS, NODES, QUEUES
 from atoll.model.colocation import BATCH_CPU, BATCH_MEMORY
 from tests.agent.descheduler.prometheus import Standin, prometheus
 from tests.integration.beside import beside
+from tests.integration.descheduling import account
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
 
 MEMBER = "beta"
-MANIFEST = Path(__file__).parents[2] / "deploy" / "manifests" / "descheduler.yaml"
 RIGHTS = (
     {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     {"apiGroups": ["slo.koordinator.sh"], "resources": ["nodemetrics"], "verbs": ["list", "watch"]},
@@ -38,21 +37,6 @@ QUICK = (
     "--every-seconds=0.3", "--health-port=0", "--set=rules.stale=20", "--set=colocation.least=2",
     "--set=colocation.settle=5",
 )  # fmt: skip
-
-
-def _account(site: Site, directory: Path) -> Path:
-    objects = [each for each in yaml.safe_load_all(MANIFEST.read_text()) if each["kind"] != "Deployment"]
-    for each in objects:
-        if each["kind"] == "ClusterRole":
-            each["rules"] += RIGHTS
-    site.kubectl("create", "namespace", "volcano-system", cluster=MEMBER)
-    site.kubectl("apply", "-f", "-", cluster=MEMBER, stdin=yaml.safe_dump_all(objects))
-    token = site.kubectl("create", "token", "atoll-descheduler", "-n", "atoll-system", cluster=MEMBER).strip()
-    config = yaml.safe_load(site.federation.members[MEMBER].kubeconfig.read_text())
-    config["users"] = [{**config["users"][0], "user": {"token": token}}]
-    file = directory / "descheduler.yaml"
-    file.write_text(yaml.safe_dump(config))
-    return file
 
 
 @contextlib.asynccontextmanager
@@ -101,7 +85,8 @@ async def test_offline_work_runs_on_reclaimed_capacity_and_leaves_first(site: Si
     """
     await site.only(MEMBER)
     queue = await site.queue(capability={BATCH_CPU: "5000"})
-    kubeconfig = _account(site, tmp_path)
+    site.kubectl("create", "namespace", "volcano-system", cluster=MEMBER)
+    kubeconfig = account(site, tmp_path, MEMBER, RIGHTS)
     async with beside(site, MEMBER) as api, prometheus() as standin:
         for each in await offered(api):
             standin.nodes_cpu[each], standin.nodes_memory[each] = 2.0, 2**30

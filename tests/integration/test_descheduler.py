@@ -35,13 +35,13 @@ from atoll.model.apiresource import (
 from tests.agent.descheduler.prometheus import Standin, prometheus
 from tests.atollctl import atollctl
 from tests.integration.beside import beside
+from tests.integration.descheduling import account
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
 
 MEMBER = "beta"
 ROOT = Path(__file__).parents[2]
-MANIFEST = ROOT / "deploy" / "manifests" / "descheduler.yaml"
 ARTICLE = ROOT / "tests" / "documents" / "003-descheduler.yaml"
 GI = 2**30
 # The article waits for minutes; nothing else of the policy or the rules is other than in production.
@@ -49,18 +49,6 @@ QUICK = (
     "--every-seconds=0.3", "--health-port=0", "--set=rules.looks=2", "--set=rules.youngest=0",
     "--set=rules.settle=1", "--set=rules.pause=600",
 )  # fmt: skip
-
-
-def _account(site: Site, directory: Path) -> Path:
-    """Credentials with the rights of the manifest, and no others."""
-    objects = [each for each in yaml.safe_load_all(MANIFEST.read_text()) if each["kind"] != "Deployment"]
-    site.kubectl("apply", "-f", "-", cluster=MEMBER, stdin=yaml.safe_dump_all(objects))
-    token = site.kubectl("create", "token", "atoll-descheduler", "-n", "atoll-system", cluster=MEMBER).strip()
-    config = yaml.safe_load(site.federation.members[MEMBER].kubeconfig.read_text())
-    config["users"] = [{**config["users"][0], "user": {"token": token}}]
-    file = directory / "descheduler.yaml"
-    file.write_text(yaml.safe_dump(config))
-    return file
 
 
 def _deployment(namespace: str, priority: str) -> dict[str, Any]:
@@ -139,7 +127,7 @@ async def walk(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> As
         about = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "value": 1000}
         await api.create(PRIORITY_CLASSES, {**about, "metadata": {"name": priority}})
         await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}})
-        kubeconfig = _account(site, tmp_path)
+        kubeconfig = account(site, tmp_path, MEMBER)
         article = ARTICLE.read_text("utf-8").replace(
             "http://prometheus-server.kube-system.svc.cluster.local:80", standin.address
         )

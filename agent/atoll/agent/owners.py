@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from atoll.agent.objects import Pod, PodGroup
-from atoll.kube.events import Recorder
+from atoll.kube.events import Recorder, reference
 from atoll.kube.reflector import Reflector
 from atoll.model import keys
 from atoll.model.apiresource import POD_GROUPS, PODS
@@ -178,9 +178,9 @@ class Owners:
         ):
             return
         metadata, resource = obj.metadata, PODS if isinstance(obj, Pod) else POD_GROUPS
-        about = {"apiVersion": resource.api_version, "kind": resource.kind, "namespace": metadata.namespace}
+        about = reference(resource, metadata.namespace, metadata.name, metadata.uid)
         note = f"annotation {keys.BINDING_UID} has no effect: no workload of that binding owns the {resource.kind}"
-        self._recorder.record({**about, "name": metadata.name, "uid": metadata.uid}, "NotOfBinding", note, warning=True)
+        self._recorder.record(about, "NotOfBinding", note, warning=True)
 
 
 def _controller(metadata: Meta) -> tuple[str, OwnerReference] | None:

@@ -16,16 +16,17 @@ from typing import Any, Final
 from atoll.agent.cache import MemberCache
 from atoll.agent.devices import DeviceTaintRule, ResourceClaim, ResourceSlice
 from atoll.agent.objects import SERVICES, Pod, PodGroup
-from atoll.kube.events import Recorder
+from atoll.kube.events import Recorder, reference
 from atoll.model import keys
 from atoll.model.apiresource import PODS
+from atoll.model.decision import MOVES_AFTER
 from atoll.model.device_taints import EVICTING, Eviction, eviction
 from atoll.model.devices import DeviceId, Taint
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
-SETTLED: Final = 65.0
-"""Seconds from the oldest pod to the first request: the host follows none in the first minute after a dispatch, and
-creation times have whole seconds.
+SETTLED: Final = MOVES_AFTER + 5.0
+"""Seconds from the oldest pod to the first request: the host follows none before, and creation times have whole
+seconds.
 """
 AGAIN: Final = 120.0
 """Seconds to the next request: a host whose clock is ahead took the one before for too early."""
@@ -151,8 +152,8 @@ class Tainted:
         for pod in pods if after is not None else ():
             if after is not None and pod.binding_uid and _leaves(pod) and pod.metadata.key in after[1]:
                 self._left[pod.binding_uid] = _epoch(pod), after[0]
-                about = {"apiVersion": PODS.api_version, "kind": PODS.kind, "namespace": pod.metadata.namespace}
-                about |= {"name": pod.metadata.name, "uid": pod.metadata.uid}
+                meta = pod.metadata
+                about = reference(PODS, meta.namespace, meta.name, meta.uid)
                 self._recorder.record(about, "DeviceTainted", f"{after[0].why}; the host moves its gang", warning=True)
 
 

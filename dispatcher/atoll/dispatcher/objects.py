@@ -61,8 +61,6 @@ MAX_CAPACITY = 512 * 1024
 #: of a workload whose pods its controller did not make
 _UNMADE = "fewer of its pods exist than must start together: is the controller of its kind at work there?"
 _LONGEST_QUANTITY = 64
-_SETTLED = 60.0
-"""Seconds from a dispatch to the first move that a member may ask for."""
 _MOST_AMOUNT = 2**63
 """Of a resource, for a queue: any number of 63 bits, as people write them where they mean no limit, is less."""
 
@@ -522,7 +520,7 @@ def _asked_anew(by_user: str, decided: decision.Decision, members: Mapping[str, 
     """
     asked = [by_user] if is_time(by_user) else []
     if decided.dispatched:
-        earliest = to_seconds(decided.dispatched) + _SETTLED
+        earliest = to_seconds(decided.dispatched) + decision.MOVES_AFTER
         moves = [status.placement.move for status in members.values() if status.placement is not None]
         asked += [move for move in moves if is_time(move) and to_seconds(move) >= earliest]
     return max(asked, key=to_seconds, default="")

@@ -26,7 +26,7 @@ import structlog
 from atoll.kube import client_metrics, errors
 from atoll.kube.backoff import ceiling
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import EVENTS
+from atoll.model.apiresource import EVENTS, ApiResource
 from atoll.model.timestamps import rfc3339_micro
 
 WINDOW = 360.0
@@ -266,6 +266,12 @@ class Recorder:
         if self._series.get(key) is series:
             del self._series[key]
         log.debug("event was not written", reason=orjson.loads(series.body)["reason"], error=str(error))
+
+
+def reference(resource: ApiResource, namespace: str, name: str, uid: str) -> dict[str, Any]:
+    """An object as `Recorder.record` takes it."""
+    about = {"apiVersion": resource.api_version, "kind": resource.kind, "namespace": namespace}
+    return {**about, "name": name, "uid": uid}
 
 
 def _name(about: str) -> str:

@@ -15,7 +15,7 @@ import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -236,6 +236,15 @@ class WorkQueue(Generic[K]):
             self.forget(key)
         finally:
             self.done(key)
+
+
+async def every(*work: Awaitable[Any]) -> list[Any]:
+    """Do all of it, whatever fails; then raise the first failure, else give the results."""
+    outcomes = await asyncio.gather(*work, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return outcomes
 
 
 def _namespace(key: Hashable) -> str:

@@ -16,6 +16,8 @@ from atoll.model.verdict import Blocker, Reason
 
 STORY_LINES = 16
 """How many lines of its story a binding carries."""
+MOVES_AFTER = 60.0
+"""Seconds from a dispatch to the first request of a member to move the gang that the host follows."""
 
 
 class Phase(StrEnum):

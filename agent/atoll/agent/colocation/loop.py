@@ -21,16 +21,17 @@ from atoll.agent.colocation.pressure import Choice, Leave, choose, left
 from atoll.agent.colocation.reclaim import Memory, Share, shares
 from atoll.agent.descheduler import sources
 from atoll.agent.descheduler.cluster import Cluster
-from atoll.agent.descheduler.evictions import ask_host, evict
 from atoll.agent.descheduler.policy import MetricsApi, Prometheus
+from atoll.agent.descheduler.reports import write_report
 from atoll.agent.descheduler.settings import DeschedulerSettings
+from atoll.agent.evictions import ask_host, evict
 from atoll.kube import errors
 from atoll.kube.crds import crds, wake
-from atoll.kube.events import Recorder
+from atoll.kube.events import Recorder, reference
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import CONFIGMAPS, KOORDINATOR_NODE_METRICS, NODES, PODS
+from atoll.model.apiresource import KOORDINATOR_NODE_METRICS, NODES, PODS
 from atoll.model.colocation import BATCH
 from atoll.model.objects import Slim, decode_meta
 from atoll.model.timestamps import rfc3339_micro
@@ -170,9 +171,9 @@ class Loop:
         if self._recorder is not None:
             for each in unit.pods:
                 meta = each.metadata
-                about = {"apiVersion": "v1", "kind": PODS.kind, "namespace": meta.namespace, "name": meta.name}
+                about = reference(PODS, meta.namespace, meta.name, meta.uid)
                 note = f"{leave.node}: {leave.reason}; offline work leaves first"
-                self._recorder.record({**about, "uid": meta.uid}, "Colocation", note, action="Evicting")
+                self._recorder.record(about, "Colocation", note, action="Evicting")
 
     def _count(self, result: str) -> None:
         if self._metrics is not None:
@@ -187,16 +188,7 @@ class Loop:
             for state in ("published", "placed"):
                 for name, amount in told[state].items():
                     self._metrics.amounts.labels(name, state).set(amount)
-        body = {
-            "apiVersion": "v1",
-            "kind": CONFIGMAPS.kind,
-            "metadata": {"name": REPORT, "namespace": keys.SYSTEM_NAMESPACE},
-            "data": {"report.json": orjson.dumps(told, option=orjson.OPT_INDENT_2).decode()},
-        }
-        try:
-            await self._api.apply(CONFIGMAPS, body, field_manager=FIELD_MANAGER)
-        except errors.ApiError as error:
-            log.warning("the report was not written", error=str(error))
+        await write_report(self._api, REPORT, told, field_manager=FIELD_MANAGER)
 
 
 def report(found: Sequence[Share], choice: Choice, problem: str, *, mode: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from atoll.agent.colocation.reclaim import Memory, Share, pressure
 from atoll.agent.colocation.rules import Colocation
@@ -12,10 +12,8 @@ from atoll.agent.descheduler.evictable import Evictable
 from atoll.agent.descheduler.policy import Evictor
 from atoll.agent.descheduler.world import CPU, MEMORY, Figures, Subject, World
 from atoll.model.colocation import BATCH, BATCH_MEMORY, charged, offline
+from atoll.model.decision import MOVES_AFTER
 from atoll.model.timestamps import to_seconds
-
-_FOLLOWED: Final = 60.0
-"""Seconds after a dispatch before which the host follows no member's request to move a gang."""
 
 
 class Unit(NamedTuple):
@@ -176,6 +174,6 @@ def _refusal(unit: Unit, world: World, evictable: Evictable, wall: float) -> str
     if unit.binding:
         if unit.group not in world.groups or len({each.pod.group for each in unit.pods}) > 1:
             return "it is not one PodGroup"
-        if wall - min(to_seconds(each.metadata.creation_timestamp) for each in unit.pods) < _FOLLOWED:
-            return f"the host moves no gang in its first {_FOLLOWED:g} s"
+        if wall - min(to_seconds(each.metadata.creation_timestamp) for each in unit.pods) < MOVES_AFTER:
+            return f"the host moves no gang in its first {MOVES_AFTER:g} s"
     return evictable.refusal_of_gang(unit.pods)

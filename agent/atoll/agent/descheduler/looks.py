@@ -13,23 +13,23 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-import orjson
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from atoll.agent.descheduler import sources
 from atoll.agent.descheduler.cluster import Cluster
-from atoll.agent.descheduler.evictions import ask_host, evict
 from atoll.agent.descheduler.places import Places
 from atoll.agent.descheduler.plan import Ask, Memory, Move, Plan, Skip, plan, source_key
 from atoll.agent.descheduler.policy import Policy, PolicyError, Prometheus, Requests, parse
+from atoll.agent.descheduler.reports import write_report
 from atoll.agent.descheduler.rules import Rules
 from atoll.agent.descheduler.settings import DeschedulerSettings
 from atoll.agent.descheduler.world import Figures
+from atoll.agent.evictions import ask_host, evict
 from atoll.agent.objects import Node
 from atoll.fit.constraints import taints
 from atoll.kube import errors
-from atoll.kube.events import Recorder
+from atoll.kube.events import Recorder, reference
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import CONFIGMAPS, NODES, PODS
@@ -175,7 +175,7 @@ class Looks:
     def _about(self, uid: str, reason: str, note: str, *, warning: bool) -> None:
         if self._recorder is not None:
             namespace, _, name = self._settings.policy.partition("/")
-            about = {"apiVersion": "v1", "kind": CONFIGMAPS.kind, "namespace": namespace, "name": name, "uid": uid}
+            about = reference(CONFIGMAPS, namespace, name, uid)
             self._recorder.record(about, reason, note, warning=warning)
 
     async def _ask(self, ask: Ask, policy: Policy, outcome: Outcome) -> None:
@@ -192,7 +192,7 @@ class Looks:
 
     async def _evict(self, move: Move, policy: Policy, outcome: Outcome) -> None:
         namespace, _, name = move.key.partition("/")
-        about = {"apiVersion": "v1", "kind": PODS.kind, "namespace": namespace, "name": name, "uid": move.uid}
+        about = reference(PODS, namespace, name, move.uid)
         try:
             await evict(self._api, move.key, move.uid, policy.grace)
         except errors.ApiError as error:
@@ -250,20 +250,8 @@ class Looks:
             self._metrics.blind.set(bool(outcome.problem))
         if outcome.problem:
             log.warning("nothing is decided", problem=outcome.problem)
-        body = {
-            "apiVersion": "v1",
-            "kind": CONFIGMAPS.kind,
-            "metadata": {"name": REPORT, "namespace": keys.SYSTEM_NAMESPACE},
-            "data": {
-                "report.json": orjson.dumps(
-                    report(outcome, dry_run=self._settings.dry_run == "on"), option=orjson.OPT_INDENT_2
-                ).decode()
-            },
-        }
-        try:
-            await self._api.apply(CONFIGMAPS, body, field_manager=FIELD_MANAGER)
-        except errors.ApiError as error:
-            log.warning("the report was not written", error=str(error))
+        told = report(outcome, dry_run=self._settings.dry_run == "on")
+        await write_report(self._api, REPORT, told, field_manager=FIELD_MANAGER)
 
 
 def report(outcome: Outcome, *, dry_run: bool) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -18,9 +18,9 @@ from atoll.agent.settings import JobSettings
 from atoll.kinds import BY_GVK, Outcome
 from atoll.kinds.job_array import at_once, counted, indices_of, job_of, states_in
 from atoll.kube import errors
-from atoll.kube.events import Recorder
+from atoll.kube.events import Recorder, reference
 from atoll.kube.transport import ApiServer
-from atoll.kube.workqueue import WorkQueue
+from atoll.kube.workqueue import WorkQueue, every
 from atoll.model import array_states, keys, numbers, versions
 from atoll.model.apiresource import JOB_ARRAYS, JOBS
 from atoll.model.array_states import index_at, position_of
@@ -120,7 +120,7 @@ class ArrayController:
             if _name(array.metadata.name, index) not in lately:
                 making.append(self._make(array, child_of(array.body, index, tried)))
         going = [jobs[at][0] for at in array_steps.surplus(states, children)]
-        await _all((*making, *map(self._remove, going)))
+        await every(*making, *map(self._remove, going))
 
     def _known(self, cached: Full) -> tuple[Json, str]:
         """The status that we wrote, where the watch has not shown it yet, and its resourceVersion."""
@@ -259,7 +259,8 @@ def _owner(meta: Json) -> Json:
 
 
 def _reference(array: Json) -> Json:
-    return {**_owner(array["metadata"]), "namespace": array["metadata"]["namespace"]}
+    meta = array["metadata"]
+    return reference(JOB_ARRAYS, meta["namespace"], meta["name"], meta["uid"])
 
 
 def _name(array: str, index: int) -> str:
@@ -285,11 +286,3 @@ def _status(runs: list[range], states: bytes, old: Json) -> Json:
         phase = "Failed" if found["failed"] else "Completed"
     started = old.get("startTime") or now
     return {**found, "phase": phase, "startTime": started, **({} if left else {"completionTime": now})}
-
-
-async def _all(tasks: Iterable[Any]) -> None:
-    """Do all of it, whatever fails; then raise the first failure."""
-    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome

@@ -25,10 +25,10 @@ from atoll.agent.settings import JobSettings
 from atoll.kinds.volcano_job.tasks import task_name
 from atoll.kube import errors
 from atoll.kube.backoff import Backoff
-from atoll.kube.events import Recorder
+from atoll.kube.events import Recorder, reference
 from atoll.kube.pace import URGENT
 from atoll.kube.transport import ApiServer
-from atoll.kube.workqueue import WorkQueue
+from atoll.kube.workqueue import WorkQueue, every
 from atoll.model import keys, numbers, versions
 from atoll.model.apiresource import CLAIMS, JOBS, POD_GROUPS, PODS, ApiResource
 from atoll.model.gang import MOST_PODS
@@ -213,10 +213,7 @@ class JobController:
         census = state.Census(pods, _by_task(job, made_now), leaving=leaving)
         ended = done.recorded(job, staying)
         status = asyncio.ensure_future(self._write_status(job, uid, census, intent, opened, ended))
-        outcomes = await asyncio.gather(status, self._make(job, missing, status, opened, gone), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        outcomes = await every(status, self._make(job, missing, status, opened, gone))
         # 4. Leftovers of a Job that has just ended.
         if isinstance(outcomes[0], dict):
             await self._remove(job, state.doomed(outcomes[0], pods))
@@ -336,10 +333,7 @@ class JobController:
         self._grouped.add(uid)
         # A watch that was silent tells of Jobs that are long gone: the first write of their status says so.
         await asyncio.shield(told)
-        tasks = [self._create_pod(job, name, *at) for name, at in missing.items()]
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        if failures := [outcome for outcome in outcomes if isinstance(outcome, BaseException)]:
-            raise failures[0]
+        await every(*(self._create_pod(job, name, *at) for name, at in missing.items()))
 
     async def _create(self, job: dict[str, Any], resource: ApiResource, obj: dict[str, Any]) -> None:
         async with self._writes:
@@ -543,5 +537,4 @@ def _by_task(job: dict[str, Any], names: Iterable[str]) -> Counter[str]:
 
 def _reference(job: dict[str, Any]) -> dict[str, Any]:
     meta = job["metadata"]
-    about = {"apiVersion": JOBS.api_version, "kind": JOBS.kind}
-    return {**about, "namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
+    return reference(JOBS, meta["namespace"], meta["name"], meta["uid"])

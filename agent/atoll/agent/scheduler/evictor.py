@@ -13,11 +13,12 @@ from typing import Any
 import structlog
 
 from atoll.agent.cache import MemberCache
+from atoll.agent.evictions import eviction
 from atoll.agent.scheduler.core.commands import Evict, Nominate
 from atoll.agent.settings import SchedulerSettings
 from atoll.kube import errors
 from atoll.kube.backoff import pause
-from atoll.kube.events import Recorder
+from atoll.kube.events import Recorder, reference
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import PODS
 
@@ -71,7 +72,7 @@ class Evictor:
         while self._wanted(gang, uid):
             try:
                 async with self._writes:
-                    await self._api.create_in(PODS, name, namespace, "eviction", _eviction(namespace, name, uid))
+                    await self._api.create_in(PODS, name, namespace, "eviction", eviction(namespace, name, uid))
             except (errors.NotFound, errors.Conflict):
                 return
             except errors.ApiError as error:
@@ -79,8 +80,8 @@ class Evictor:
                 log.warning("not evicted yet, will try again", pod=key, needed_by=gang, error=str(error))
             else:
                 log.info("evicted", pod=key, needed_by=gang)
-                about = {"apiVersion": PODS.api_version, "kind": PODS.kind, "namespace": namespace}
-                self._recorder.record({**about, "name": name, "uid": uid}, "Preempted", message, action="Preempting")
+                about = reference(PODS, namespace, name, uid)
+                self._recorder.record(about, "Preempted", message, action="Preempting")
                 return
             failures += 1
             await asyncio.sleep(pause(0.1, failures, self._settings.longest_pause))
@@ -97,12 +98,3 @@ class Evictor:
         except errors.ApiError as error:
             # The name is for other readers: the core itself knows the kept node.
             log.warning("a pod was not told its node", pod=key, node=node, error=str(error))
-
-
-def _eviction(namespace: str, name: str, uid: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
-        "deleteOptions": {"preconditions": {"uid": uid}},
-    }

@@ -45,7 +45,7 @@ from atoll.agent.scheduler.reservations import Reservations, is_plan
 from atoll.agent.scheduler.status import group_status
 from atoll.agent.settings import AgentSettings
 from atoll.kube import errors
-from atoll.kube.events import Recorder
+from atoll.kube.events import Recorder, reference
 from atoll.kube.logs import working_on
 from atoll.kube.recording import BestEffort
 from atoll.kube.transport import ApiServer
@@ -343,9 +343,8 @@ class Scheduler:
         if told is not None and told[0] == wait.reason and now - told[1] < self._settings.scheduler.tell_after:
             return
         self._told[key] = (wait.reason, now)
-        about: dict[str, Any] = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
         meta = group.metadata
-        about |= {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+        about = reference(POD_GROUPS, meta.namespace, meta.name, meta.uid)
         self._recorder.record(about, "Unschedulable", wait.message, warning=True, action="Scheduling")
 
     async def _write_status(self, key: str) -> None:

@@ -25,7 +25,7 @@ from atoll.fit import Nodes
 from atoll.fit.constraints import Attachments, Devices, attachments, devices, host_ports
 from atoll.fit.placement import Ints
 from atoll.kube import errors
-from atoll.kube.events import Recorder
+from atoll.kube.events import Recorder, reference
 from atoll.kube.ratelimit import RateLimit
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
@@ -139,8 +139,7 @@ class Notices:
             self._told.pop(key, None)
             return
         if self._events.reserve(loop.time(), 0.0) is not None:
-            about = {"apiVersion": PODS.api_version, "kind": PODS.kind, "namespace": metadata.namespace}
-            about |= {"name": metadata.name, "uid": metadata.uid}
+            about = reference(PODS, metadata.namespace, metadata.name, metadata.uid)
             self._recorder.record(about, "FailedScheduling", message, warning=True, action="Scheduling")
 
     def _message(self, pod: Pod, wait: Wait) -> str:

@@ -29,17 +29,21 @@ async def evict(api: ApiServer, key: str, uid: str, grace: int | None = None) ->
         ApiError: it was not evicted; after `Unreachable` it may have been.
     """
     namespace, _, name = key.partition("/")
+    path = PODS.path(namespace, name, "eviction")
+    await api.request("POST", path, body=orjson.dumps(eviction(namespace, name, uid, grace)), deadline=_PATIENCE)
+
+
+def eviction(namespace: str, name: str, uid: str, grace: int | None = None) -> dict[str, Any]:
+    """The request for one; see `evict`."""
     options: dict[str, Any] = {"preconditions": {"uid": uid}}
     if grace is not None:
         options["gracePeriodSeconds"] = grace
-    body = {
+    return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": name, "namespace": namespace},
         "deleteOptions": options,
     }
-    path = PODS.path(namespace, name, "eviction")
-    await api.request("POST", path, body=orjson.dumps(body), deadline=_PATIENCE)
 
 
 async def ask_host(api: ApiServer, group: str, *, field_manager: str) -> None:
