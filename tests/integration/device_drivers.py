@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -57,7 +57,7 @@ async def equipped(site: Site, name: str, *, joined: bool = True) -> AsyncIterat
     for node in nodes:
         await member.create(RESOURCE_SLICES, slice_of(node, joined=joined))
     try:
-        await until(lambda: published(site, name), what="the host knows the devices")
+        await until(lambda: published(site, name, nodes), what="the host knows the devices")
         yield
     finally:
         for node in nodes:
@@ -66,10 +66,11 @@ async def equipped(site: Site, name: str, *, joined: bool = True) -> AsyncIterat
             await member.delete(DEVICE_CLASSES, f"{kind}.example.com")
 
 
-async def published(site: Site, member: str) -> bool:
-    """Whether the host knows devices of a member."""
+async def published(site: Site, member: str, nodes: Iterable[str]) -> bool:
+    """Whether the host knows devices of all these nodes of a member."""
     found = [each["spec"] for each in await site.host.list(CAPACITIES, f"karmada-es-{member}")]
-    return any(GPUS in profile["allocatable"] for each in found for profile in each["profiles"])
+    classes = [group for each in found for group in each["classes"] if group["free"].get(GPUS)]
+    return {name for group in classes for name in group["names"]} >= {*nodes}
 
 
 async def template(site: Site, name: str = "pair", devices: dict[str, Any] = PAIR) -> None:

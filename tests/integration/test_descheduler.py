@@ -162,6 +162,9 @@ async def walk(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> As
                 site.kubectl("delete", kind, "atoll-descheduler", cluster=MEMBER)
             site.kubectl("delete", "configmap", REPORT, "-n", "atoll-system", "--ignore-not-found", cluster=MEMBER)
             site.kubectl("delete", "namespace", "volcano-system", cluster=MEMBER)
+            # It leaves taints where it knows no use, and they keep pods of other tests away.
+            for name in await made.tainted():
+                site.kubectl("taint", "node", name, f"{keys.HOT}-", cluster=MEMBER)
             await api.delete(PRIORITY_CLASSES, priority)
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from atoll.agent.colocation.pressure import Choice, choose, left
-from atoll.agent.colocation.reclaim import Memory
+from atoll.agent.colocation.reclaim import Memory, lowered
 from atoll.agent.colocation.rules import Colocation
 from atoll.agent.descheduler.world import Figures, Subject, World
 from atoll.agent.objects import Budget, Node, PodGroup, PodGroupSpec, decode_budget, decode_node
@@ -114,6 +114,20 @@ def test_pressure_begins_after_looks_in_a_row_and_ends_below_its_bound_by_the_ma
         acts.append(bool(chosen(pods, use, memory=memory, rules=rules, now=60.0 * step).leaves))
     # 5900 is below the bound of 6000, and 5100 below 5200, where it ends.
     assert acts == [False, False, False, True, True, True, False, False]
+
+
+def test_nothing_takes_the_place_of_pods_that_leave_while_the_pressure_lasts() -> None:
+    """The node offers what the pods that stay request, from the look that has one leave on."""
+    pods, memory = [aged("stays", 900, cpu=1000), aged("goes", 100, cpu=2000)], Memory()
+    world, use = World([ours()], pods), figures({"n1": (6100, 4)}, {"stays": (0, 1), "goes": (0, 1)})
+    held = look([ours()], pods, use, memory=memory)
+    [leave] = choose(world, held, use, memory, RULES, now=1000.0, wall=WALL).leaves
+    assert leave.unit.name == "default/goes"
+    assert held[0].wanted == {BATCH_CPU: 3000, BATCH_MEMORY: 2 * GI}
+    left(leave, memory, RULES, 1000.0)
+    [after] = lowered(held, world, memory.leaving)
+    assert after.wanted == {BATCH_CPU: 1000, BATCH_MEMORY: GI}
+    assert lowered(held, World([ours()], pods[:1]), memory.leaving) == held, "it has gone"
 
 
 def test_all_nodes_of_a_gang_rest_after_it_was_asked_for() -> None:

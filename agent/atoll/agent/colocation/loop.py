@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client import Counter as CounterMetric
 
 from atoll.agent.colocation.pressure import Choice, Leave, choose, left
-from atoll.agent.colocation.reclaim import Memory, Share, shares
+from atoll.agent.colocation.reclaim import Memory, Share, lowered, shares
 from atoll.agent.descheduler import sources
 from atoll.agent.descheduler.cluster import Cluster
 from atoll.agent.descheduler.policy import MetricsApi, Prometheus
@@ -120,6 +120,9 @@ class Loop:
         others = frozenset(each.metadata.name for each in self._koordinated)
         found = shares(world, figures, others, memory, self._rules, stale=stale, now=now)
         choice = choose(world, found, figures, memory, self._rules, now=now, wall=time.time())
+        # Before they leave: the host may place a gang anew at once.
+        going = {each.metadata.uid for leave in choice.leaves for each in leave.unit.pods}
+        found = lowered(found, world, memory.leaving.keys() | going)
         if self._rules.mode != "dry-run":
             for share in found:
                 if share.wanted is not None and share.wanted != share.published:

@@ -95,8 +95,9 @@ def choose(
         wall: seconds since the epoch.
     """
     found = Choice()
-    for name in [name for name, until in memory.gave.items() if until <= now]:
-        del memory.gave[name]
+    for times in (memory.gave, memory.leaving):
+        for name in [name for name, until in times.items() if until <= now]:
+            del times[name]
     evictable: Evictable | None = None
     all_units: list[Unit] = []
     chosen: set[str] = set()
@@ -135,7 +136,7 @@ def choose(
 def left(leave: Leave, memory: Memory, rules: Colocation, now: float) -> None:
     """A unit was evicted, or asked for: its nodes give no other until figures show it."""
     for each in leave.unit.pods:
-        memory.gave[each.pod.node] = now + rules.settle
+        memory.gave[each.pod.node] = memory.leaving[each.metadata.uid] = now + rules.settle
 
 
 def _excess(share: Share, memory: Memory, rules: Colocation) -> dict[str, float]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import orjson
@@ -50,6 +50,8 @@ class Memory:
     pressed: set[tuple[str, str]] = field(default_factory=set)
     #: node -> until when it gives no other pod
     gave: dict[str, float] = field(default_factory=dict)
+    #: UID of a pod that leaves -> until when nothing may take its place
+    leaving: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,3 +241,19 @@ def _share(
         for key, each in BATCH.items()
     )
     return share(published if small else target)
+
+
+def lowered(shares: Iterable[Share], world: World, going: Collection[str]) -> list[Share]:
+    """The same, held nodes without the requests of pods that go (UIDs): nothing takes the place of these there."""
+    away: defaultdict[str, list[Vector]] = defaultdict(list)
+    for each in world.subjects:
+        if each.metadata.uid in going and not each.pod.finished:
+            away[each.pod.node].append(each.pod.requests)
+    found = []
+    for share in shares:
+        name = share.node.metadata.name
+        if share.held and share.wanted and name in away:
+            gone = total(away[name])
+            share = replace(share, wanted={key: max(0, each - gone.get(key, 0)) for key, each in share.wanted.items()})
+        found.append(share)
+    return found
