@@ -97,9 +97,12 @@ async def test_offline_work_runs_on_reclaimed_capacity_and_leaves_first(site: Si
                 await site.phase("sort", "Running")
                 # 16 cores less the reserve of 10 % and 2 in use; pods without a figure count as online.
                 assert set((await offered(api)).values()) == {12400}
-                found = await site.find(QUEUES, queue)
-                assert found is not None
-                assert found["status"]["allocated"][BATCH_CPU] in ("4k", "4000")
+
+                async def charged() -> bool:
+                    found = await site.find(QUEUES, queue) or {}
+                    return found.get("status", {}).get("allocated", {}).get(BATCH_CPU) in ("4k", "4000")
+
+                await until(charged, what="the queue is charged")
                 await site.submit(offline("more", queue, replicas=1))
                 await site.reason("more", "QuotaExceeded")
                 await site.host.delete(JOBS, "more", site.namespace)
