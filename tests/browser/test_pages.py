@@ -16,16 +16,17 @@ from typing import Any
 
 import pytest
 
+from atoll.kube.access import Access
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES, QUEUES
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker
-from tests.cli.web_host import Host
+from tests.cli.web_host import Host, serving
 from tests.view.made import job, queue, told
 
 pytest.importorskip("jinja2")
 playwright = pytest.importorskip("playwright.async_api", reason="pip install -r tests/browser/requirements.txt")
 
-from tests.cli.web_pages import EVIL, filled, member, opened, waiting
+from tests.cli.web_pages import EVIL, filled, member, opened, shared, waiting
 
 AXE = Path(os.environ["AXE"]).read_text("utf-8") if "AXE" in os.environ else ""
 CHROMIUM = shutil.which("chromium")
@@ -40,6 +41,7 @@ PATHS = (
     "/queues/research",
     "/workloads",
     "/workloads?state=running",
+    "/what-if",
     "/workloads/team/vcjob/train",
 )
 FIRST_PAINT_S = 1.0
@@ -113,6 +115,9 @@ async def tab(address: str, **options: Any) -> AsyncIterator[Any]:
 
 
 async def live(page: Any) -> None:
+    if await page.query_selector("#connection") is None:
+        # A form does not change by itself.
+        return
     await page.wait_for_selector("#connection:text-is('live')")
 
 
@@ -158,6 +163,32 @@ async def test_keyboard_reaches_content_and_a_phone_needs_no_sideways_scroll(tmp
         assert await page.evaluate("document.activeElement.textContent") == "Skip to content"
         await page.keyboard.press("Enter")
         assert await page.evaluate("document.activeElement.id") == "main"
+
+
+async def test_what_if_is_asked_by_keyboard(tmp_path: Path) -> None:
+    host = large()
+    host.answer_to_what_if = {"reason": "QuotaExceeded", "message": EVIL}
+    async with opened(host, tmp_path) as client, tab(client.address) as page:
+        await page.goto(f"{client.base}/what-if?queue=research")
+        await page.focus("input[name=workers]")
+        await page.keyboard.press("Control+A")
+        await page.keyboard.type("4")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("text=would wait")
+        assert await page.evaluate(ACCESSIBLE) == []
+        assert EVIL in await page.inner_text("main")
+    [question] = host.what_ifs
+    assert question["spec"]["workload"]["spec"]["minAvailable"] == 4
+
+
+async def test_a_pasted_token_opens_the_pages_until_its_user_leaves() -> None:
+    host = filled()
+    async with serving(host), shared(Access(host.url)) as client, tab(f"{client.base}/enter") as page:
+        await page.fill("input[name=token]", "admin")
+        await page.click("text=Show")
+        await page.wait_for_selector("text=2 waiting")
+        await page.click("text=Leave")
+        await page.wait_for_selector("input[name=token]")
 
 
 async def test_first_paint_is_quick(tmp_path: Path, record_property: Any) -> None:

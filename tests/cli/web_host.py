@@ -26,6 +26,10 @@ class Host:
         #: tokens that the host does not know
         self.unknown: set[str] = set()
         self.requests: list[tuple[str, str, str]] = []
+        #: status of each WhatIf
+        self.answer_to_what_if: Json = {}
+        #: bodies of WhatIfs
+        self.what_ifs: list[Json] = []
         self.url = ""
         self._version = 100
         self._watches: list[tuple[str, asyncio.Queue[bytes]]] = []
@@ -54,6 +58,13 @@ class Host:
             return _json({"status": {"userInfo": {"username": token}}}, 201)
         if (path, token) in self.refused:
             return _no(403)
+        if request.method == "POST":
+            body = orjson.loads(await request.read())
+            if path.endswith("/whatifs"):
+                self.what_ifs.append(body)
+                return _json({**body, "status": self.answer_to_what_if}, 201)
+            assert request.query.get("dryRun") == "All", "a page writes nothing"
+            return _json(body, 201)
         for whole, store in self.objects.items():
             head, _, plural = whole.rpartition("/")
             if path == whole:

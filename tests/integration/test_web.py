@@ -32,6 +32,10 @@ async def test_pages_show_a_workload_to_its_team_alone(site: Site) -> None:
         assert "Story" in one
         why = plain(await admin.text(f"/workloads/{site.namespace}/vcjob/{waits}"))
         assert "What would help" in why
+        fields = {"namespace": site.namespace, "cpu": "1000"}
+        answered = plain(await admin.send("/what-if", fields))
+        assert f"Job {site.namespace}/what-if would wait" in answered
+        assert "would start now" in plain(await admin.send("/what-if", {**fields, "cpu": "100m"}))
     tenant = await made(site, "view")
     try:
         await rights_count(tenant)
@@ -45,6 +49,7 @@ async def test_pages_show_a_workload_to_its_team_alone(site: Site) -> None:
                 assert name not in text
                 assert waits not in text
             await elsewhere.text(f"/workloads/default/vcjob/{name}", 403)
+            assert "forbidden" in plain(await elsewhere.send("/what-if", {"namespace": site.namespace}))
         access = await config.access(tenant.kubeconfig)
         assert access.header is not None
         async with shared(access) as page:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -138,9 +138,7 @@ def show(
         count = sum(not isinstance(each, NoWorkload) for each in answers)
         print(f"{counted(count, 'workload')}, each as if it came alone")
     for manifest, answer in zip(manifests, answers, strict=True):
-        meta = manifest["metadata"]
-        name = f"{meta.get('namespace') or default}/{meta.get('name') or meta.get('generateName')}"
-        workload = f"{manifest.get('kind')} {name}"
+        workload = named(manifest, default)
         if isinstance(answer, NoWorkload):
             print(answer, file=sys.stderr if output is not None else sys.stdout)
         elif isinstance(answer, Exception):
@@ -149,6 +147,12 @@ def show(
             print(verdicts.answer(workload, answer["status"], time.time()))
     if failed:
         raise SystemExit(FAILED)
+
+
+def named(manifest: Json, default: str) -> str:
+    """Kind, namespace and name of a workload; `default` is the namespace of one that names none."""
+    meta = manifest["metadata"]
+    return f"{manifest.get('kind')} {meta.get('namespace') or default}/{meta.get('name') or meta.get('generateName')}"
 
 
 async def ask_each(
@@ -184,8 +188,18 @@ async def ask_each(
     return answers
 
 
-async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+async def ask(host: ApiServer, manifest: Json, default: str, say: Callable[[str], None] = _to_stderr) -> Json:
     """The WhatIf of a manifest, answered.
+
+    Args:
+        host: the API server.
+        manifest: of a workload.
+        default: the namespace of a manifest that names none.
+        say: gets a remark for the user.
 
     Raises:
         NoWorkload: nothing of it would run.
@@ -226,7 +240,7 @@ async def ask(host: ApiServer, manifest: Json, default: str) -> Json:
         workload = await tried(metadata)
     except errors.AlreadyExists:
         # The question is about another one of that name. Only the name is in the way: admission comes before.
-        print(f"{kind.resource.kind} {where}/{name} exists: this is about another one like it", file=sys.stderr)
+        say(f"{kind.resource.kind} {where}/{name} exists: this is about another one like it")
         del metadata["name"]
         workload = await tried({**metadata, "generateName": f"{name}-"})
     question = {

@@ -51,6 +51,8 @@ class Page:
     form: Json | None
     """Values of the filter, where the page has one."""
     parts: list[str]
+    live: bool = True
+    """Whether a stream follows its changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ async def _federation(world: World, asked: Mapping[str, str]) -> Page:
     members = [clusters.summary(each, capacities, works, leases) for each in world.bodies(CLUSTERS)]
     now = time.time()
     federation = await world.federation()
-    return _page(
+    return rendered(
         world,
         "Federation",
         "/",
@@ -130,7 +132,7 @@ async def _topology(world: World, asked: Mapping[str, str]) -> Page:
     names = nodes.resources(capacities)
     resource = asked.get("resource") or next(iter(names), "cpu")
     found = nodes.documents(world.bodies(CLUSTERS), capacities, federation.tree, resource)
-    return _page(
+    return rendered(
         world,
         "Topology",
         "/topology",
@@ -154,7 +156,7 @@ async def _queues(world: World, asked: Mapping[str, str]) -> Page:
             counts = queue_objects.counts(queue)
             figures = queue_tree.resources(node)
             found.append({"name": name, "depth": depth, "state": states[name], "counts": counts, "resources": figures})
-    return _page(world, "Queues", "/queues", "queues.html", queues=found)
+    return rendered(world, "Queues", "/queues", "queues.html", queues=found)
 
 
 async def _queue(world: World, asked: Mapping[str, str]) -> Page:
@@ -166,7 +168,7 @@ async def _queue(world: World, asked: Mapping[str, str]) -> Page:
     data = queue_description.describe(queue, federation, time.time())
     pending, running = (_named(world, data[key][:ROWS]) for key in ("pending", "running"))
     path = f"/queues/{quote(name)}"
-    return _page(world, f"Queue {name}", path, "queue.html", data=data, pending=pending, running=running)
+    return rendered(world, f"Queue {name}", path, "queue.html", data=data, pending=pending, running=running)
 
 
 async def _workloads(world: World, asked: Mapping[str, str]) -> Page:
@@ -190,7 +192,7 @@ async def _workloads(world: World, asked: Mapping[str, str]) -> Page:
     for line in _named(world, lines):
         if state == STATES[0] and line["link"]:
             line["help"] = _help(world, federation, line, now)
-    return _page(
+    return rendered(
         world,
         "Workloads",
         "/workloads",
@@ -270,7 +272,7 @@ async def _workload(world: World, asked: Mapping[str, str]) -> Page:
         missing = [error.said]
     path = "/workloads/" + "/".join(map(quote, (namespace, asked["kind"], asked["name"])))
     rows = [dict(zip(job_events.HEADERS, job_events.row(each, now), strict=True)) for each in events[-_EVENTS:]]
-    return _page(
+    return rendered(
         world,
         f"{data['workload']['kind']} {namespace}/{asked['name']}",
         path,
@@ -300,7 +302,7 @@ async def _log(world: World, asked: Mapping[str, str]) -> Page:
             text = (text + chunk)[-_LOG_BYTES:]
     back = "/workloads/" + "/".join(map(quote, (namespace, asked["kind"], asked["name"])))
     title = f"Output of {resource.kind} {namespace}/{asked['name']}"
-    return _page(world, title, f"{back}/log", "log.html", text=text.decode(errors="replace"), back=back)
+    return rendered(world, title, f"{back}/log", "log.html", text=text.decode(errors="replace"), back=back)
 
 
 _PART = "[A-Za-z0-9][A-Za-z0-9.-]*"
@@ -318,11 +320,31 @@ _ROUTES: Final[dict[str, Callable[..., Awaitable[Page]]]] = {
 _QUERY: Final = ("queue", "namespace", "reason", "name", "state", "page", "resource")
 
 
-def _page(world: World, title: str, path: str, template: str, form: Json | None = None, **context: Any) -> Page:
+def rendered(
+    world: World,
+    title: str,
+    path: str,
+    template: str,
+    form: Json | None = None,
+    *,
+    live: bool = True,
+    **context: Any,
+) -> Page:
+    """The page of a template.
+
+    Args:
+        world: its user's objects.
+        title: of the page.
+        path: of its address.
+        template: its file.
+        form: values of the filter of workloads.
+        live: whether a stream follows its changes.
+        context: for the template.
+    """
     text: str = _templates.get_template(template).render(
         **context, unseen=world.unseen, title=title, path=path, cut=_CUT
     )
-    return Page(title, path, form, text.split(_CUT))
+    return Page(title, path, form, text.split(_CUT), live)
 
 
 def _clip(text: object) -> str:

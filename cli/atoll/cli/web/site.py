@@ -14,7 +14,7 @@ from aiohttp import web
 from yarl import URL
 
 from atoll.cli.errors import CommandError
-from atoll.cli.web import pages
+from atoll.cli.web import pages, questions
 from atoll.cli.web.world import World
 from atoll.kube import serving
 from atoll.kube.errors import ApiError, Forbidden, NotFound
@@ -29,12 +29,15 @@ _QUIET_S: Final = 15.0
 """Seconds after which a stream without changes says that it lives."""
 _WRITE_S: Final = 30.0
 """Seconds in which a browser has to take a change."""
+_MOST_FORM: Final = 2**18
+"""Bytes of a form: a manifest of the largest size, with each of its letters escaped."""
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none';"
     " require-trusted-types-for 'script'; trusted-types atoll",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # Without a referrer for itself a browser sends no Origin with a form either.
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -83,12 +86,14 @@ class Site:
 
     def app(self) -> web.Application:
         """The application."""
-        app = web.Application(middlewares=[self._guarded], client_max_size=2**14)
+        app = web.Application(middlewares=[self._guarded], client_max_size=_MOST_FORM)
         app.on_response_prepare.append(_protect)
         self._access.add_to(app)
         for name in _STATIC:
             app.router.add_get(f"/static/{name}", _static)
         app.router.add_get("/changes", self._changes)
+        app.router.add_get(questions.PATH, self._what_if)
+        app.router.add_post(questions.PATH, self._what_if)
         app.router.add_get("/{path:.*}", self._page)
         return app
 
@@ -103,7 +108,11 @@ class Site:
         """Refuse requests that another site makes a browser send, and turn errors into pages."""
         if not self._access.knows_host(request.host):
             return web.Response(status=421, text="this is not the address of this page\n")
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        elsewhere = request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
+        # Not every browser sends Sec-Fetch-Site, but all send Origin with a form.
+        if request.method == "POST" and request.headers.get("Origin", "").partition("://")[2] != request.host:
+            elsewhere = True
+        if elsewhere:
             return web.Response(status=403, text="another site made this request: open the address by hand\n")
         try:
             return await handler(request)
@@ -119,6 +128,13 @@ class Site:
         world = await self._access.world(request)
         view = pages.find(request.rel_url)
         return _html(pages.whole(await _made(world, view), leave=self._access.pastes), 200)
+
+    async def _what_if(self, request: web.Request) -> web.Response:
+        """The form, and the answer once it is sent: a question is never asked again by itself."""
+        world = await self._access.world(request)
+        asks = request.method == "POST"
+        fields = {key: str(value) for key, value in (await request.post() if asks else request.query).items()}
+        return _html(pages.whole(await questions.page(world, fields, asks=asks), leave=self._access.pastes), 200)
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
         """The page's content, and its parts that change, until the browser leaves."""

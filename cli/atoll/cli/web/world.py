@@ -153,6 +153,11 @@ class World:
         return found.body if found is not None else None
 
     @property
+    def shown(self) -> str:
+        """The one namespace whose workloads are shown; else the user's own."""
+        return self._namespace or self.own
+
+    @property
     def unseen(self) -> list[str]:
         """Objects that the user may not see, in words."""
         words = [_WORDS[resource] for resource, watch in self._watches.items() if watch.absent]
