@@ -26,7 +26,7 @@ from tests.view.made import job, queue, told
 pytest.importorskip("jinja2")
 playwright = pytest.importorskip("playwright.async_api", reason="pip install -r tests/browser/requirements.txt")
 
-from tests.cli.web_pages import EVIL, filled, member, opened, shared, waiting
+from tests.cli.web_pages import EVIL, filled, member, opened, ran, shared, waiting
 
 AXE = Path(os.environ["AXE"]).read_text("utf-8") if "AXE" in os.environ else ""
 CHROMIUM = shutil.which("chromium")
@@ -41,6 +41,8 @@ PATHS = (
     "/queues/research",
     "/workloads",
     "/workloads?state=running",
+    "/usage",
+    "/timeline",
     "/what-if",
     "/workloads/team/vcjob/train",
 )
@@ -92,6 +94,8 @@ def large() -> Host:
         for number in range(98)
     ]
     host.put(BINDINGS, *runs)
+    evicted = {"outcome": "Evicted", "reason": "Preempted", "evicted_for": "team/vip", "message": EVIL}
+    host.put(BINDINGS, *(ran(f"ended-{number:02}", **(evicted if number % 5 == 0 else {})) for number in range(60)))
     host.put(JOBS, job("train", state={"phase": EVIL}))
     return host
 
@@ -212,7 +216,7 @@ async def test_user_without_rights_sees_nothing_of_others(tmp_path: Path) -> Non
     host.put(BINDINGS, foreign)
     host.refused |= {(resource.path(), "secret") for resource in (BINDINGS, CLUSTERS, CAPACITIES, LEASES, QUEUES)}
     async with opened(host, tmp_path) as client, tab(client.address) as page:
-        for path in ("/", "/queues", "/workloads"):
+        for path in ("/", "/queues", "/workloads", "/usage", "/timeline"):
             await page.goto(client.base + path)
             await live(page)
             text = await page.inner_text("main")

@@ -21,7 +21,7 @@ from tests.view.made import job
 
 pytest.importorskip("jinja2")
 
-from atoll.cli.web import pages, site
+from atoll.cli.web import page, pages, site
 from tests.cli.web_pages import EVIL, filled, opened, plain, waiting
 
 
@@ -169,7 +169,7 @@ async def test_streams_are_bounded_and_share_their_work(tmp_path: Path, monkeypa
     def counting(url: Any) -> pages.View:
         view = find(url)
 
-        async def make(world: Any) -> pages.Page:
+        async def make(world: Any) -> page.Page:
             made.append(view.key)
             return await view.make(world)
 

@@ -6,12 +6,14 @@ import asyncio
 import html
 import re
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 from aiohttp import web
 from yarl import URL
 
@@ -24,6 +26,8 @@ from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES, QUEUES
 from atoll.model.decision import Line, Phase
+from atoll.model.runs import Part, Run
+from atoll.model.timestamps import rfc3339
 from atoll.model.verdict import Blocker, Reason
 from tests.cli.kubeconfigs import kubeconfig
 from tests.cli.web_host import Host, serving
@@ -42,6 +46,18 @@ def waiting(name: str, **more: Any) -> Json:
         "name": name,
         "namespace": "team",
     }
+    return found
+
+
+def ran(name: str, **more: Any) -> Json:
+    """A binding with a run that ended ten minutes ago, after half an hour with 8 GPUs."""
+    begin, end = (rfc3339(time.time() - minutes * 60) for minutes in (40, 10))
+    run = Run(
+        1, begin, begin, "research", queued=begin, bound=begin, running=begin, ended=end, released=end, counted=end,
+        parts=[Part("east", 2, granted={"nvidia.com/gpu": 8.0}, seconds={"nvidia.com/gpu": 8.0 * 1800})], **{"user": "ann", "outcome": "Succeeded", **more},
+    )  # fmt: skip
+    found = waiting(name)
+    found["status"]["runs"] = msgspec.to_builtins([run])
     return found
 
 

@@ -134,9 +134,9 @@ def rows_of(options: Settings, store: str | None, span: Span, columns: Sequence[
     if store is None:
         from atoll.cli.connection import call
         from atoll.model.apiresource import BINDINGS
-        from atoll.view.usage import of_bindings
+        from atoll.view.usage import of_bindings, within
 
-        rows = of_bindings(call(options, lambda host: host.list(BINDINGS, options.where)))
+        yield from within(of_bindings(call(options, lambda host: host.list(BINDINGS, options.where))), since, until)
     else:
         try:
             from atoll.control.ledger import read
@@ -149,10 +149,6 @@ def rows_of(options: Settings, store: str | None, span: Span, columns: Sequence[
             )
         except (ImportError, OSError, ValueError) as error:
             raise CommandError(f"records at {store} can't be read: {error}") from error
-        return
-    for row in rows:
-        if row["dispatched"] < until and (row["released"] is None or row["released"] >= since):
-            yield row
 
 
 def span_of(since: str, month: str | None) -> Span:

@@ -300,8 +300,7 @@ class Records:
 def _records(binding: BindingObject, present: list[Run]) -> list[Record]:
     """The closed runs."""
     reference, metadata = binding.spec.resource, binding.metadata
-    group, slash, _ = reference.api_version.partition("/")
-    kind = f"{reference.kind}.{group}" if slash else reference.kind
+    kind = runs.kind_of(reference.api_version, reference.kind)
     return [
         Record(metadata.uid, reference.namespace or metadata.namespace, reference.name, kind, run)
         for run in present

@@ -60,8 +60,14 @@ def of_bindings(bindings: Iterable[Json]) -> Iterator[Row]:
         metadata, reference = binding["metadata"], (binding.get("spec") or {}).get("resource") or {}
         for run in runs.runs_of(binding.get("status") or {}):
             counted = run if run.released else runs.counted(run, now)
-            kind, name = str(reference.get("kind") or ""), str(reference.get("name") or metadata["name"])
+            kind = runs.kind_of(str(reference.get("apiVersion") or ""), str(reference.get("kind") or ""))
+            name = str(reference.get("name") or metadata["name"])
             yield runs.columns(Record(metadata["uid"], metadata["namespace"], name, kind, counted))
+
+
+def within(rows: Iterable[Row], since: datetime, until: datetime) -> Iterator[Row]:
+    """Rows of runs that were there in that time."""
+    return (row for row in rows if row["dispatched"] < until and (row["released"] is None or row["released"] >= since))
 
 
 def usage(rows: Iterable[Row], by: str, since: datetime, until: datetime) -> dict[str, Line]:

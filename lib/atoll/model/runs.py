@@ -198,6 +198,12 @@ def counted(run: Run, until: str) -> Run:
     return msgspec.structs.replace(run, counted=until, parts=parts)
 
 
+def kind_of(api_version: str, kind: str) -> str:
+    """Kind and group of a workload, such as `Job.batch`."""
+    group, slash, _ = api_version.partition("/")
+    return f"{kind}.{group}" if slash else kind
+
+
 class Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A closed run with the names of its workload: one row of the records."""
 
@@ -206,7 +212,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_default
     namespace: str
     name: str
     kind: str
-    """Kind and group of the workload, such as `Job.batch`."""
+    """As `kind_of` gives it."""
     run: Run
 
     @property

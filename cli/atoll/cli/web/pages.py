@@ -1,7 +1,4 @@
-"""From an address to a page: the views that `atollctl` prints, in HTML.
-
-A page is a frame, which is sent once, and parts, of which a stream sends the ones that change.
-"""
+"""From an address to a page: the views that `atollctl` prints, in HTML."""
 
 from __future__ import annotations
 
@@ -14,15 +11,14 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-import jinja2
 from aiohttp import web
-from markupsafe import Markup
 from yarl import URL
 
+from atoll.cli.web import reports
+from atoll.cli.web.page import Page, rendered
 from atoll.cli.web.world import World
 from atoll.kube.errors import ApiError
-from atoll.model import keys
-from atoll.model.ages import age, duration
+from atoll.model import keys, runs
 from atoll.model.apiresource import CAPACITIES, CLUSTERS, LEASES, QUEUES, VERDICTS, WORKS
 from atoll.view import clusters, explanation, nodes, queue_description, queue_objects, queue_tree, queues
 from atoll.view.queue_description import Federation
@@ -35,24 +31,7 @@ _EVENTS: Final = 100
 _DOMAINS: Final = 500
 """Domains of one member on a page."""
 _LOG_BYTES: Final = 2**18
-_LONGEST: Final = 600
-"""Letters of a tenant's text on a page."""
-_CUT: Final = "\x1e"
-"""Between two parts in the output of a template."""
 STATES: Final = ("waiting", "starting", "running")
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page as it is now."""
-
-    title: str
-    path: str
-    form: Json | None
-    """Values of the filter, where the page has one."""
-    parts: list[str]
-    live: bool = True
-    """Whether a stream follows its changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +55,6 @@ def find(url: URL) -> View:
             key = f"{url.raw_path}?{urlencode(sorted(asked.items()))}"
             return View(key, partial(make, asked={**asked, **match.groupdict()}))
     raise web.HTTPNotFound(text="there is no such page")
-
-
-def whole(page: Page, *, leave: bool) -> str:
-    """The page with its frame; `leave`: with a way to log out."""
-    return str(_templates.get_template("frame.html").render(page=page, body=Markup("".join(page.parts)), leave=leave))
-
-
-def error(status: int, text: str) -> str:
-    """A page that says why there is no other."""
-    return str(_templates.get_template("error.html").render(status=status, text=text.strip()))
-
-
-def form(text: str) -> str:
-    """A form for a token, with the reason why it is asked for."""
-    return str(_templates.get_template("error.html").render(status="Your token", text=text, paste=True))
 
 
 async def _federation(world: World, asked: Mapping[str, str]) -> Page:
@@ -183,7 +147,10 @@ async def _workloads(world: World, asked: Mapping[str, str]) -> Page:
         for place, view in islice(found, (number - 1) * ROWS, number * ROWS)
         if view.gang is not None
     ]
-    form = {key: asked.get(key, "") for key in ("queue", "namespace", "reason", "name")} | {"state": state}
+    form = {key: asked.get(key, "") for key in ("queue", "namespace", "reason", "name")} | {
+        "state": state,
+        "template": "filter-workloads.html",
+    }
     links = {
         word: "/workloads?" + urlencode({**{key: value for key, value in form.items() if value}, "page": to})
         for word, to in (("previous", number - 1), ("next", number + 1))
@@ -197,7 +164,7 @@ async def _workloads(world: World, asked: Mapping[str, str]) -> Page:
         "Workloads",
         "/workloads",
         "workloads.html",
-        form=form,
+        form=form | {"template": "filter-workloads.html"},
         state=state,
         workloads=lines,
         count=len(found),
@@ -230,8 +197,7 @@ def _named(world: World, lines: list[Json]) -> list[Json]:
         reference = (binding.get("spec") or {}).get("resource") or {}
         line["workload"], line["link"] = line["binding"], ""
         if {"apiVersion", "kind", "name"} <= reference.keys():
-            group = reference["apiVersion"].rpartition("/")[0]
-            kind = f"{reference['kind']}.{group}".rstrip(".").lower()
+            kind = runs.kind_of(reference["apiVersion"], reference["kind"]).lower()
             line["workload"], line["kind"] = reference["name"], reference["kind"]
             line["link"] = "/workloads/" + "/".join(map(quote, (line["namespace"], kind, reference["name"])))
     return lines
@@ -314,48 +280,9 @@ _ROUTES: Final[dict[str, Callable[..., Awaitable[Page]]]] = {
     "/queues": _queues,
     rf"/queues/(?P<name>{_PART})": _queue,
     "/workloads": _workloads,
+    "/usage": reports.usage,
+    "/timeline": reports.timeline,
     _ONE: _workload,
     f"{_ONE}/log": _log,
 }
-_QUERY: Final = ("queue", "namespace", "reason", "name", "state", "page", "resource")
-
-
-def rendered(
-    world: World,
-    title: str,
-    path: str,
-    template: str,
-    form: Json | None = None,
-    *,
-    live: bool = True,
-    **context: Any,
-) -> Page:
-    """The page of a template.
-
-    Args:
-        world: its user's objects.
-        title: of the page.
-        path: of its address.
-        template: its file.
-        form: values of the filter of workloads.
-        live: whether a stream follows its changes.
-        context: for the template.
-    """
-    text: str = _templates.get_template(template).render(
-        **context, unseen=world.unseen, title=title, path=path, cut=_CUT
-    )
-    return Page(title, path, form, text.split(_CUT), live)
-
-
-def _clip(text: object) -> str:
-    words = str(text)
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
-
-
-_templates = jinja2.Environment(
-    loader=jinja2.PackageLoader("atoll.cli.web"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_templates.filters |= {"age": age, "duration": duration, "clip": _clip}
+_QUERY: Final = ("queue", "namespace", "reason", "name", "state", "page", "resource", "by", "since")

@@ -12,7 +12,7 @@ from aiohttp import web
 from atoll.cli import what_if
 from atoll.cli.errors import CommandError
 from atoll.cli.submission import BadSubmission, Submission, manifest
-from atoll.cli.web.pages import Page, rendered
+from atoll.cli.web.page import Page, rendered
 from atoll.cli.web.world import World
 from atoll.kube.errors import ApiError
 from atoll.model import documents

@@ -14,7 +14,7 @@ from aiohttp import web
 from yarl import URL
 
 from atoll.cli.errors import CommandError
-from atoll.cli.web import pages, questions
+from atoll.cli.web import page, pages, questions
 from atoll.cli.web.world import World
 from atoll.kube import serving
 from atoll.kube.errors import ApiError, Forbidden, NotFound
@@ -121,20 +121,20 @@ class Site:
         except _EXPECTED as error:
             status, text = _in_words(error)
             if status == web.HTTPUnauthorized.status_code and self._access.pastes:
-                return _html(pages.form(text), status)
-            return _html(pages.error(status, text), status)
+                return _html(page.form(text), status)
+            return _html(page.error(status, text), status)
 
     async def _page(self, request: web.Request) -> web.Response:
         world = await self._access.world(request)
         view = pages.find(request.rel_url)
-        return _html(pages.whole(await _made(world, view), leave=self._access.pastes), 200)
+        return _html(page.whole(await _made(world, view), leave=self._access.pastes), 200)
 
     async def _what_if(self, request: web.Request) -> web.Response:
         """The form, and the answer once it is sent: a question is never asked again by itself."""
         world = await self._access.world(request)
         asks = request.method == "POST"
         fields = {key: str(value) for key, value in (await request.post() if asks else request.query).items()}
-        return _html(pages.whole(await questions.page(world, fields, asks=asks), leave=self._access.pastes), 200)
+        return _html(page.whole(await questions.page(world, fields, asks=asks), leave=self._access.pastes), 200)
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
         """The page's content, and its parts that change, until the browser leaves."""
@@ -189,7 +189,7 @@ def _in_words(error: Exception) -> tuple[int, str]:
     return 404, str(error)
 
 
-async def _made(world: World, view: pages.View) -> pages.Page:
+async def _made(world: World, view: pages.View) -> page.Page:
     return await world.shared(view.key, lambda: view.make(world))
 
 

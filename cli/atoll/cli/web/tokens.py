@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from atoll.cli.web import pages
+from atoll.cli.web import page
 from atoll.cli.web.settings import WebSettings
 from atoll.cli.web.world import World
 from atoll.kube import process
@@ -169,7 +169,7 @@ class Tokens:
     # -- the form ----------------------------------------------------------------------------------------------------
 
     async def _form(self, request: web.Request) -> web.Response:
-        return web.Response(text=pages.form(""), content_type="text/html", charset="utf-8")
+        return web.Response(text=page.form(""), content_type="text/html", charset="utf-8")
 
     async def _enter(self, request: web.Request) -> web.Response:
         fields = await request.post()
