@@ -9,7 +9,7 @@ import pytest
 
 from atoll.model.timestamps import rfc3339
 from atoll.view.timeline import ENDED, EVICTED, LOST, READY, STARTED, events
-from tests.view.test_usage import NOON, row
+from tests.view.run_rows import NOON, row
 
 Json = dict[str, Any]
 DAY = (NOON - timedelta(hours=12), NOON + timedelta(hours=12))

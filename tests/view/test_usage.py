@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from atoll.model.runs import Part, Record, Run, columns
 from atoll.model.timestamps import rfc3339
 from atoll.view.usage import (
     HISTORY,
@@ -21,27 +20,9 @@ from atoll.view.usage import (
     usage_records,
     usage_rows,
 )
+from tests.view.run_rows import GPU, NOON, row
 
-NOON = datetime(2026, 10, 15, 12, tzinfo=UTC)
-GPU = "nvidia.com/gpu"
 OCTOBER = (datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
-
-
-def at(hours: float) -> str:
-    return rfc3339((NOON + timedelta(hours=hours)).timestamp())
-
-
-def row(name: str, hours: float, *, begin: float = 0.0, outcome: str = "Succeeded", **more: Any) -> dict[str, Any]:
-    parts = [
-        Part("alpha", 1, granted={GPU: 2.0}, seconds={GPU: 2 * hours * 3600, "memory": hours * 3600 * 2**30}),
-        Part("beta", 1, granted={GPU: 6.0}, seconds={GPU: 6 * hours * 3600}),
-    ]
-    end = at(begin + hours)
-    run = Run(
-        1, at(begin), at(begin - 1), **{"queue": "q", "user": "ann", "queued": at(begin - 1), **more}, bound=at(begin),
-        running=at(begin), ended=end, released=end, outcome=outcome, parts=parts,
-    )  # fmt: skip
-    return columns(Record(f"uid-{name}", "team", name, "Job.batch", run))
 
 
 def test_usage_adds_up_resource_hours_waits_and_losses() -> None:
