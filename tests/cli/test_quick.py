@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atoll.cli.options import DataFormat
-from atoll.kube.transport import _product
+from atoll.kube.http import _product
 from atoll.model.release import VERSION
 from tests.cli.command_line import parse
 

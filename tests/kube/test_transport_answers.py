@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from atoll.kube import authority, certificates, errors, transport
+from atoll.kube import authority, certificates, errors, http, transport
 from atoll.kube.collector import KubeCollector
 from atoll.kube.config import Connection, tls_context
 from atoll.kube.ratelimit import RateLimit
@@ -186,7 +186,7 @@ async def test_no_answer_is_told_with_the_address_and_the_reason_and_nothing_of_
 
 
 async def test_a_watch_that_is_never_answered_ends_with_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_DEADLINE", 0.2)
+    monkeypatch.setattr(http, "_DEADLINE", 0.2)
 
     async def hang(_: web.Request) -> web.Response:
         await asyncio.sleep(60)

@@ -23,9 +23,9 @@ import msgspec
 import structlog
 from msgspec.structs import force_setattr
 
-from atoll.kube import client_metrics, depth, errors, transport
+from atoll.kube import client_metrics, depth, errors
 from atoll.kube.backoff import pause
-from atoll.kube.transport import ApiServer, Page
+from atoll.kube.transport import LEAST_PAGE_SIZE, PAGE_SIZE, ApiServer, Page
 from atoll.model import versions
 from atoll.model.apiresource import ApiResource
 from atoll.model.objects import HasMeta, Meta, decode_meta
@@ -160,7 +160,7 @@ class Reflector(Generic[T]):
         #: index name -> value -> keys; empty sets are removed
         self._indexes: dict[str, dict[str, set[str]]] = {}
         #: objects in the first page of the next list
-        self._page_size = transport.PAGE_SIZE
+        self._page_size = PAGE_SIZE
         #: where a watch is resumed; empty when only a list can help
         self._version = ""
         #: whether the server did not answer the last attempt
@@ -413,7 +413,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         """Read all pages; the next attempt begins with smaller ones if not even the first comes."""
         turn, seen, version = _Turn(), set[str](), ""
-        size, self._page_size = self._page_size, max(self._page_size // 2, transport.LEAST_PAGE_SIZE)
+        size, self._page_size = self._page_size, max(self._page_size // 2, LEAST_PAGE_SIZE)
         async with aclosing(self._pages(size)) as pages:
             async for page in pages:
                 self.heard_at = time.monotonic()
@@ -433,7 +433,7 @@ class Reflector(Generic[T]):
                     await turn.give()
                 version = page.metadata.resource_version
                 self._freeze()
-        self._page_size = transport.PAGE_SIZE
+        self._page_size = PAGE_SIZE
         await self._complete(seen, version)
 
     async def _pages(self, size: int) -> AsyncGenerator[Page, None]:
