@@ -66,7 +66,7 @@ async def test_a_job_that_was_just_delivered_gets_its_pods_without_a_status_befo
     async with serving(member.answer) as api:
         cache = MemberCache(api)
         controller = JobController(api, cache, Recorder(api, "agent"))
-        controller.just_sent = lambda uid, epoch: (uid, epoch) == sent
+        controller.statuses.just_sent = lambda uid, epoch: (uid, epoch) == sent
         cache.jobs.put("default/j", decode_full(orjson.dumps(job())))
         await controller.reconcile("default/j")
         first = [] if sent == ("b", 3) else [("PATCH", "status")]
@@ -84,7 +84,7 @@ async def test_a_job_whose_pod_does_not_run_in_a_moment_shows_that_it_is_pending
     async with serving(member.answer) as api:
         cache = MemberCache(api)
         controller = JobController(api, cache, Recorder(api, "agent"), settings=JobSettings(pending_after=0.0))
-        controller.just_sent = lambda *_: True
+        controller.statuses.just_sent = lambda *_: True
         cache.jobs.put("default/j", decode_full(orjson.dumps(job())))
         await controller.reconcile("default/j")
     status = next(body["status"] for _, what, body in member.written if what == "status")

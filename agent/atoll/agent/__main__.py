@@ -122,7 +122,7 @@ async def setup(running: Process, settings: AgentSettings) -> None:
             settings=settings.delivery,
         )
         agent.on_placement(delivery.touch)
-        agent.jobs.just_sent = delivery.just_sent
+        agent.jobs.statuses.just_sent = delivery.just_sent
         agent.surroundings.on_change(lambda _: delivery.look_again())
         reading = Tunnel(host, member, settings.cluster, agent.pods_of, settings=settings.tunnel)
         works = agent, delivery

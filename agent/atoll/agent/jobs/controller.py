@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from atoll.agent.jobs import done, policies, rejections, stages, state
 from atoll.agent.jobs import pods as made
 from atoll.agent.jobs.plugin_objects import NameTaken, PluginObjects, check_owner
 from atoll.agent.jobs.probes import Probes
+from atoll.agent.jobs.statuses import Statuses
 from atoll.agent.objects import Pod
 from atoll.agent.settings import JobSettings
 from atoll.kinds.volcano_job.tasks import task_name
@@ -29,7 +30,7 @@ from atoll.kube.events import Recorder, reference
 from atoll.kube.pace import URGENT
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue, every
-from atoll.model import keys, numbers, versions
+from atoll.model import keys
 from atoll.model.apiresource import CLAIMS, JOBS, POD_GROUPS, PODS, ApiResource
 from atoll.model.gang import MOST_PODS
 from atoll.model.objects import Full
@@ -63,14 +64,7 @@ class JobController:
         self._writes = asyncio.Semaphore(self._settings.writes)
         #: job UID -> names of pods made by us that no watch event has shown yet -> when they were made
         self._unseen: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        #: whether delivery sent a dispatch (binding UID, epoch) to the member a moment ago
-        self.just_sent: Callable[[str, int], bool] = lambda _, __: False
-        #: job UID -> when it was seen first, of Jobs without status that were just sent
-        self._begun: dict[str, float] = {}
-        #: job UID -> when its status was last written
-        self._written_at: dict[str, float] = {}
-        #: job UID -> the status that was written and the resourceVersion it got, while the cache is older than that
-        self._ahead: dict[str, tuple[dict[str, Any], str]] = {}
+        self.statuses = Statuses(api, cache, self._queue, settings)
         #: job UIDs whose PodGroup and claims were made or seen
         self._grouped: set[str] = set()
         self._plugged = PluginObjects(api)
@@ -108,8 +102,9 @@ class JobController:
             self._queue.add(new.metadata.key, after=self._settings.coalesce)
 
     def _forget(self, uid: str) -> None:
-        for memory in (self._unseen, self._written_at, self._ahead, self._lost, self._begun):
+        for memory in (self._unseen, self._lost):
             memory.pop(uid, None)
+        self.statuses.forget(uid)
         for name in self._refused_of.pop(uid, ()):
             self._refused.forget((uid, name))
         self._grouped.discard(uid)
@@ -166,7 +161,7 @@ class JobController:
 
     async def _look(self, cached: Full) -> None:
         uid = cached.metadata.uid
-        job, there = self._known(cached), self._cache.pods.by_index("owner", uid)
+        job, there = self.statuses.known(cached), self._cache.pods.by_index("owner", uid)
         gone = done.remembered(job, there)
         existing = [*there, *gone]
         again = self._made_again(job, existing)
@@ -179,7 +174,7 @@ class JobController:
         lost = dict(self._lost.get(uid, {}))
         intent = self._intent(job, pods, self._evicted(job, existing, lost, first_look=uid not in self._known_jobs))
         if intent.changes:
-            job = await self._patch_status(job, uid, intent.changes)
+            job = await self.statuses.write(job, intent.changes)
             # A restart forgets succeeded pods.
             gone = done.remembered(job, there)
             existing = [*there, *gone]
@@ -212,7 +207,7 @@ class JobController:
             made_now = wanted.keys() - seen if missing or unseen else set()
         census = state.Census(pods, _by_task(job, made_now), leaving=leaving)
         ended = done.recorded(job, staying)
-        status = asyncio.ensure_future(self._write_status(job, uid, census, intent, opened, ended))
+        status = asyncio.ensure_future(self._write_status(job, census, intent, opened, ended))
         outcomes = await every(status, self._make(job, missing, status, opened, gone))
         # 4. Leftovers of a Job that has just ended.
         if isinstance(outcomes[0], dict):
@@ -297,6 +292,23 @@ class JobController:
         asked = made.places(job, lost)
         return {name: at for name, at in lost.items() if name not in back and name in asked}
 
+    async def _write_status(
+        self,
+        job: dict[str, Any],
+        census: state.Census,
+        intent: _Intent,
+        opened: Collection[int],
+        ended: dict[str, str],
+    ) -> dict[str, Any]:
+        """The Job with the status that it has now."""
+        required = intent.message if intent.required else ""
+        wanted = state.desired_status(job, census, time.time(), hold=intent.hold, required=required, opened=opened)
+        if ended or (job.get("status") or {}).get("done"):
+            wanted["done"] = ended
+        if (probed := self._probes.of(job["metadata"]["uid"])) is not None:
+            wanted["probes"] = probed
+        return await self.statuses.write_when_due(job, wanted)
+
     # -- objects -----------------------------------------------------------------------------------------------------
 
     async def _make(
@@ -314,10 +326,7 @@ class JobController:
         over = Counter(pod.task for pod in gone)
         group = self._cache.pod_groups.get(f"{namespace}/{made.group_name(job)}")
         if group is not None:
-            present = {
-                "minMember": group.spec.min_member,
-                "minTaskMember": group.spec.min_task_member,
-            }
+            present = {"minMember": group.spec.min_member, "minTaskMember": group.spec.min_task_member}
             if change := made.group_change(present, job, opened, over):
                 await self._api.merge_patch(POD_GROUPS, group.metadata.name, change, namespace)
         elif uid not in self._grouped:
@@ -428,83 +437,6 @@ class JobController:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-
-    # -- status ------------------------------------------------------------------------------------------------------
-
-    def _known(self, cached: Full) -> dict[str, Any]:
-        """The Job with the status that we wrote, where the watch has not shown it yet."""
-        job, uid = cached.body, cached.metadata.uid
-        if uid not in self._ahead:
-            return job
-        status, version = self._ahead[uid]
-        late = asyncio.get_running_loop().time() >= self._written_at[uid] + self._settings.trust
-        # The watch never shows it, where the store was put back to an earlier state.
-        if late or not versions.older(cached.metadata.resource_version, version):
-            del self._ahead[uid]
-            return job
-        return {**job, "status": {**(job.get("status") or {}), **status}}
-
-    async def _write_status(
-        self,
-        job: dict[str, Any],
-        uid: str,
-        census: state.Census,
-        intent: _Intent,
-        opened: Collection[int],
-        ended: dict[str, str],
-    ) -> dict[str, Any]:
-        """The Job with the status that it has now."""
-        required = intent.message if intent.required else ""
-        wanted = state.desired_status(job, census, time.time(), hold=intent.hold, required=required, opened=opened)
-        if ended or (job.get("status") or {}).get("done"):
-            wanted["done"] = ended
-        if (probed := self._probes.of(uid)) is not None:
-            wanted["probes"] = probed
-        present = {key: value for key, value in (job.get("status") or {}).items() if key in wanted}
-        patch = state.difference(present, wanted)
-        if not patch:
-            return job
-        if (wait := self._wait(job, uid, patch)) > 0:
-            self._queue.add(f"{job['metadata']['namespace']}/{job['metadata']['name']}", after=wait)
-            return job
-        return await self._patch_status(job, uid, wanted)
-
-    def _wait(self, job: dict[str, Any], uid: str, patch: dict[str, Any]) -> float:
-        """Seconds until this change of the status is due."""
-        clock, pace = asyncio.get_running_loop().time(), self._api.pace.delay(self._queue.waiting(URGENT))
-        if "state" not in patch and uid in self._written_at:
-            return self._written_at[uid] + max(self._settings.counts_after, pace) - clock
-        notes, phase = job["metadata"].get("annotations") or {}, (patch.get("state") or {}).get("phase")
-        epoch = numbers.whole(notes.get(keys.EPOCH))
-        new = not job.get("status") and phase == "Pending" and epoch is not None
-        if new and (
-            uid in self._begun or keys.ARRAY_TRY in notes or self.just_sent(notes.get(keys.BINDING_UID, ""), epoch or 0)
-        ):
-            # It runs in a moment, mostly, and one write says both.
-            return self._begun.setdefault(uid, clock) + self._settings.pending_after - clock
-        return 0.0
-
-    async def _patch_status(self, job: dict[str, Any], uid: str, wanted: dict[str, Any]) -> dict[str, Any]:
-        """Write these fields of the status; the Job with them."""
-        meta, status = job["metadata"], job.get("status") or {}
-        patch = state.difference({key: value for key, value in status.items() if key in wanted}, wanted)
-        body = {"metadata": {"uid": uid}, "status": patch}
-        try:
-            answer = await self._api.merge_patch(JOBS, meta["name"], body, meta["namespace"], subresource="status")
-        except errors.NotFound as error:
-            # Nothing may follow an unwritten status.
-            raise errors.Retry(1.0, f"job {meta['namespace']}/{meta['name']} is gone") from error
-        self._written_at[uid] = asyncio.get_running_loop().time()
-        version = str(answer["metadata"]["resourceVersion"])
-        cached = self._cache.jobs.get(f"{meta['namespace']}/{meta['name']}")
-        if cached is not None and versions.older(cached.metadata.resource_version, version):
-            self._ahead[uid] = ({**status, **wanted}, version)
-            self._queue.add(cached.metadata.key, after=self._settings.trust)
-        phase = (wanted.get("state") or {}).get("phase")
-        if phase and state.phase_of(job) != phase:
-            log.info("job phase", job=f"{meta['namespace']}/{meta['name']}", phase=phase)
-        # Not from the cache: the watch may or may not have shown it by now.
-        return {**job, "status": {**status, **wanted}}
 
 
 @dataclass(frozen=True)
