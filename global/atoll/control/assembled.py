@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from atoll.kinds import Kind
-from atoll.kube.reflector import Handler, Reflector
+from atoll.kube.reflector import Reflector
+from atoll.kube.store import Handler
 from atoll.kube.transport import ApiServer
 from atoll.model.objects import Full, Meta, decode_full
 

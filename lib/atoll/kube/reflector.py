@@ -14,25 +14,21 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Generic, NoReturn, TypeVar
+from typing import NoReturn
 
 import msgspec
 import structlog
-from msgspec.structs import force_setattr
 
 from atoll.kube import client_metrics, depth, errors
 from atoll.kube.backoff import pause
+from atoll.kube.shared_texts import SharedTexts
+from atoll.kube.store import Store, T
 from atoll.kube.transport import LEAST_PAGE_SIZE, PAGE_SIZE, ApiServer, Page
 from atoll.model import versions
 from atoll.model.apiresource import ApiResource
-from atoll.model.objects import HasMeta, Meta, decode_meta
-
-T = TypeVar("T", bound=HasMeta)
-Handler = Callable[[T | None, T | None], None]
-"""Called with (old, new): old is None for an added object, new is None for a deleted one. It must not block."""
+from atoll.model.objects import Meta, decode_meta
 
 _HEALTHY_AFTER = 5.0
 """Seconds for which a stream must have lived to end a series of failures."""
@@ -48,9 +44,6 @@ _TURN = 0.01
 """Seconds of work after which the event loop gets a turn."""
 _FREEZE_EVERY = 10_000
 """Objects of the first list after which the garbage collector stops looking at present objects."""
-_SHARED_TEXTS, _SHARED_LENGTH = 65_536, 256
-"""How many texts, of how many characters at most, are kept once for all objects that hold them."""
-_NONE: list[str] = []
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises: of bytes that are no JSON or of the wrong types, no UTF-8, or nested too deeply."""
 _INITIAL_END = "k8s.io/initial-events-end"
@@ -106,7 +99,7 @@ class _Initial:
         self.end = ""
 
 
-class Reflector(Generic[T]):
+class Reflector(Store[T]):
     """The objects of one resource, as last reported by the API server.
 
     Handlers hear of every object in the order of its changes: never an older state after a newer one, and of an
@@ -147,18 +140,13 @@ class Reflector(Generic[T]):
                 may have it now.
             withheld: the same of a server that does not let this account read it.
         """
+        super().__init__(resource.plural)
         self._api = api
         self.resource = resource
         self._decode = decode
         self._namespace = namespace
         self._labels, self._fields = label_selector, field_selector
         self._metadata_only, self._watch_list, self._inactivity = metadata_only, watch_list, inactivity
-        #: key -> object; mutated only by `_put`, so that indexes and handlers always agree with it
-        self._store: dict[str, T] = {}
-        self._handlers: list[Handler[T]] = []
-        self._indexers: dict[str, Callable[[T], Iterable[str]]] = {}
-        #: index name -> value -> keys; empty sets are removed
-        self._indexes: dict[str, dict[str, set[str]]] = {}
         #: objects in the first page of the next list
         self._page_size = PAGE_SIZE
         #: where a watch is resumed; empty when only a list can help
@@ -167,10 +155,7 @@ class Reflector(Generic[T]):
         self._was_away = False
         #: the highest number that was seen as a version, and that of the last list; -1 = none
         self._newest = self._listed = -1
-        #: key -> number of the version at which it was deleted, for the last of them
-        self._deleted: dict[str, int] = {}
-        #: the highest number that was dropped from `_deleted`
-        self._forgotten = -1
+        self._deleted = _Tombstones()
         #: lists in a row older than observed versions
         self._stale_lists = 0
         #: the watch-list that is under way
@@ -179,8 +164,7 @@ class Reflector(Generic[T]):
         self._opened_at = -1
         #: loop time of the first sign of life of the current stream
         self._alive_since: float | None = None
-        #: text -> itself
-        self._texts: dict[str, str] = {}
+        self._texts = SharedTexts()
         #: objects present when the garbage collector was last frozen
         self._frozen = 0
         self.synced = asyncio.Event()
@@ -201,63 +185,12 @@ class Reflector(Generic[T]):
         client_metrics.caches.add(self)
 
     @property
-    def name(self) -> str:
-        return self.resource.plural
-
-    @property
     def active_at(self) -> float | None:
         """time.monotonic() of the last attempt or sign of life; None while `run` does not run.
 
         A server that is away does not make this old: only a task that hangs does.
         """
         return None if self._tried_at is None else max(self._tried_at, self.heard_at)
-
-    # -- reading -----------------------------------------------------------------------------------------------------
-
-    def get(self, key: str) -> T | None:
-        """The object by `namespace/name` (or name)."""
-        return self._store.get(key)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._store.values())
-
-    def __len__(self) -> int:
-        return len(self._store)
-
-    @property
-    def store(self) -> Mapping[str, T]:
-        return self._store
-
-    def by_index(self, index: str, value: str) -> list[T]:
-        """The objects that the indexer filed under this value, in order of their keys."""
-        return [self._store[key] for key in self.keys_of(index, value)]
-
-    def keys_of(self, index: str, value: str) -> list[str]:
-        """Their keys alone, in order."""
-        return sorted(self._indexes[index].get(value, ()))
-
-    def replace(self, obj: T) -> None:
-        """Keep this instead of an object that is there, of the same version: its derived form depends on more than
-        itself. It counts as a change.
-        """
-        self.put(obj.metadata.key, obj, anyhow=True)
-
-    # -- wiring, before `run` ----------------------------------------------------------------------------------------
-
-    def on_change(self, handler: Handler[T]) -> None:
-        """Call `handler(old, new)` on every change, in order."""
-        self._handlers.append(handler)
-
-    def remove_handler(self, handler: Handler[T]) -> None:
-        """Call it no more."""
-        self._handlers.remove(handler)
-
-    def add_index(self, name: str, indexer: Callable[[T], Iterable[str]]) -> None:
-        """File objects under the values that the indexer gives."""
-        self._indexers[name] = indexer
-        self._indexes[name] = defaultdict(set)
-
-    # -- running -----------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
         """The server may have this resource now: ask at once."""
@@ -473,7 +406,7 @@ class Reflector(Generic[T]):
             self._missed, self.absent = 0, False
         self._newest = self._listed
         self._rose.set()
-        self._deleted, self._forgotten = {}, -1
+        self._deleted = _Tombstones()
         if self.synced.is_set():
             self.relists += 1
         self._freeze()
@@ -526,7 +459,8 @@ class Reflector(Generic[T]):
         else:
             self.put(key, obj)
             if deleted:
-                self._bury(key, meta.resource_version)
+                # No late event brings it back.
+                self._deleted.add(key, versions.number(meta.resource_version))
         if self._initial is not None:
             self._initial.seen.add(key)
             return meta.resource_version
@@ -564,46 +498,20 @@ class Reflector(Generic[T]):
             return number < versions.number(known.metadata.resource_version)
         if self._initial is not None:
             return False
-        if number <= max(self._listed, self._deleted.get(key, -1)):
+        if number <= max(self._listed, self._deleted.at(key)):
             return True
-        if number <= self._forgotten:
+        if number <= self._deleted.forgotten:
             raise _Distrusted(f"{key} at {version} comes too late to tell whether it was deleted since")
         return False
-
-    def _bury(self, key: str, version: str) -> None:
-        """Remember when it was deleted, so that no late event brings it back."""
-        self._deleted[key] = versions.number(version)
-        if len(self._deleted) > _TOMBSTONES:
-            self._forgotten = max(self._forgotten, self._deleted.pop(next(iter(self._deleted))))
 
     def _decoded(self, raw: msgspec.Raw) -> T | None:
         try:
             obj = self._decode(raw)
-            self._share(obj.metadata)
+            self._texts.share(obj.metadata, len(self._store))
             return obj
         except Exception as error:  # any content of an object: it must not keep us from the others
             log.warning("object can't be read and is left out", resource=self.name, error=str(error))
             return None
-
-    def _share(self, meta: Meta) -> None:
-        """Keep equal texts once: values of an object's metadata are mostly in many others too."""
-        texts = self._texts
-        # No more than present objects can share: names and times of objects that are gone would only fill memory.
-        if len(texts) > min(_SHARED_TEXTS, 1024 + 4 * len(self._store)):
-            texts.clear()
-        once = texts.setdefault
-        force_setattr(meta, "namespace", once(meta.namespace, meta.namespace))
-        force_setattr(meta, "creation_timestamp", once(meta.creation_timestamp, meta.creation_timestamp))
-        for values in (meta.labels, meta.annotations):
-            for name, value in values.items():
-                if len(value) <= _SHARED_LENGTH:
-                    values[name] = once(value, value)
-        for owner in meta.owner_references:
-            for field in ("kind", "name", "uid"):
-                value = getattr(owner, field)
-                force_setattr(owner, field, once(value, value))
-        if not meta.finalizers:
-            force_setattr(meta, "finalizers", _NONE)
 
     def _freeze(self) -> None:
         """Keep the garbage collector from looking at every object of a large cache, and stopping the loop for it."""
@@ -611,47 +519,23 @@ class Reflector(Generic[T]):
             self._frozen = len(self._store)
             gc.freeze()
 
-    def put(self, key: str, new: T | None, *, anyhow: bool = False) -> None:
-        """Store and tell; nothing where it is known already, unless `anyhow`."""
-        old = self._store.get(key)
-        if old is not None and new is not None:
-            if old.metadata.uid != new.metadata.uid:
-                # Another object of the same name: what follows from the old one must end before the new one counts.
-                self._change(key, old, None)
-                old = None
-            elif old.metadata.resource_version == new.metadata.resource_version and not anyhow:
-                return
-        if old is not None or new is not None:
-            self._change(key, old, new)
 
-    def _change(self, key: str, old: T | None, new: T | None) -> None:
-        if new is None:
-            del self._store[key]
-        else:
-            self._store[key] = new
-        for name, indexer in self._indexers.items():
-            self._file(self._indexes[name], key, self._values(indexer, old), self._values(indexer, new))
-        for handler in self._handlers:
-            try:
-                handler(old, new)
-            except Exception:
-                log.exception("a change handler failed", resource=self.name, key=key)
+class _Tombstones:
+    """Versions at which objects were deleted, the last ones by key."""
 
-    def _values(self, indexer: Callable[[T], Iterable[str]], obj: T | None) -> set[str]:
-        try:
-            return set(indexer(obj)) if obj is not None else set()
-        except Exception:
-            log.exception("an indexer failed", resource=self.name)
-            return set()
+    def __init__(self) -> None:
+        self._at: dict[str, int] = {}
+        #: the highest version of one that is not known by key any more; -1 = none
+        self.forgotten = -1
 
-    @staticmethod
-    def _file(index: dict[str, set[str]], key: str, before: set[str], after: set[str]) -> None:
-        for value in before - after:
-            index[value].discard(key)
-            if not index[value]:
-                del index[value]
-        for value in after - before:
-            index[value].add(key)
+    def add(self, key: str, version: int) -> None:
+        self._at[key] = version
+        if len(self._at) > _TOMBSTONES:
+            self.forgotten = max(self.forgotten, self._at.pop(next(iter(self._at))))
+
+    def at(self, key: str) -> int:
+        """The version at which it was deleted; -1 = not known."""
+        return self._at.get(key, -1)
 
 
 class _Turn:

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class Statuses:
-    """Writes statuses of Jobs, and knows what it wrote before the watch shows it."""
+    """Writes statuses of Jobs; a status that was written counts before the watch shows it."""
 
     def __init__(self, api: ApiServer, cache: MemberCache, queue: WorkQueue[str], settings: JobSettings) -> None:
         self._api = api
