@@ -17,6 +17,8 @@ from atoll.agent.summary import (
     MANY_CARRIERS,
     MAX_BYTES,
     MAX_CLASSES,
+    MAX_LOST,
+    MAX_LOST_NAMES,
     MAX_NAMES,
     NodeRoom,
     Summary,
@@ -234,6 +236,22 @@ def test_no_domain_shows_more_pods_than_its_nodes_hold(
         assert (promised(spec, wanted, domain) if spec else 0) <= holds
         if spec:
             assert sum(c["domain"] == domain for c in spec["classes"]) <= MAX_CLASSES
+
+
+def test_lost_nodes_are_named_in_their_domains_and_bounded() -> None:
+    lost = [*((f"gone-{i:02}", 1) for i in range(20)), ("away", 2), ("loose", -1)]
+    specs = Summary("m", [make_room("n", lowest=1)], TREE, lost=lost).specs()
+    assert specs["top"]["lost"] == [
+        {"domain": "rack-a", "nodes": 20, "names": [f"gone-{i:02}" for i in range(MAX_LOST_NAMES)]},
+        {"domain": "rack-b", "nodes": 1, "names": ["away"]},
+    ]
+    assert specs["nodes"]["lost"] == [{"domain": "", "nodes": 1, "names": ["loose"]}]
+    assert [each["nodes"] for each in specs["top"]["classes"]] == [1], "they count nowhere else"
+    for spec in specs.values():
+        ClusterCapacity.model_validate({"metadata": {"name": "x"}, "spec": {**spec, "generation": 1}})
+    wide = Tree([Domain("top", 2), *(Domain(f"rack-{i}", 1, 0) for i in range(400))])
+    [spec] = Summary("m", [], wide, lost=[(f"n{i}", i) for i in range(1, 401)]).specs().values()
+    assert len(spec["lost"]) == MAX_LOST
 
 
 @settings(max_examples=60, deadline=None)

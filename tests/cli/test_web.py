@@ -15,6 +15,7 @@ import pytest
 
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES
+from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker
 from tests.atollctl import atollctl
 from tests.view.made import job
@@ -22,7 +23,7 @@ from tests.view.made import job
 pytest.importorskip("jinja2")
 
 from atoll.cli.web import page, pages, site
-from tests.cli.web_pages import EVIL, filled, opened, plain, waiting
+from tests.cli.web_pages import EVIL, filled, member, opened, plain, waiting
 
 
 async def test_each_view_shows_the_federation(tmp_path: Path) -> None:
@@ -69,6 +70,33 @@ async def test_topology_says_the_same_as_nodes(tmp_path: Path) -> None:
         assert "2 nodes with nvidia.com/gpu: 0 idle, 2 mixed, 0 full; 6 of 16 free, at most 3 on one node" in shown
         assert "east-rack tier 1 (rack), 2 nodes 6 of 16 free" in shown
         assert "32 of 64 free" in plain(await browser.text("/topology?resource=cpu"))
+
+
+async def test_topology_names_lost_nodes(tmp_path: Path) -> None:
+    host = filled()
+    _, capacity = member("west")
+    capacity["spec"]["lost"] = [{"domain": "west-rack", "nodes": 2, "names": ["w3", "w4"]}]
+    host.put(CAPACITIES, capacity)
+    async with opened(host, tmp_path) as browser:
+        shown = plain(await browser.text("/topology"))
+        assert "2 nodes with nvidia.com/gpu: 0 idle, 2 mixed, 0 full, 2 lost ; 6 of 16 free" in shown
+        assert "2 lost lost: w3, w4" in shown
+
+
+async def test_pods_of_a_workload_are_drawn_in_their_racks(tmp_path: Path) -> None:
+    host = filled()
+    report = {"clusterName": "east", "status": {"placement": {"nodes": {"e1": 2, "e9": 1}, "domain": "east-rack"}}}
+    host.put(BINDINGS, waiting("train", phase=Phase.DISPATCHED, clusters=("east",), reports=(report,)))
+    _, capacity = member("east")
+    capacity["spec"]["classes"][0]["names"] = ["e1", "e2"]
+    capacity["spec"]["lost"] = [{"domain": "east-rack", "nodes": 1, "names": ["e9"]}]
+    host.put(CAPACITIES, capacity)
+    async with opened(host, tmp_path) as browser:
+        shown = plain(await browser.text("/workloads/team/vcjob/train"))
+        assert "east-rack rack e1 \u25a0\u25a0 2 pods e9 (lost) \u25a0 1 pod 1 other node there" in shown
+    host.refused.add((CAPACITIES.path(), "secret"))
+    async with opened(host, tmp_path) as browser:
+        assert "no domain that you may see e1" in plain(await browser.text("/workloads/team/vcjob/train"))
 
 
 async def test_texts_of_tenants_never_become_markup(tmp_path: Path) -> None:

@@ -58,6 +58,9 @@ class Host:
             return _json({"status": {"userInfo": {"username": token}}}, 201)
         if (path, token) in self.refused:
             return _no(403)
+        if "/verdicts/" in path:
+            # No dispatcher answers.
+            return _no(404)
         if request.method == "POST":
             body = orjson.loads(await request.read())
             if path.endswith("/whatifs"):

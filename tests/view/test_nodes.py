@@ -4,43 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from atoll.model import keys
 from atoll.view import nodes, queue_tree
+from tests.view.capacities import GPU, capacity, three_racks
 from tests.view.made import T0, queue
 
 Json = dict[str, Any]
-
-GPU = "nvidia.com/gpu"
-
-
-def capacity(**spec: Any) -> Json:
-    return {
-        "metadata": {"name": "top", "namespace": keys.execution_namespace("east")},
-        "spec": {
-            "cluster": "east",
-            "generation": 1,
-            "root": "",
-            "objects": 1,
-            "total": {GPU: 32, "cpu": 64000},
-            **spec,
-        },
-    }
-
-
-def three_racks() -> Json:
-    return capacity(
-        domains=[
-            {"name": "block", "tier": 2},
-            {"name": "rack-a", "tier": 1, "tierName": "rack", "parent": "block"},
-            {"name": "rack-b", "tier": 1, "parent": "block"},
-        ],
-        profiles=[{"allocatable": {GPU: "8", "cpu": "16"}}],
-        classes=[
-            {"domain": "rack-a", "profile": 0, "nodes": 2, "free": {GPU: 8}},
-            {"domain": "rack-b", "profile": 0, "nodes": 1, "free": {GPU: 3}},
-            {"domain": "rack-b", "profile": 0, "nodes": 1, "free": {}},
-        ],
-    )
 
 
 def test_nodes_count_by_state_and_domains_hold_the_sums_of_their_nodes() -> None:
@@ -90,3 +58,20 @@ def test_queues_that_may_use_a_member_are_named_unless_all_may() -> None:
     assert row[0] == "east"
     assert row[-1] == "any"
     assert nodes.queues_of("west", tree) is None
+
+
+def test_lost_nodes_count_in_their_domain_and_above_it() -> None:
+    made = three_racks()
+    made["spec"]["lost"] = [{"domain": "rack-b", "nodes": 2, "names": ["b3", "b4"]}]
+    [found] = nodes.summary("east", [made])
+    assert (found["nodes"], found["lost"], found["lostNodes"]) == (4, 2, {"rack-b": ["b3", "b4"]})
+    assert [(each["name"], each["lost"]) for each in found["domains"]] == [("block", 2), ("rack-a", 0), ("rack-b", 2)]
+    assert dict(zip(nodes.HEADERS, nodes.rows([{**found, "queues": None}])[0], strict=True))["LOST"] == 2
+
+
+def test_a_member_all_of_whose_nodes_are_lost_is_shown() -> None:
+    gone = capacity(total={}, lost=[{"domain": "", "nodes": 3, "names": ["a", "b", "c"]}])
+    [found] = nodes.summary("east", [gone])
+    assert (found["nodes"], found["lost"]) == (0, 3)
+    [found] = nodes.summary("east", [gone], GPU)
+    assert found["lost"] == 3

@@ -91,4 +91,5 @@ class MemberCapacity:
             for node in nodes
         ]
         trees = {name: grown.tree for name, grown in others.items()}
-        return Summary(self._cluster, rooms, tree, room.topology_problems, trees, aligns=room.aligns)
+        lost = [(name, lowest.get(name, NO_DOMAIN)) for name in room.lost_nodes()]
+        return Summary(self._cluster, rooms, tree, room.topology_problems, trees, aligns=room.aligns, lost=lost)

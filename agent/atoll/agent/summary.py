@@ -27,6 +27,7 @@ MAX_CLASSES = 16
 MAX_BYTES = 200_000
 """Size of one object's spec as JSON."""
 MAX_NAMES = 2000
+MAX_LOST, MAX_LOST_NAMES = 256, 16
 """Nodes that one object names."""
 MANY_CARRIERS = MAX_CLASSES
 """Nodes with a label above which it is left out if it differs on all of them: up to here each can be a class."""
@@ -172,6 +173,7 @@ class Summary:
         others: Mapping[str, Tree] | None = None,
         *,
         aligns: bool = False,
+        lost: Iterable[tuple[str, int]] = (),
     ) -> None:
         """Sort the nodes by what does not change while they stay as they are.
 
@@ -182,6 +184,7 @@ class Summary:
             problems: HyperNode -> what of it is left out of the tree, and why.
             others: the further trees, by name.
             aligns: whether some of the nodes reject pods that they can't align to their NUMA nodes.
+            lost: name and lowest domain of nodes that do not count.
         """
         nodes = list(nodes)
         others = others or {}
@@ -223,7 +226,11 @@ class Summary:
             self._file(node.lowest, _Class(number, 1, _rounded(node.free, allocatable), allocatable, [node.name]))
         self._root = {index: _root(tree, index) for index in range(len(tree.domains))}
         self._tops = [index for index, root in self._root.items() if index == root]
-        if NO_DOMAIN in self._groups or not self._tops:
+        #: lowest domain -> names of its lost nodes
+        self._lost: defaultdict[int, list[str]] = defaultdict(list)
+        for name, index in sorted(lost):
+            self._lost[index].append(name)
+        if NO_DOMAIN in self._groups or NO_DOMAIN in self._lost or not self._tops:
             self._tops.append(NO_DOMAIN)
         #: top domain -> its spec; without those to work out anew
         self._known: dict[int, Json] = {}
@@ -265,10 +272,25 @@ class Summary:
                 spec = _fitting(
                     self._cluster, top, inside, self._tree, equal, self._described, self._totals[top], self._others
                 )
-                spec |= {"objects": len(self._tops), **self._said}
+                spec |= {"objects": len(self._tops), **self._lost_in(inside), **self._said}
                 self._known[top] = spec
             specs[object_name(spec["root"])] = spec
         return specs
+
+    def _lost_in(self, inside: Iterable[int]) -> Json:
+        found = sorted((index for index in inside if index in self._lost), key=lambda i: (-len(self._lost[i]), i))
+        if not found:
+            return {}
+        return {
+            "lost": [
+                {
+                    "domain": self._tree.domains[index].name if index != NO_DOMAIN else "",
+                    "nodes": len(self._lost[index]),
+                    "names": self._lost[index][:MAX_LOST_NAMES],
+                }
+                for index in found[:MAX_LOST]
+            ]
+        }
 
     def _equal(self, index: int) -> list[_Class]:
         """One class for those nodes of a lowest domain that are equal; in order of the first node of each."""

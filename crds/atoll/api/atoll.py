@@ -36,6 +36,9 @@ MAX_CLASSES = 16 * MAX_DOMAINS
 #: Nodes that one object names at most.
 MAX_NAMES = 2000
 MAX_LEFT_OUT = 1024
+#: Domains with lost nodes, and nodes of each that are named.
+MAX_LOST = 256
+MAX_LOST_NAMES = 16
 MAX_PROBLEMS = 20
 MAX_TREES = 16
 
@@ -115,6 +118,17 @@ class NodeClass(ApiModel):
     """Name of a further tree, of those in trees, to the lowest domain there that holds them."""
 
 
+class LostNodes(ApiModel):
+    """Nodes of a domain that are not ready, or in a HyperNode that is lost; no other field counts them."""
+
+    domain: str
+    """Lowest domain that holds them; empty for nodes outside any."""
+    nodes: Annotated[int, Field(ge=1)]
+    """How many there are."""
+    names: Annotated[list[str], Field(max_length=MAX_LOST_NAMES), ATOMIC] = Field(default_factory=list)
+    """Names of the first ones, sorted."""
+
+
 class TopologyProblem(ApiModel):
     """A HyperNode of the member, part of which is left out."""
 
@@ -146,6 +160,8 @@ class ClusterCapacitySpec(ApiModel):
     """What nodes have in common; classes refer to them by index."""
     classes: Annotated[list[NodeClass], Field(max_length=MAX_CLASSES), ATOMIC] = Field(default_factory=list)
     """Nodes by class."""
+    lost: Annotated[list[LostNodes], Field(max_length=MAX_LOST), ATOMIC] = Field(default_factory=list)
+    """Lost nodes, for people: nothing is decided by them. Where many domains have some, the ones with most of them."""
     left_out: Annotated[list[str], Field(max_length=MAX_LEFT_OUT), ATOMIC] = Field(default_factory=list)
     """Label keys that the member's nodes have and profiles do not say, for there would be too many classes; whatever
     selects by one of them is asked of the member before it goes there. The same in all objects of the member."""

@@ -1,4 +1,4 @@
-"""Nodes of members as their capacity tells: idle, mixed and full ones, and free amounts by domain of the topology."""
+"""Nodes of members as their capacity tells: idle, mixed, full and lost ones, and free amounts by domain."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ HEADERS = (
     "IDLE",
     "MIXED",
     "FULL",
+    "LOST",
     "FREE",
     "TOTAL",
     "ON ONE NODE",
@@ -40,7 +41,9 @@ def summary(member: str, capacities: Iterable[Json], resource: str = "") -> list
     specs = [each.get("spec") or {} for each in capacities if each["metadata"]["namespace"] == home]
     named = {name for spec in specs for name in spec.get("total") or {}}
     wanted = [resource] if resource else sorted(name for name in named if "/" in name) or ["cpu"]
-    return [_of(member, specs, name) for name in wanted if name in named]
+    # A member all of whose nodes are lost has no amounts.
+    vanished = not named and any(spec.get("lost") for spec in specs)
+    return [_of(member, specs, name) for name in wanted if name in named or vanished]
 
 
 def resources(capacities: Iterable[Json]) -> list[str]:
@@ -54,10 +57,16 @@ def _of(member: str, specs: Sequence[Json], resource: str) -> Json:
     free_in: dict[str, int] = {}
     total_in: dict[str, int] = {}
     nodes_in: dict[str, int] = {}
+    lost_in: dict[str, int] = {}
+    lost_names: dict[str, list[str]] = {}
     largest = 0
     domains: list[Json] = []
     for spec in specs:
         domains += spec.get("domains") or ()
+        for each in spec.get("lost") or ():
+            place = str(each.get("domain") or "")
+            lost_in[place] = lost_in.get(place, 0) + int(each["nodes"])
+            lost_names.setdefault(place, []).extend(map(str, each.get("names") or ()))
         profiles = spec.get("profiles") or ()
         for each in spec.get("classes") or ():
             profile = profiles[each["profile"]] if each["profile"] < len(profiles) else {}
@@ -77,16 +86,23 @@ def _of(member: str, specs: Sequence[Json], resource: str) -> Json:
         "resource": resource,
         "nodes": sum(nodes_in.values()),
         **counts,
+        "lost": sum(lost_in.values()),
         "free": _text(resource, sum(free_in.values())),
         "total": _text(resource, sum(total_in.values())),
         "largestNode": _text(resource, largest),
         "largestDomain": _text(resource, max((amount for name, amount in free_in.items() if name), default=0)),
-        "domains": _domains(resource, domains, free_in, total_in, nodes_in),
+        "domains": _domains(resource, domains, free_in, total_in, nodes_in, lost_in),
+        "lostNodes": {place: names for place, names in sorted(lost_names.items())},
     }
 
 
 def _domains(
-    resource: str, domains: Sequence[Json], free: dict[str, int], total: dict[str, int], nodes: dict[str, int]
+    resource: str,
+    domains: Sequence[Json],
+    free: dict[str, int],
+    total: dict[str, int],
+    nodes: dict[str, int],
+    lost: dict[str, int],
 ) -> list[Json]:
     """Domains below their parents, with the sums of all nodes inside."""
     children: dict[str, list[Json]] = {}
@@ -96,19 +112,19 @@ def _domains(
         children.setdefault(above if above in names else "", []).append(each)
     found: list[Json] = []
 
-    def add(domain: Json, depth: int) -> tuple[int, int, int]:
+    def add(domain: Json, depth: int) -> tuple[int, int, int, int]:
         name = domain["name"]
         line: Json = {"name": name, "tier": domain.get("tier"), "depth": depth}
         if domain.get("tierName"):
             line["tierName"] = domain["tierName"]
         found.append(line)
-        sums = [(free.get(name, 0), total.get(name, 0), nodes.get(name, 0))]
+        sums = [(free.get(name, 0), total.get(name, 0), nodes.get(name, 0), lost.get(name, 0))]
         if depth < _DEEPEST:
             sums += [add(each, depth + 1) for each in children.pop(name, ())]
-        has, whole, count = (sum(part) for part in zip(*sums, strict=True))
-        line |= {"free": _text(resource, has), "total": _text(resource, whole), "nodes": count}
+        has, whole, count, gone = (sum(part) for part in zip(*sums, strict=True))
+        line |= {"free": _text(resource, has), "total": _text(resource, whole), "nodes": count, "lost": gone}
         line["used"] = round(1 - has / whole, 3) if whole else 0.0
-        return has, whole, count
+        return has, whole, count, gone
 
     for each in children.pop("", ()):
         add(each, 0)
@@ -149,7 +165,19 @@ def documents(clusters: Iterable[Json], capacities: Sequence[Json], tree: Tree, 
 
 def rows(documents: Iterable[Json]) -> list[list[object]]:
     """The table's rows."""
-    keyed = ("member", "resource", "nodes", "idle", "mixed", "full", "free", "total", "largestNode", "largestDomain")
+    keyed = (
+        "member",
+        "resource",
+        "nodes",
+        "idle",
+        "mixed",
+        "full",
+        "lost",
+        "free",
+        "total",
+        "largestNode",
+        "largestDomain",
+    )
     return [
         [*(each[key] for key in keyed), "all" if each["queues"] is None else ",".join(each["queues"])]
         for each in documents

@@ -20,7 +20,7 @@ from atoll.cli.web.world import World
 from atoll.kube.errors import ApiError
 from atoll.model import keys, runs
 from atoll.model.apiresource import CAPACITIES, CLUSTERS, LEASES, QUEUES, VERDICTS, WORKS
-from atoll.view import clusters, explanation, nodes, queue_description, queue_objects, queue_tree, queues
+from atoll.view import clusters, explanation, nodes, queue_description, queue_objects, queue_tree, queues, racks
 from atoll.view.queue_description import Federation
 
 Json = dict[str, Any]
@@ -30,6 +30,8 @@ ROWS: Final = 100
 _EVENTS: Final = 100
 _DOMAINS: Final = 500
 """Domains of one member on a page."""
+_NODES: Final = 1000
+"""Nodes of a workload in one member on a page."""
 _LOG_BYTES: Final = 2**18
 STATES: Final = ("waiting", "starting", "running")
 
@@ -236,6 +238,10 @@ async def _workload(world: World, asked: Mapping[str, str]) -> Page:
         events, missing = await job_events.gather(world.host, name, namespace)
     except ApiError as error:
         missing = [error.said]
+    for member in pods["clusters"] if pods is not None else ():
+        shown = dict(sorted(member["nodes"].items())[:_NODES])
+        member["racks"] = racks.drawn(member["cluster"], shown, world.bodies(CAPACITIES))
+        member["more"] = len(member["nodes"]) - len(shown)
     path = "/workloads/" + "/".join(map(quote, (namespace, asked["kind"], asked["name"])))
     rows = [dict(zip(job_events.HEADERS, job_events.row(each, now), strict=True)) for each in events[-_EVENTS:]]
     return rendered(

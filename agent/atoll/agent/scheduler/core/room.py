@@ -615,6 +615,10 @@ class Room:
         """Nodes that count, in order of their names: ready ones, in no domain that is lost."""
         return [self._nodes[name] for name in sorted(self._nodes) if self.usable(name)]
 
+    def lost_nodes(self) -> list[str]:
+        """Names of the nodes that do not count, in order."""
+        return [name for name in sorted(self._nodes) if not self.usable(name)]
+
     def usable(self, name: str) -> bool:
         """Whether the node counts."""
         node = self._nodes.get(name)
