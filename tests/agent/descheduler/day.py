@@ -31,7 +31,7 @@ WINDOW = 5
 EPOCH = 1_800_000_000.0
 HOUR = 3600.0
 ATOLL = Rules(settle=600)
-UPSTREAM = Rules(looks=1, margin=0.0, settle=1e-6, pause=0.0, rest=0.0, youngest=0.0)
+UPSTREAM = Rules(looks=1, margin=0.0, settle=1e-6, pause=0.0, rest=0.0, youngest=0.0, lost=loads.DAY)
 
 
 @dataclass
@@ -53,8 +53,8 @@ class Day:
     """Core-hours of batch work that evictions threw away."""
 
 
-def run(load: Load, *, hours: float, rules: Rules | None) -> Day:
-    """One day; without rules nothing moves."""
+def run(load: Load, *, hours: float, rules: Rules | None, keeps: bool = False) -> Day:
+    """One day; without rules nothing moves; `keeps`: evicted pods start in their planned places, as Atoll's placer does."""
     upstream = rules is UPSTREAM
     places = {each.name: each for each in load.places}
     free = {each.name: [each.cpu, each.memory, float(each.pods)] for each in load.places}
@@ -90,11 +90,14 @@ def run(load: Load, *, hours: float, rules: Rules | None) -> Day:
             if pod.node and now >= pod.since + pod.lasts:
                 ends(pod)
                 pod.done = True
-        for pod in load.pods:
+        for pod in sorted(load.pods, key=lambda pod: not pod.place):
             if pod.node or pod.done or pod.begin > now:
                 continue
             wants = _wants(pod)
             fitting = [name for name, has in free.items() if all(map(operator.ge, has, wants))]
+            if pod.place in fitting:
+                fitting = [pod.place]
+            pod.place = ""
             if not fitting:
                 found.waited += EVERY / HOUR
                 subjects[pod.name] = _subject(pod, upstream=upstream)
@@ -130,7 +133,7 @@ def run(load: Load, *, hours: float, rules: Rules | None) -> Day:
             found.bounces += now - pod.left < HOUR
             found.waited += EVERY / HOUR
             found.lost += (now - pod.since) / HOUR * pod.cpu / 1000 if pod.lasts <= loads.DAY else 0
-            pod.left, pod.born, pod.old = now, now, move.node
+            pod.left, pod.born, pod.old, pod.place = now, now, move.node, move.target if keeps else ""
     return found
 
 
@@ -139,10 +142,12 @@ def _wants(pod: Running) -> list[float]:
 
 
 def _subject(pod: Running, *, upstream: bool) -> Subject:
+    batch = pod.lasts <= loads.DAY
     asked = {"resources": {"requests": {"cpu": f"{pod.cpu:.0f}m", "memory": f"{pod.memory:.0f}"}}}
     return make_subject(
         pod.name, pod.node, containers=[asked], ready=bool(pod.node), owner=pod.name if upstream else pod.workload,
-        created=rfc3339_seconds(EPOCH + pod.born),
+        created=rfc3339_seconds(EPOCH + pod.born), kind="Job" if batch else "ReplicaSet",
+        restartPolicy="Never" if batch else "Always",
     )  # fmt: skip
 
 

@@ -68,6 +68,8 @@ class Running:
     """When it was moved last."""
     old: str = ""
     """The node that it left then."""
+    place: str = ""
+    """The node that keeps a place for it."""
     done: bool = False
 
 

@@ -186,6 +186,10 @@ STAY: dict[str, tuple[Subject, str]] = {
         make_subject("p", "n1", kind="Job", notes={"atoll.sh/binding-uid": "b"}),
         "belongs to a gang of the host",
     ),
+    "a pod that runs to completion": (
+        make_subject("p", "n1", kind="Job", restartPolicy="Never"),
+        "runs to completion, and its work would be lost",
+    ),
 }
 
 
@@ -425,6 +429,30 @@ def test_the_replacement_of_a_moved_pod_rests() -> None:
     found = look([fresh], turned, memory=memory, now=later, taken=later)
     assert reasons(found, "default/b") == ["it replaces a moved pod and rests for 3600 s"]
     assert moved(look([old], turned, memory=memory, now=later, taken=later)) == [("c", "n3", "n2")]
+
+
+def test_the_replacement_rests_though_another_pod_of_its_workload_moved_after_it() -> None:
+    memory = Memory()
+    for at in (NOW, NOW + 600):
+        [move] = look([make_subject("a", "n1", owner="rs")], HOT, memory=memory, now=at, taken=at).moves
+        memory.moved(move, at, AT_ONCE)
+        memory.moves.clear()
+    first = make_subject("b", "n3", owner="rs", created="2027-01-15T07:30:00Z")
+    later = NOW + 1800
+    found = look([first], {"n1": use(6), "n2": use(1), "n3": use(7)}, memory=memory, now=later, taken=later)
+    assert reasons(found, "default/b") == ["it replaces a moved pod and rests for 3600 s"]
+
+
+def test_pods_that_run_to_completion_go_after_services_and_while_their_work_is_short() -> None:
+    service = make_subject("service", "n1")
+    batch = make_subject("batch", "n1", kind="Job", restartPolicy="OnFailure", created="2027-01-15T07:50:00Z")
+    allowed = make_subject(
+        "allowed", "n1", kind="Job", restartPolicy="Never", notes={"descheduler.alpha.kubernetes.io/evict": ""}
+    )
+    pods = {"default/service": use(0.5), "default/batch": use(3), "default/allowed": use(0.1)}
+    young = Rules(looks=1, lost=900)
+    assert [name for name, *_ in moved(look([batch, service], HOT, pods, rules=young))] == ["service", "batch"]
+    assert [name for name, *_ in moved(look([batch, service, allowed], HOT, pods))] == ["service", "allowed"]
 
 
 def test_a_move_counts_until_figures_show_it() -> None:

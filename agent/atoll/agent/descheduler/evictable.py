@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final
@@ -44,18 +45,19 @@ def kept_off(world: World, evictor: Evictor) -> int | None:
 class Evictable:
     """Judges pods of one world by one profile, and counts what a plan takes."""
 
-    def __init__(self, world: World, evictor: Evictor, *, wall: float, youngest: float) -> None:
+    def __init__(self, world: World, evictor: Evictor, *, wall: float, youngest: float, lost: float = math.inf) -> None:
         """Args:
         world: at the moment of the decision.
         evictor: of the profile.
         wall: seconds since the epoch.
         youngest: seconds that any pod must have lived.
+        lost: seconds that a pod which runs to completion may have run.
 
         Raises:
             ValueError: the policy names a PriorityClass that is not there.
         """
         self._world, self._evictor, self._wall = world, evictor, wall
-        self._youngest = max(youngest, evictor.least_age)
+        self._youngest, self._lost = max(youngest, evictor.least_age), lost
         named = threshold(world, evictor)
         self._below = named if named is not None else 2**31 if evictor.system_critical else SYSTEM_CRITICAL
         #: workload -> pods that are not finished, and how many of them are not ready
@@ -169,6 +171,13 @@ class Evictable:
         """Refusals that pass with time."""
         if young := self._young(subject):
             return young
+        began = subject.pod.since or subject.metadata.creation_timestamp
+        if (
+            subject.completes
+            and EVICT not in subject.metadata.annotations
+            and self._wall - to_seconds(began) > self._lost
+        ):
+            return "it runs to completion, and its work would be lost"
         if self._unready[self.workload(subject)]:
             return "another pod of its workload is not ready, or moves"
         for budget in self._covering(subject):

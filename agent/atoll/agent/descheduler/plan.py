@@ -8,7 +8,7 @@ looks above the target; a node that gave pods takes none, and one that took pods
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -96,8 +96,8 @@ class Memory:
     #: node -> until when it gives no pods, because it took some
     took: dict[str, float] = field(default_factory=dict)
     moves: list[_Moved] = field(default_factory=list)
-    #: UID of a workload -> when a pod of it moved last
-    workloads: dict[str, float] = field(default_factory=dict)
+    #: UID of a workload -> when pods of it moved, the earliest first
+    workloads: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     #: UID of a binding -> when the host was asked to move its gang
     asked: dict[str, float] = field(default_factory=dict)
     #: node -> until when a gang that leaves it may still wait for its next place
@@ -107,7 +107,7 @@ class Memory:
         """The pod was evicted."""
         self.gave[move.node] = self.took[move.target] = now + rules.pause
         self.moves.append(_Moved(move.node, move.target, move.use, now))
-        self.workloads[move.workload] = now
+        self.workloads[move.workload].append(now)
 
     def ask(self, ask: Ask, now: float, rules: Rules) -> None:
         """The host was asked to move the gang."""
@@ -120,9 +120,12 @@ class Memory:
         for pauses in (self.gave, self.took, self.leaving):
             for name in [name for name, until in pauses.items() if until <= now]:
                 del pauses[name]
-        for times, bound in ((self.workloads, rules.rest), (self.asked, rules.settle)):
-            for uid in [uid for uid, at in times.items() if at + bound <= now]:
-                del times[uid]
+        for uid, times in list(self.workloads.items()):
+            times[:] = [at for at in times if at + rules.rest > now]
+            if not times:
+                del self.workloads[uid]
+        for uid in [uid for uid, at in self.asked.items() if at + rules.settle <= now]:
+            del self.asked[uid]
 
 
 @dataclass
@@ -181,7 +184,7 @@ def plan(
     for kind in (Misfits, Balance):
         for number, profile in enumerate(policy.profiles):
             try:
-                evictable = Evictable(world, profile.evictor, wall=wall, youngest=rules.youngest)
+                evictable = Evictable(world, profile.evictor, wall=wall, youngest=rules.youngest, lost=rules.lost)
             except ValueError as error:
                 found.skip(f"profile {profile.name}", str(error))
                 continue
@@ -354,8 +357,15 @@ class _Look:
                 found.skip(f"pod {subject.metadata.key}", "its use is unknown")
             else:
                 weighed.append((subject, use))
-        # The lowest priority first; of one priority, the largest use of what the node lacks most.
-        weighed.sort(key=lambda pair: (pair[0].pod.priority, -pair[1].get(worst, 0), pair[0].metadata.key))
+        # The lowest priority first; of one priority, whose work is not lost, then the largest use of what is lacking.
+        weighed.sort(
+            key=lambda pair: (
+                pair[0].pod.priority,
+                pair[0].completes,
+                -pair[1].get(worst, 0),
+                pair[0].metadata.key,
+            )
+        )
         alone = [pair for pair in weighed if not (self._rules.gangs == "ask" and self._evictable.of_host(pair[0]))]
         for subject, use in alone:
             excess, worst = _excess(has, high)
@@ -572,9 +582,9 @@ class _Look:
 
     def _rests(self, subject: Subject) -> str:
         """Why a pod rests that came in the place of a moved one; empty where it may move."""
-        at = self._memory.workloads.get(self._evictable.workload(subject))
+        times = self._memory.workloads.get(self._evictable.workload(subject))
         age = self._wall - to_seconds(subject.metadata.creation_timestamp)
-        if at is None or age > self._now - at + _SKEW or age >= self._rules.rest:
+        if not times or age > self._now - times[0] + _SKEW or age >= self._rules.rest:
             return ""
         return f"it replaces a moved pod and rests for {self._rules.rest:g} s"
 

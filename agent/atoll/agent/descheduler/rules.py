@@ -37,6 +37,12 @@ class Rules(Section, frozen=True):
         float,
         seconds("For which a pod rests that replaces a moved one: its scheduler may know nothing of use."),
     ] = 3600.0
+    lost: Annotated[
+        float,
+        seconds(
+            "That a pod which runs to completion may have run and still moves: its work is lost. 0: none of them moves."
+        ),
+    ] = 0.0
     youngest: Annotated[float, seconds("That a pod must have lived; minPodAge may ask for more.")] = 300.0
     stale: Annotated[
         float, seconds("After which figures say nothing any more: nothing is evicted on older ones.", above=0)

@@ -25,6 +25,7 @@ class _Volume(msgspec.Struct, frozen=True, rename="camel"):
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     volumes: list[_Volume] = []
     resource_claims: list[Any] = []
+    restart_policy: str = "Always"
 
 
 class _Raw(msgspec.Struct, frozen=True):
@@ -43,6 +44,8 @@ class Subject(Slim, frozen=True):
     """Whether it keeps data on its node, by emptyDir or hostPath."""
     claims: bool = False
     """Whether it has devices by resourceClaims."""
+    completes: bool = False
+    """Whether it runs to completion, by its restartPolicy: its work is lost if it leaves before."""
 
     @property
     def owner(self) -> tuple[str, str]:
@@ -68,7 +71,7 @@ def decode(raw: bytes | msgspec.Raw) -> Subject:
 def subject(pod: Pod, spec: _Spec = _PLAIN) -> Subject:
     """A pod with these facts beside it."""
     local = any(each.empty_dir is not None or each.host_path is not None for each in spec.volumes)
-    return Subject(pod.metadata, pod, local, bool(spec.resource_claims))
+    return Subject(pod.metadata, pod, local, bool(spec.resource_claims), spec.restart_policy != "Always")
 
 
 @dataclass(frozen=True, slots=True)
