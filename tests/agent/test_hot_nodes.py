@@ -9,21 +9,25 @@ import pytest
 
 from atoll.agent.objects import Node, Pod
 from atoll.agent.scheduler.core import Answer, Bind, Explain, MemberCore
-from atoll.agent.scheduler.core.events import HoldAsked, NodeSet, PodSet, Whose
+from atoll.agent.scheduler.core.events import HoldAsked, NodeSet, Pass, PodSet, Whose
 from atoll.agent.scheduler.notices import refusals
 from atoll.fit.constraints import taints
 from atoll.model import keys
 from atoll.model.objects import OwnerReference
+from atoll.model.timestamps import rfc3339_seconds
 from tests.agent.builders import make_node, make_pod
 from tests.agent.holding import part
 from tests.agent.telling import core_of, gang, of, settle
 
+WALL = 1_800_000_000.0
 TOLERATES = {"tolerations": [{"key": keys.HOT, "operator": "Exists"}]}
 
 
-def hot(name: str, below: int | None) -> Node:
+def hot(name: str, below: int | None, renewed: float | None = None) -> Node:
     node, value = make_node(name), taints.hot(below)
     taint = {"key": keys.HOT, "effect": "PreferNoSchedule", "value": value}
+    if renewed is not None:
+        taint["timeAdded"] = rfc3339_seconds(renewed)
     return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=[taint]))
 
 
@@ -79,6 +83,34 @@ def test_a_gang_waits_whole_with_the_reason_and_starts_once_the_node_has_cooled(
     )
     core.handle(NodeSet(make_node("n1")))
     assert sorted(placed(core).values()) == ["n1", "n2"]
+
+
+def test_a_number_that_no_look_renews_counts_no_more() -> None:
+    """1. Two nodes are tainted. 2. A look renews one. 3. The descheduler is gone: both numbers end, one after the other."""
+    core = core_of(hot("n1", 1000, WALL), hot("n2", 1000, WALL))
+    core.handle(PodSet(make_pod("a", cpu="5"), Whose.OURS))
+    core.handle(PodSet(make_pod("b", cpu="5"), Whose.OURS))
+
+    def bound(now: float) -> list[str]:
+        return [node for bind in of(Bind, core.handle(Pass(now, WALL + now))) for _, _, node in bind.pods]
+
+    assert bound(1) == []
+    core.handle(NodeSet(hot("n2", 1000, WALL + 300)))
+    assert bound(599) == []
+    assert core.deadline == 600
+    assert bound(600) == ["n1"]
+    # A heartbeat of its kubelet brings the old taint again.
+    core.handle(NodeSet(hot("n1", 1000, WALL)))
+    assert core.deadline == 900
+    assert bound(900) == ["n2"]
+    assert core.deadline is None
+
+
+@pytest.mark.parametrize("renewed", [None, WALL - 601, WALL + 601])
+def test_a_number_without_a_time_that_may_be_is_a_preference(renewed: float | None) -> None:
+    core = core_of(hot("n", 1000, renewed))
+    core.handle(PodSet(make_pod("a"), Whose.OURS))
+    assert of(Bind, core.handle(Pass(1, WALL)))
 
 
 def test_a_gang_of_a_higher_priority_uses_hot_nodes_after_all_others() -> None:

@@ -23,6 +23,7 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.objects import Meta
+from atoll.model.timestamps import rfc3339_seconds, to_seconds
 from tests.agent.builders import make_node
 from tests.agent.descheduler.builders import evictor, load_aware, make_subject
 
@@ -38,6 +39,7 @@ class Api:
         self.evicted: list[str] = []
         self.taints: dict[str, list[str]] = {}
         self.values: dict[str, str | None] = {}
+        self.times: dict[str, str] = {}
         self.reports: list[dict[str, Any]] = []
         self.refuse: errors.ApiError | None = None
         self.told = asyncio.Event()
@@ -58,6 +60,8 @@ class Api:
 
     async def json_patch(self, resource: Any, name: str, patch: list[dict[str, Any]], **_: Any) -> None:
         self.taints[name] = [each["key"] for each in patch[1]["value"]]
+        for each in patch[1]["value"]:
+            self.times[name] = each["timeAdded"]
         self.values[name] = next((each.get("value") for each in patch[1]["value"]), None)
 
     async def apply(self, resource: Any, obj: dict[str, Any], **_: Any) -> None:
@@ -116,6 +120,7 @@ async def test_the_taint_says_which_pods_stay_off_and_follows_the_policy(
     assert api.values == ({} if setting == "off" else {"n1": value})
     if setting == "on":
         node, taint = seen.nodes[0], {"key": "atoll.sh/hot", "effect": "PreferNoSchedule", "value": "below-9"}
+        taint["timeAdded"] = rfc3339_seconds(time.time())
         seen.nodes[0] = replace(node, spec=replace(node.spec, taints=[taint]))
         api.values.clear()
         await looks.once()
@@ -123,6 +128,32 @@ async def test_the_taint_says_which_pods_stay_off_and_follows_the_policy(
         seen.policy = PolicyMap(Meta(uid="u"), {"policy.yaml": evictor(priorityThreshold={"value": 7})})
         await looks.once()
         assert api.values == {"n1": "below-7"}
+
+
+@pytest.mark.parametrize(
+    ("node", "age", "renewed"),
+    [
+        pytest.param("n1", 290, False, id="the number of a hot node counts for longer"),
+        pytest.param("n1", 310, True, id="the number of a hot node ends soon"),
+        pytest.param("n1", -60, True, id="it was renewed by a clock that is ahead"),
+        pytest.param("n3", 310, True, id="a node between target and margin stays as it is"),
+        pytest.param("n4", 310, False, id="a node without figures is left to its end"),
+    ],
+)
+async def test_looks_renew_taints_of_nodes_that_they_know(
+    monkeypatch: pytest.MonkeyPatch, node: str, age: float, renewed: bool
+) -> None:
+    looks, api, seen = begin(monkeypatch)
+    seen.policy = PolicyMap(Meta(uid="u"), {"policy.yaml": evictor(priorityThreshold={"value": 9})})
+    taint = {"key": keys.HOT, "effect": "PreferNoSchedule", "value": "below-9"}
+    added = {"timeAdded": rfc3339_seconds(time.time() - age)}
+    tainted = make_node(node)
+    tainted = replace(tainted, spec=replace(tainted.spec, taints=[taint | added]))
+    seen.nodes = [tainted, *(make_node(name) for name in ("n1", "n2", "n3") if name != node)]
+    monkeypatch.setitem(HOT, "n3", {"cpu": 6200.0, "memory": 2.0**30})
+    await looks.once()
+    assert (node in api.taints) == renewed
+    assert all(abs(time.time() - to_seconds(at)) < 60 for at in api.times.values())
 
 
 async def test_an_eviction_that_the_server_refuses_is_no_move(monkeypatch: pytest.MonkeyPatch) -> None:

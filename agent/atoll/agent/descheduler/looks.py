@@ -23,7 +23,7 @@ from atoll.agent.descheduler.plan import Ask, Memory, Move, Plan, Skip, plan, so
 from atoll.agent.descheduler.policy import Policy, PolicyError, Prometheus, Requests, parse
 from atoll.agent.descheduler.reports import write_report
 from atoll.agent.descheduler.rules import Rules
-from atoll.agent.descheduler.settings import DeschedulerSettings
+from atoll.agent.descheduler.settings import RENEWED, DeschedulerSettings
 from atoll.agent.descheduler.world import Figures
 from atoll.agent.evictions import ask_host, evict
 from atoll.agent.objects import Node
@@ -33,7 +33,7 @@ from atoll.kube.events import Recorder, reference
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import CONFIGMAPS, NODES, PODS
-from atoll.model.timestamps import rfc3339_micro
+from atoll.model.timestamps import is_time, rfc3339_micro, rfc3339_seconds, to_seconds
 
 REPORT: Final = "atoll-descheduler-report"
 FIELD_MANAGER: Final = "atoll-descheduler"
@@ -222,6 +222,7 @@ class Looks:
     async def _taint(self, found: Plan) -> None:
         """Hot nodes have our taint, cool ones have not; all others stay as they are."""
         value = taints.hot(found.below if self._settings.taint == "on" else None)
+        clock = time.time()
         hot = {"key": keys.HOT, "effect": "PreferNoSchedule", **({"value": value} if value else {})}
         for node in list(self._cluster.nodes):
             has = [each for each in node.spec.taints if each.get("key") == keys.HOT]
@@ -230,8 +231,12 @@ class Looks:
                 wanted = []
             elif node.metadata.name in found.lasting:
                 wanted = [hot]
-            if has != wanted and self._settings.dry_run == "off":
-                await self._set_taints(node, [each for each in node.spec.taints if each not in has] + wanted)
+            elif node.metadata.name not in found.shares:
+                continue
+            same = [_untimed(each) for each in has] == [_untimed(each) for each in wanted]
+            if (not same or any(_fades(each, clock) for each in has)) and self._settings.dry_run == "off":
+                timed = [{**_untimed(each), "timeAdded": rfc3339_seconds(clock)} for each in wanted]
+                await self._set_taints(node, [each for each in node.spec.taints if each not in has] + timed)
 
     async def _set_taints(self, node: Node, wanted: list[dict[str, Any]]) -> None:
         patch: list[dict[str, Any]] = [
@@ -252,6 +257,16 @@ class Looks:
             log.warning("nothing is decided", problem=outcome.problem)
         told = report(outcome, dry_run=self._settings.dry_run == "on")
         await write_report(self._api, REPORT, told, field_manager=FIELD_MANAGER)
+
+
+def _untimed(taint: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in taint.items() if key != "timeAdded"}
+
+
+def _fades(taint: Mapping[str, Any], clock: float) -> bool:
+    """Whether the number of our taint ends soon, unless it is renewed."""
+    at = str(taint.get("timeAdded") or "")
+    return bool(taint.get("value")) and not (is_time(at) and 0 <= clock - to_seconds(at) < RENEWED)
 
 
 def report(outcome: Outcome, *, dry_run: bool) -> Mapping[str, Any]:

@@ -357,7 +357,7 @@ class _Look:
                 found.skip(f"pod {subject.metadata.key}", "its use is unknown")
             else:
                 weighed.append((subject, use))
-        # The lowest priority first; of one priority, whose work is not lost, then the largest use of what is lacking.
+        # The lowest priority first; of one priority, services first, then the largest use of the scarcest resource.
         weighed.sort(
             key=lambda pair: (
                 pair[0].pod.priority,

@@ -6,9 +6,12 @@ from typing import Annotated, Final, Literal
 
 from atoll.agent.colocation.rules import Colocation
 from atoll.agent.descheduler.rules import Rules
+from atoll.fit.constraints import taints
 from atoll.kube.settings import Election, Health, ProcessSettings
 from atoll.model.settings import Section, seconds, words
 
+RENEWED: Final = taints.LASTS / 2
+"""Seconds after which a look renews its taints."""
 WINDOW: Final = "$window"
 """Stands in queries for the policy's duration."""
 
@@ -56,7 +59,8 @@ class DeschedulerSettings(ProcessSettings, frozen=True):
         words(
             "on: hot nodes get taint atoll.sh/hot (PreferNoSchedule), so that schedulers avoid them; else evicted pods"
             " would come back. Its value keeps pods below the policy's priorityThreshold, or of the lowest class, off"
-            " them where Atoll's placer decides. prefer: without that value."
+            " them where Atoll's placer decides, until 10 minutes after the last look that knew the node's use. prefer:"
+            " without that value."
         ),
     ] = "on"
     rules: Rules = Rules()
@@ -67,3 +71,8 @@ class DeschedulerSettings(ProcessSettings, frozen=True):
         namespace, _, name = self.policy.partition("/")
         if not namespace or not name or "/" in name:
             raise ValueError(f"policy (--policy): {self.policy!r} is not NAMESPACE/NAME")
+        if self.taint == "on" and self.every > RENEWED:
+            raise ValueError(
+                f"every (--every-seconds): with taint: on a look must come each {RENEWED:g} s or more often, or"
+                " Atoll's placer ignores the taint in between; taint: prefer lets looks be rarer"
+            )

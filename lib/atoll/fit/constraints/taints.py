@@ -1,7 +1,7 @@
 """Taints that keep pods away, and tolerations.
 
 Taint `atoll.sh/hot` of a node with too much use prefers that pods go elsewhere. With value `below-N` it keeps pods of
-a priority below N away, where the caller knows the priority of its pods.
+a priority below N away, where the caller knows the priority of its pods, and while `timeAdded` is younger than `LASTS`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, Final
 from atoll.model import keys, selectors
 
 Json = Mapping[str, Any]
+LASTS: Final = 600.0
+"""Seconds for which the number of a taint counts after a look renewed it: several looks may fail in between."""
 _BELOW: Final = re.compile(r"below-(-?\d{1,10})")
 
 

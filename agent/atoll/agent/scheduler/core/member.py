@@ -67,6 +67,7 @@ from atoll.agent.scheduler.core.events import (
 from atoll.agent.scheduler.core.expected import Expected
 from atoll.agent.scheduler.core.gangs import Standing
 from atoll.agent.scheduler.core.grants import Grants
+from atoll.agent.scheduler.core.heat import Heat
 from atoll.agent.scheduler.core.holds import Holds
 from atoll.agent.scheduler.core.index import Index, index
 from atoll.agent.scheduler.core.kept import Kept
@@ -116,6 +117,8 @@ class MemberCore:
         self.nominations = Nominations(self.room)
         #: places that are kept for pods that the descheduler moves
         self.kept = Kept(self.room)
+        #: nodes too hot for pods of low priority
+        self._heat = Heat(self.room)
         #: of the member, for what entered there
         self.queues = Queues(self.room)
         self._budgets: dict[str, Budget] = {}
@@ -144,7 +147,7 @@ class MemberCore:
     @property
     def deadline(self) -> float | None:
         """When a pass finds something to do though nothing happens before; None for never."""
-        parts = (self.holds, self._lifted, self._aside, self.nominations, self.queues, self.kept)
+        parts = (self.holds, self._lifted, self._aside, self.nominations, self.queues, self.kept, self._heat)
         found = [part.deadline for part in parts]
         return min((each for each in found if each is not None), default=None)
 
@@ -246,6 +249,7 @@ class MemberCore:
                 self._now = now
                 self.queues.tell_time(now, clock)
                 self.kept.expire(now, clock)
+                self._heat.expire(now, clock)
                 self._pass(commands)
         self._answer(commands)
         return commands
@@ -256,11 +260,12 @@ class MemberCore:
         room, version = self.room, self.room.version
         match event:
             case NodeSet(node):
-                room.node_changed(room.known(node.metadata.name), node)
+                room.node_changed(room.known(node.metadata.name), self._heat.node_changed(node))
                 self.kept.node_changed(node.metadata.name, node.metadata.annotations.get(keys.KEPT_PLACES, ""))
             case NodeGone(name):
                 room.node_changed(room.known(name), None)
                 self.kept.node_changed(name, "")
+                self._heat.node_gone(name)
             case NodesUsed(text):
                 selector = parse_selector(text)
                 room.use_nodes(lambda node: label_selector_matches(selector, node.metadata.labels))
