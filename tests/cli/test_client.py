@@ -9,11 +9,15 @@ import threading
 from concurrent.futures import CancelledError
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import web
 
-from atoll.client import AsyncClient, Client, Job, JobExecutor, State
+from atoll.admission.rules import Change
+from atoll.client import AsyncClient, BadSubmission, Client, Explanation, Job, JobExecutor, State, Usage
+from atoll.kinds import job_array
 from atoll.kube.transport import ApiServer
+from atoll.model import array_states
 from tests.kube.servers import serving
 
 _NOT = ("kubernetes", "pydantic", "pyarrow", "tenacity", "atoll.control", "atoll.dispatcher", "atoll.install")
@@ -91,22 +95,104 @@ ENDS = ["Completed", "Failed", "Completed", "Completed", "Failed"]
 STATES = [State.FAILED if each == "Failed" else State.SUCCEEDED for each in ENDS]
 
 
+def ending(phase: str) -> Job:
+    return Job(command=["run", phase], image="i")
+
+
+class ArrayHost:
+    """Keeps one JobArray, and shows it with each of the given states, one after the other."""
+
+    def __init__(self, *statuses: dict[str, Any]) -> None:
+        self.statuses, self.made = list(statuses), list[dict[str, Any]]()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            [made] = self.made = [await request.json()]
+            made["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+            return web.json_response(made, status=201)
+        [array] = self.made
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": [array]})
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for version, status in enumerate(self.statuses, 2):
+            meta = {**array["metadata"], "resourceVersion": str(version)}
+            event = {"type": "MODIFIED", "object": {**array, "metadata": meta, "status": status}}
+            await answer.write(orjson.dumps(event) + b"\n")
+        self.statuses = []
+        return answer
+
+
+def indices(phase: str, *states: int) -> dict[str, Any]:
+    return {"phase": phase, "states": array_states.encode(bytes(states))}
+
+
+async def test_map_makes_one_array_with_an_argument_for_each_index() -> None:
+    host = ArrayHost(indices("Running", 1, 2, 0), indices("Running", 3, 2, 1), indices("Failed", 3, 2, 2))
+    async with serving(host.answer) as api:
+        ends = Served(api).map(Job(command=["run", "--seed"], image="i", name="sweep"), [7, 8, 9], at_once=2)
+        assert [state async for state in ends] == [State.FAILED, State.SUCCEEDED, State.SUCCEEDED]
+    [made] = host.made
+    assert job_array.KIND.admission().problems(Change(new=made, namespace={})) == []
+    assert (made["spec"]["indices"], made["spec"]["atOnce"], made["spec"]["arguments"]) == ("0-2", 2, ["7", "8", "9"])
+    [task] = made["spec"]["template"]["spec"]["tasks"]
+    assert task["template"]["spec"]["containers"][0]["command"] == ["run", "--seed", "$(ATOLL_ARRAY_ARGUMENT)"]
+
+
+async def test_map_of_an_array_that_ends_whole_yields_an_end_for_each_argument() -> None:
+    host = ArrayHost(indices("Failed", 2, 0, 0))
+    async with serving(host.answer) as api:
+        ends = [state async for state in Served(api).map(Job(command=["run"], image="i"), "abc")]
+    assert ends == [State.SUCCEEDED, State.FAILED, State.FAILED]
+
+
+@pytest.mark.parametrize(
+    "job", [Job(command=["x"], image="i", array="0-3"), Job(command=["x"], image="i", arguments=["a"])]
+)
+async def test_map_refuses_a_job_that_is_an_array_already(job: Job) -> None:
+    with pytest.raises(BadSubmission, match="map makes the array"):
+        await anext(aiter(AsyncClient(namespace="a").map(job, [1])))
+
+
+def test_nothing_that_comes_from_a_host_is_markup_in_a_notebook() -> None:
+    data: dict[str, Any] = {
+        "workload": {"kind": "JobArray", "apiVersion": "atoll.sh/v1alpha1", "namespace": "a", "name": "<b>", "status": "<i>",
+                     "created": ""},
+        "steps": [],
+        "why": {"reason": "X", "message": "<script>", "help": ["<u>"]},
+        "indices": {"pending": 1, "running": 2, "succeeded": 6, "failed": 1, "retried": 0, "failedIndices": "<3>",
+                    "failures": [], "retry": ""},
+    }  # fmt: skip
+    page = Explanation.of(data)._repr_html_()
+    assert not [each for each in ("<b>", "<i>", "<script>", "<u>", "<3>") if each in page]
+    assert "6 succeeded, 2 running, 1 failed, 1 pending" in page
+    assert "width:60.00%" in page
+
+
+def test_usage_is_a_table_of_a_notebook_and_a_frame() -> None:
+    row = {"queue": "<q>", "runs": 2, "evicted": 0, "waited": 1.0, "resource": "cpu", "used": 3.14159, "lost": 0.0,
+           "unit": "core-hours"}  # fmt: skip
+    used = Usage("queue", [row])
+    page = used._repr_html_()
+    assert "3.14" in page
+    assert "&lt;q&gt;" in page
+    pandas = pytest.importorskip("pandas")
+    assert pandas.DataFrame.equals(used.to_frame(), pandas.DataFrame([row]))
+
+
 async def test_map_yields_the_ends_in_order_and_keeps_to_its_bound() -> None:
     host = Host()
     async with serving(host.answer) as api:
         client = Served(api)
-        job = Job(command=["run"], image="i")
-        assert [state async for state in client.map(job, ENDS, at_once=2)] == STATES
-        made = [state async for state in client.map(lambda end: Job(command=["x", end], image="i"), ENDS)]
-    assert made == STATES
-    assert len(host.jobs) == 10
+        assert [state async for state in client.map(ending, ENDS, at_once=2)] == STATES
+    assert len(host.jobs) == 5
 
 
 async def test_map_has_no_more_jobs_on_the_host_than_its_bound() -> None:
     host = Host()
     async with serving(host.answer) as api:
         client = Served(api)
-        async for _ in client.map(Job(command=["run"], image="i"), ENDS, at_once=1):
+        async for _ in client.map(ending, ENDS, at_once=1):
             pass
     assert host.most == 1
 
@@ -115,7 +201,7 @@ async def test_map_submits_nothing_further_once_its_iterator_is_closed() -> None
     host = Host()
     async with serving(host.answer) as api:
         client = Served(api)
-        ends = client.map(Job(command=["run"], image="i"), ENDS, at_once=1)
+        ends = client.map(ending, ENDS, at_once=1)
         assert await anext(ends) is State.SUCCEEDED
         await ends.aclose()  # type: ignore[attr-defined]
         before = len(host.jobs)
@@ -147,7 +233,7 @@ class Waiting(AsyncClient):
 
 
 def test_an_executor_gives_futures_and_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.client.AsyncClient", Waiting)
+    monkeypatch.setattr("atoll.client.blocking.AsyncClient", Waiting)
     client = Client(namespace="a")
     with client:
         executor = JobExecutor(client, at_once=1)

@@ -10,6 +10,7 @@ import pytest
 from atoll.kinds.job_array import states_in
 from atoll.model import array_states, keys
 from atoll.model.apiresource import BINDINGS, JOB_ARRAYS, JOBS, PODS
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Json, Site, job, until
 
 pytestmark = pytest.mark.integration
@@ -136,3 +137,39 @@ async def test_ended_indices_outlast_a_hold(site: Site) -> None:
     again = {int(name.rpartition("-")[2]) for name, count in jobs.items() if count > 1}
     assert not again & {at for at in array_states.positions(before, array_states.SUCCEEDED)}
     assert len(again) <= 5 + 5
+
+
+async def test_failed_indices_have_reasons_and_run_again(site: Site) -> None:
+    """1. Two of eight indices fail for good. 2. The host says which, and why. 3. A new array runs these two alone."""
+    await site.submit(array("broken", 8, at_once=4, seconds=3.0))
+    member = await member_of(site, "broken")
+    wanted = {"2", "3"}
+
+    async def fail() -> bool:
+        for pod in await site.members[member].list(PODS, site.namespace, label_selector=f"{keys.ARRAY}=broken"):
+            about, index = pod["metadata"], pod["metadata"]["labels"][keys.ARRAY_INDEX]
+            if index in wanted and (pod.get("status") or {}).get("phase") == "Running":
+                ended = {"exitCode": 3, "reason": "Error", "message": f"loss of {index} is nan"}
+                container = {"name": "main", "state": {"terminated": ended}, "ready": False, "restartCount": 0,
+                             "image": "i", "imageID": "", "started": False}  # fmt: skip
+                patch = {"status": {"phase": "Failed", "containerStatuses": [container]}}
+                await site.members[member].merge_patch(PODS, about["name"], patch, site.namespace, subresource="status")
+                wanted.discard(index)
+        return not wanted
+
+    await until(fail, what="indices 2 and 3 have failed")
+    done = await in_phase(site, "broken", "Failed", "Completed")
+    assert (done["status"]["failedIndices"], done["status"]["succeeded"]) == ("2-3", 6)
+    [why] = done["status"]["failures"]
+    assert (why["reason"], why["count"]) == ("container main: Error, exit code 3", 2)
+    assert why["indices"] in ("2-3", "3,2")
+    assert why["last"].endswith("is nan")
+    assert "failed    2-3\n" in await atollctl(site, "explain", "jobarray/broken")
+    await atollctl(site, "job", "retry", "jobarray/broken")
+    [made_again] = [
+        each
+        for each in await site.host.list(JOB_ARRAYS, site.namespace)
+        if (each["metadata"].get("annotations") or {}).get(keys.ARRAY_RETRY_OF) == "broken"
+    ]
+    again = await in_phase(site, made_again["metadata"]["name"], "Completed", "Failed")
+    assert (again["spec"]["indices"], again["status"]["succeeded"]) == ("2-3", 2)

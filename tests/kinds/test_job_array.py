@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -102,6 +103,18 @@ def test_ended_indices_outlast_a_dispatch() -> None:
     assert array_states.counts(states_in(obj, anew)).running == 0
 
 
+def test_reasons_of_failures_outlast_a_dispatch() -> None:
+    why = [{"reason": "exit code 1", "count": 1, "indices": "6", "last": "index 6: exit code 1", "unknown": "x"}]
+    said = KIND.reported(array(), {"phase": "Running", "states": encode(STATES), "failures": why})
+    assert [each["reason"] for each in said["failures"]] == ["exit code 1"]
+    assert "unknown" not in said["failures"][0]
+    before = KIND.aggregate(array(), [Report("east", said)], waiting=("", ""), now=NOW)
+    waits = KIND.aggregate({**array(), "status": before}, [], waiting=("QuotaExceeded", "no"), now=NOW)
+    assert waits["failures"] == said["failures"]
+    made = KIND.rewrite({**array(), "status": waits}, part_of("JobArray"))
+    assert json.loads(made["metadata"]["annotations"][keys.ARRAY_FAILURES]) == said["failures"]
+
+
 def test_an_array_with_failed_indices_has_failed() -> None:
     status = {"phase": "Failed", "states": encode(bytes([byte(FAILED, 1)] + [byte(SUCCEEDED)] * 9))}
     assert KIND.finished(KIND.reported(array(), status)) is Outcome.FAILED
@@ -114,6 +127,8 @@ def test_an_array_with_failed_indices_has_failed() -> None:
         pytest.param({"indices": "5-3"}, "spec.indices", id="no ranges"),
         pytest.param({"atOnce": 1001}, "spec.atOnce", id="too many at once"),
         pytest.param({"retries": 11}, "spec.retries", id="too many retries"),
+        pytest.param({"arguments": ["a"]}, "spec.arguments", id="an argument for one of ten indices"),
+        pytest.param({"arguments": ["x" * 20_000] * 10}, "spec.arguments", id="large arguments"),
         pytest.param({"template": job(queue="q")}, "spec.template.spec.queue", id="a queue of the Job"),
         pytest.param({"template": job(tasks=[])}, "spec", id="no tasks"),
         pytest.param({"template": job(extra="x" * 70_000)}, "spec.template", id="a large template"),

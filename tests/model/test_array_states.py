@@ -86,3 +86,16 @@ def test_many_failed_indices_are_cut() -> None:
     said = array_states.told(runs, bytes([byte(FAILED), 0]) * (MOST // 2), FAILED)
     assert len(said) < 1100
     assert said.endswith(",…")
+
+
+@pytest.mark.parametrize(
+    ("indices", "text"),
+    [
+        ([], ""),
+        ([7], "7"),
+        ([3, 17, *range(40, 45)], "3,17,40-44"),
+        ([0, 2, 4, 6, 7, 8], "0,2 (+4 more)"),
+    ],
+)
+def test_people_get_few_ranges_and_the_number_of_the_rest(indices: list[int], text: str) -> None:
+    assert array_states.short(indices, most=2 if "more" in text else 10) == text

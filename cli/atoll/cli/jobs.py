@@ -65,7 +65,9 @@ app.command("exec", epilog="Example: atollctl job exec train --task worker --ind
 app.command(epilog="Example: atollctl job port-forward train 6006 --task worker --index 0")(job_sessions.port_forward)
 app.command(epilog="Example: atollctl job events train -n research")(job_events.events)
 app.command(epilog="Example: atollctl job hold train -n research; atollctl job hold -l sweep=7")(operations.hold)
-app.command(epilog="Example: atollctl job retry train -n research")(operations.retry)
+app.command(epilog="Example: atollctl job retry train; atollctl job retry jobarray/sweep --index 3,17-20")(
+    operations.retry
+)
 app.command(epilog="Example: atollctl job reschedule deployment/web -n research")(operations.reschedule)
 app.command(epilog="Example: atollctl job release train; atollctl job release job.batch/nightly")(operations.release)
 app.command(epilog="Example: atollctl job abort train")(operations.abort)

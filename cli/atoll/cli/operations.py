@@ -36,14 +36,41 @@ def release(ctx: typer.Context, names: Names = None, selector: Selected = None) 
     each(ctx, names, selector, _annotation({keys.HOLD: None}, "released"))
 
 
-def retry(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:
-    """Have jobs tried again that members refused: deactivated ones, and those of a namespace that is not let in."""
+def retry(
+    ctx: typer.Context,
+    names: Names = None,
+    selector: Selected = None,
+    index: Annotated[
+        str | None, typer.Option(help="Only these failed indices of a JobArray: 3,17-20.", metavar="INDICES")
+    ] = None,
+) -> None:
+    """Run failed indices of a JobArray again, in a new array; have other jobs tried again that members refused:
+    deactivated ones, and those of a namespace that is not let in.
+    """
     import time
 
     from atoll.model import keys
     from atoll.model.timestamps import rfc3339_micro
 
-    each(ctx, names, selector, _annotation({keys.RETRY: rfc3339_micro(time.time())}, "is tried again"))
+    tried = _annotation({keys.RETRY: rfc3339_micro(time.time())}, "is tried again")
+
+    async def work(host: ApiServer, resource: ApiResource, found: Json) -> str:
+        from atoll.cli.array_retry import again
+        from atoll.cli.submission import BadSubmission
+        from atoll.model.apiresource import JOB_ARRAYS
+
+        name = title(resource, found["metadata"]["name"])
+        if resource != JOB_ARRAYS or not (index or (found.get("status") or {}).get("failed")):
+            if index:
+                raise CommandError(f"{name} has no indices: --index is for JobArrays")
+            return await tried(host, resource, found)
+        try:
+            made = await host.create(JOB_ARRAYS, again(found, index or ""), field_manager="atollctl")
+        except BadSubmission as error:
+            raise CommandError(str(error)) from error
+        return f"{title(JOB_ARRAYS, made['metadata']['name'])} runs indices {made['spec']['indices'][:200]} of {name}"
+
+    each(ctx, names, selector, work)
 
 
 def reschedule(ctx: typer.Context, names: Names = None, selector: Selected = None) -> None:

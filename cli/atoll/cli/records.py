@@ -130,25 +130,36 @@ def preemptions(
 
 def rows_of(options: Settings, store: str | None, span: Span, columns: Sequence[str] | None = None) -> Iterator[Row]:
     """Rows of that time, of the namespace where one is given."""
-    since, until = span
-    if store is None:
-        from atoll.cli.connection import call
-        from atoll.model.apiresource import BINDINGS
-        from atoll.view.usage import of_bindings, within
+    if store is not None:
+        yield from stored(store, span, options.namespace, columns)
+        return
+    from atoll.cli.connection import call
+    from atoll.model.apiresource import BINDINGS
+    from atoll.view.usage import of_bindings, within
 
-        yield from within(of_bindings(call(options, lambda host: host.list(BINDINGS, options.where))), since, until)
-    else:
-        try:
-            from atoll.control.ledger import read
-        except ImportError as error:
-            raise CommandError(f"--records needs a package that is not installed ({error}): atoll[records]") from error
-        try:
-            # Records are read one file at a time.
-            yield from (
-                row for row in read(store, since, until, columns) if options.namespace in (None, row["namespace"])
-            )
-        except (ImportError, OSError, ValueError) as error:
-            raise CommandError(f"records at {store} can't be read: {error}") from error
+    yield from within(of_bindings(call(options, lambda host: host.list(BINDINGS, options.where))), *span)
+
+
+def stored(store: str, span: Span, namespace: str | None, columns: Sequence[str] | None = None) -> Iterator[Row]:
+    """Rows of a store, one file at a time.
+
+    Args:
+        store: folder or URL.
+        span: the time.
+        namespace: of the workloads; None for all.
+        columns: to read; None for all.
+
+    Raises:
+        CommandError: it can't be read.
+    """
+    try:
+        from atoll.control.ledger import read
+    except ImportError as error:
+        raise CommandError(f"--records needs a package that is not installed ({error}): atoll[records]") from error
+    try:
+        yield from (row for row in read(store, *span, columns) if namespace in (None, row["namespace"]))
+    except (ImportError, OSError, ValueError) as error:
+        raise CommandError(f"records at {store} can't be read: {error}") from error
 
 
 def span_of(since: str, month: str | None) -> Span:

@@ -42,6 +42,8 @@ class Submission:
     memory: str = ""
     array: str = ""
     """`0-199%20`: indices, and how many run at once."""
+    arguments: Sequence[str] = ()
+    """A last word of the command for each index of an array; `array` may be left out."""
     time: str = ""
     """The longest run time: a duration such as `2h`."""
     within: str = ""
@@ -69,6 +71,9 @@ def manifest(wish: Submission) -> Json:
             limit = max(round(duration.parse(wish.time)), 1)
         except duration.DurationError as error:
             raise BadSubmission(f"--time: {error}") from error
+    if wish.arguments:
+        # The kubelet puts the value of the index there.
+        wish = replace(wish, command=[*wish.command, f"$({keys.ARGUMENT_VARIABLE})"])
     metadata: Json = {"name": wish.name or _named(wish.command), "namespace": wish.namespace}
     task = {"name": "worker", "replicas": wish.workers, "template": {"spec": _pod(wish, limit)}}
     spec: Json = {"minAvailable": wish.workers, "tasks": [task]}
@@ -79,7 +84,7 @@ def manifest(wish: Submission) -> Json:
         spec["priorityClassName"] = wish.priority_class
     if wish.within:
         spec["networkTopology"] = {"mode": "hard", "highestTierName": wish.within}
-    if wish.array:
+    if wish.array or wish.arguments:
         return _array(wish, metadata, spec)
     if wish.queue:
         spec["queue"] = wish.queue
@@ -90,7 +95,7 @@ def manifest(wish: Submission) -> Json:
 
 def _array(wish: Submission, metadata: Json, job: Json) -> Json:
     """The array of a Job for each index."""
-    indices, percent, said = wish.array.partition("%")
+    indices, percent, said = (wish.array or f"0-{len(wish.arguments) - 1}").partition("%")
     try:
         count = array_states.count_of(array_states.runs_of(indices))
     except ValueError as error:
@@ -103,7 +108,10 @@ def _array(wish: Submission, metadata: Json, job: Json) -> Json:
         metadata["labels"] = {keys.QUEUE_LABEL: wish.queue}
     if wish.time:
         job["runningEstimate"] = wish.time
-    spec = {"indices": indices, "atOnce": min(at_once, count), "template": {"spec": job}}
+    if wish.arguments and len(wish.arguments) != count:
+        raise BadSubmission(f"{len(wish.arguments)} arguments for {count} indices: give one for each")
+    arguments = {"arguments": list(wish.arguments)} if wish.arguments else {}
+    spec = {"indices": indices, **arguments, "atOnce": min(at_once, count), "template": {"spec": job}}
     return {"apiVersion": "atoll.sh/v1alpha1", "kind": "JobArray", "metadata": metadata, "spec": spec}
 
 

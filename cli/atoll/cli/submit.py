@@ -40,6 +40,9 @@ def submit(
     array: Annotated[
         str | None, typer.Option(help="Indices, such as 0-199, or 0-199%20 for 20 at once: a JobArray.")
     ] = None,
+    arguments: Annotated[
+        Path | None, typer.Option(help="File with a line for each index of a JobArray: the last word of its command.")
+    ] = None,
     time: Annotated[str | None, typer.Option(help="Longest run time, such as 2h; also the estimate.")] = None,
     within: Annotated[str | None, typer.Option(help="Name of the tier of which one domain holds all workers.")] = None,
     priority_class: Annotated[str | None, typer.Option(help="PriorityClass.")] = None,
@@ -69,11 +72,15 @@ def submit(
             if command:
                 raise CommandError("--script: the script is the command; leave the other one out", USAGE)
             wish, command = submission.script(script.read_text("utf-8"))
+        if arguments is not None:
+            given["arguments"] = arguments.read_text("utf-8").splitlines()
+            if not given["arguments"]:
+                raise CommandError(f"--arguments {arguments}: has no lines", USAGE)
         made = submission.manifest(submission.merged(wish, {**given, "command": command or []}))
     except submission.BadSubmission as error:
         raise CommandError(str(error), USAGE) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"--script {script}: {error}", USAGE) from error
+        raise CommandError(f"{script or arguments}: {error}", USAGE) from error
     resource = JOB_ARRAYS if made["kind"] == JOB_ARRAYS.kind else JOBS
 
     async def create(host: ApiServer) -> dict[str, Any]:

@@ -43,10 +43,26 @@ class JobArraySpec(ApiModel):
     """Indices that run at once, at most; fewer where there is no capacity."""
     retries: Annotated[int, Field(ge=0, le=10)] = 0
     """How often an index that failed runs again."""
+    arguments: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(max_length=100_000)] | None = None
+    """A text for each index in order, which its containers read from ATOLL_ARRAY_ARGUMENT; 128 kB in all. They do not
+    change."""
     ttl_seconds_after_finished: Count | None = None
     """How long a finished array is kept."""
     template: ArrayTemplate
     """The Job of each index. It does not change."""
+
+
+class ArrayFailure(ApiModel):
+    """Indices that failed for one reason."""
+
+    reason: str
+    """Why, without names of pods and their output."""
+    count: Int32 = 0
+    """How many failed for it."""
+    indices: str | None = None
+    """Which failed, as ranges in the order in which they failed; the first ones where they are many."""
+    last: str | None = None
+    """The last one of them, and the message of its Job."""
 
 
 class JobArrayStatus(ApiModel):
@@ -66,6 +82,8 @@ class JobArrayStatus(ApiModel):
     """Failures of indices that ran again, or will."""
     failed_indices: str | None = None
     """Which failed, as ranges; the first ones where they are many."""
+    failures: Annotated[list[ArrayFailure], Field(max_length=8)] | None = None
+    """Reasons of indices that failed more often than spec.retries: the first seven, and one entry for all others."""
     states: Annotated[str, Field(max_length=140_000)] | None = None
     """State and failures of each index, compressed: base64 of zlib of a byte for each index in order, failures * 4 and
     0 pending, 1 running, 2 succeeded or 3 failed."""

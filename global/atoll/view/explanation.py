@@ -18,7 +18,7 @@ from atoll.model.namespaces import LABELLED, opted_in
 from atoll.model.plurals import counted
 from atoll.model.timestamps import to_seconds
 from atoll.model.verdict import Reason, Verdict
-from atoll.view import charges, jobs, queue_objects, verdicts
+from atoll.view import arrays, charges, jobs, queue_objects, verdicts
 from atoll.view.seen import Seen, seen, waits_since
 
 Json = dict[str, Any]
@@ -75,6 +75,8 @@ def explain(facts: Facts, now: float) -> Json:
     }
     if facts.unseen:
         data["unseen"] = list(facts.unseen)
+    if (indices := arrays.indices(facts.workload)) is not None:
+        data["indices"] = indices
     if facts.made is not None:
         data["makes"] = _made(facts.workload, facts.made)
         return data
@@ -663,6 +665,8 @@ def text(data: Json) -> str:
             lines.append(f"  balanced  over domains of tier {over}")
     if (makes := data.get("makes")) is not None:
         return "\n".join([*lines, *_made_text(makes), *_unseen_text(data)])
+    if indices := data.get("indices"):
+        lines += ["", *arrays.lines(indices)]
     lines += ["", "Way"]
     for step in data["steps"]:
         here = "   <- here" if step["state"] == "current" else ""

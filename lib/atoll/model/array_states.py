@@ -11,7 +11,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress, pairwise
+from itertools import chain, compress, islice, pairwise
 from typing import Final, NamedTuple
 
 MOST: Final = 100_000
@@ -163,19 +163,45 @@ def positions(states: bytes, state: int) -> Iterator[int]:
         yield at
 
 
+def indices_in(runs: Sequence[range], states: bytes, state: int) -> Iterator[int]:
+    """The indices in this state, in rising order."""
+    mask = states_of(states).translate(bytes(value == state for value in range(256)))
+    return compress(chain.from_iterable(runs), mask)
+
+
+def ranges(indices: Iterable[int]) -> Iterator[range]:
+    """Rising indices as ranges, each as long as possible."""
+    first = last = -2
+    for index in indices:
+        if index != last + 1:
+            if first >= 0:
+                yield range(first, last + 1)
+            first = index
+        last = index
+    if first >= 0:
+        yield range(first, last + 1)
+
+
+def written(run: range) -> str:
+    """A range as people write it: `7` or `7-9`."""
+    return str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"
+
+
 def told(runs: Sequence[range], states: bytes, state: int, *, most: int = 1000) -> str:
     """The indices in this state as ranges, about so many characters at most; `…` at the end where some are missing."""
-    mask = states_of(states).translate(bytes(value == state for value in range(256)))
     parts: list[str] = []
-    length, first, last = 0, -1, -2
-    for index in chain(compress(chain.from_iterable(runs), mask), (-1,)):
-        if index == last + 1:
-            last = index
-            continue
-        if first >= 0:
-            parts.append(str(first) if first == last else f"{first}-{last}")
-            length += len(parts[-1]) + 1
-            if length > most and index >= 0:
-                return ",".join([*parts, "…"])
-        first = last = index
+    length = 0
+    for run in ranges(indices_in(runs, states, state)):
+        if length > most:
+            return ",".join([*parts, "…"])
+        parts.append(written(run))
+        length += len(parts[-1]) + 1
     return ",".join(parts)
+
+
+def short(indices: Iterable[int], *, most: int = 10) -> str:
+    """Rising indices for people: `3,17,40-44 (+12 more)`, with so many ranges at most."""
+    found = ranges(indices)
+    head = ",".join(map(written, islice(found, most)))
+    more = count_of(found)
+    return f"{head} (+{more} more)" if more else head

@@ -61,6 +61,11 @@ def following(states: bytes, children: Mapping[int, Child], *, at_once: int, ret
     return bytes(made)
 
 
+def newly_failed(before: bytes, after: bytes) -> list[int]:
+    """Positions that have failed for good in between; each has a Job."""
+    return [at for at in positions(after, FAILED) if before[at] != after[at]]
+
+
 def missing(states: bytes, children: Mapping[int, Child]) -> Iterator[tuple[int, int]]:
     """(position, earlier failures) of Jobs to make."""
     for position in positions(states, RUNNING):

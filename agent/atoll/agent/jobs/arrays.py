@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import structlog
 
 from atoll.agent.cache import MemberCache
@@ -21,7 +22,7 @@ from atoll.kube import errors
 from atoll.kube.events import Recorder, reference
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue, every
-from atoll.model import array_states, keys, numbers, versions
+from atoll.model import array_failures, array_states, keys, numbers, versions
 from atoll.model.apiresource import JOB_ARRAYS, JOBS
 from atoll.model.array_states import index_at, position_of
 from atoll.model.objects import Full
@@ -102,7 +103,7 @@ class ArrayController:
         if wanted != states or "states" not in status:
             if (wait := self._wait(cached.metadata.uid, status)) > 0:
                 self._queue.add(key, after=wait)
-            elif not await self._write(cached, version, _status(runs, wanted, status)):
+            elif not await self._write(cached, version, _status(cached.body, states, wanted, status, jobs)):
                 return
             else:
                 states = wanted
@@ -228,7 +229,10 @@ def child_of(array: Json, index: int, tried: int) -> Json:
     marks = {keys.ARRAY: meta["name"], keys.ARRAY_INDEX: str(index)}
     notes = meta.get("annotations") or {}
     spec = copy.deepcopy(job_of(array)["spec"])
-    environment = [{"name": name, "value": str(index)} for name in ("JOB_COMPLETION_INDEX", "ATOLL_ARRAY_INDEX")]
+    values = {"JOB_COMPLETION_INDEX": str(index), "ATOLL_ARRAY_INDEX": str(index)}
+    if arguments := array["spec"].get("arguments"):
+        values[keys.ARGUMENT_VARIABLE] = str(arguments[position_of(indices_of(array), index) or 0])
+    environment = [{"name": name, "value": value} for name, value in values.items()]
     for task in spec.get("tasks") or ():
         template = task.setdefault("template", {})
         head = template["metadata"] = dict(template.get("metadata") or {})
@@ -271,15 +275,44 @@ def _phase(job: Full) -> object:
     return ((job.body.get("status") or {}).get("state") or {}).get("phase"), job.metadata.deletion_timestamp
 
 
+def _message(job: Full) -> str:
+    state = (job.body.get("status") or {}).get("state") or {}
+    return str(state.get("message") or state.get("reason") or state.get("phase") or "")
+
+
 def _outcome(job: Full) -> Outcome | None:
     """How a Job ended; one that a policy aborted is never resumed."""
     kind, status = BY_GVK[JOBS.api_version, JOBS.kind], job.body.get("status") or {}
     return Outcome.FAILED if kind.stopped(status) else kind.finished(status)
 
 
-def _status(runs: list[range], states: bytes, old: Json) -> Json:
-    """The status with these states."""
+def _known_failures(array: Json, status: Json) -> list[Json]:
+    """Entries of the status, or the ones with which the array came from another member."""
+    if "states" in status:
+        return array_failures.read(status.get("failures") or [])
+    notes = array["metadata"].get("annotations") or {}
+    try:
+        return array_failures.read(msgspec.json.decode(notes.get(keys.ARRAY_FAILURES) or "[]"))
+    except msgspec.DecodeError:
+        return []
+
+
+def _status(array: Json, before: bytes, states: bytes, old: Json, jobs: Mapping[int, tuple[Full, Child]]) -> Json:
+    """The status with these states.
+
+    Args:
+        array: the whole object.
+        before: states that the new ones follow from.
+        states: to write.
+        old: the status with `before`; empty for none.
+        jobs: position -> Job, which has the messages of new failures.
+    """
+    runs = indices_of(array)
     found, now = counted(runs, states), rfc3339_seconds(time.time())
+    new = array_steps.newly_failed(before, states)
+    why = array_failures.added(_known_failures(array, old), {index_at(runs, at): _message(jobs[at][0]) for at in new})
+    if why:
+        found["failures"] = why
     left = found["pending"] + found["running"]
     phase = "Running" if found["running"] or any(states) else "Pending"
     if not left:

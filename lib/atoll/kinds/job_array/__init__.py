@@ -17,7 +17,7 @@ from atoll.kinds.interface import NOTHING, InMember, Json, Outcome, Part, Report
 from atoll.kinds.templated import Component, Reading, Templated, count_at, number, value_at
 from atoll.kinds.volcano_job import KIND as JOB
 from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
-from atoll.model import array_states, features, keys, reports
+from atoll.model import array_failures, array_states, features, keys, reports
 from atoll.model.apiresource import JOB_ARRAYS, JOBS, ApiResource
 from atoll.model.array_states import count_of, runs_of
 from atoll.model.gang import Gang, Partition, Task
@@ -188,6 +188,8 @@ class JobArray(Templated):
         head = made["metadata"]
         if any(states):
             head["annotations"][keys.ARRAY_STATES] = array_states.encode(states)
+            if why := array_failures.read((obj.get("status") or {}).get("failures") or []):
+                head["annotations"][keys.ARRAY_FAILURES] = msgspec.json.encode(why).decode()
         return {
             "apiVersion": JOB_ARRAYS.api_version,
             "kind": JOB_ARRAYS.kind,
@@ -218,6 +220,7 @@ class JobArray(Templated):
         own: dict[str, reports.Check[Any]] = {
             "phase": reports.text(32),
             "states": states,
+            "failures": array_failures.CHECK,
             "startTime": reports.moment,
             "completionTime": reports.moment,
         }
@@ -239,7 +242,7 @@ class JobArray(Templated):
         old = obj.get("status") or {}
         if self.finished(old) is not None or "states" in status:
             return status
-        kept = {name: old[name] for name in ("startTime",) if name in old}
+        kept = {name: old[name] for name in ("startTime", "failures") if name in old}
         states = array_states.unstarted(states_in(obj, old))
         phase = {"phase": "Pending"} if any(states) or not reports else {}
         return {**kept, **counted(indices_of(obj), states), **phase, **status}

@@ -15,7 +15,7 @@ from atoll.kinds.templated import value_at
 from atoll.kinds.templated.admission import rules_of
 from atoll.kinds.volcano_job import admission as of_job
 from atoll.model import keys
-from atoll.model.array_states import MOST_AT_ONCE, MOST_RETRIES
+from atoll.model.array_states import MOST_AT_ONCE, MOST_RETRIES, count_of
 
 if TYPE_CHECKING:
     from atoll.kinds.job_array import JobArray
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _HERE: Final = "spec.template."
 _LARGEST: Final = 64 * 1024
 """Bytes of a template."""
+_MOST_ARGUMENTS: Final = 128 * 1024
+"""Bytes of all arguments as JSON: each report of a member has them written again on the host."""
 _REFUSED: Final = {
     "queue": f"the queue is the array's: label {keys.QUEUE_LABEL} of the JobArray",
     "ttlSecondsAfterFinished": "Jobs of indices are removed as they end; give it to the spec of the JobArray",
@@ -51,7 +53,8 @@ def wrong(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(field, problem) of the indices and of the Job of one of them."""
     spec = mapping(obj.get("spec"))
     try:
-        largest = indices_of(obj)[-1][-1]
+        runs = indices_of(obj)
+        largest = runs[-1][-1]
     except ValueError as error:
         yield "spec.indices", str(error)
         return
@@ -61,6 +64,11 @@ def wrong(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"spec.{field}", f"is {value}; use a whole number from {least} to {most}"
     if (size := len(orjson.dumps(spec.get("template")))) > _LARGEST:
         yield "spec.template", f"has {size} bytes, and each running index gets a copy: at most {_LARGEST}"
+    if (arguments := spec.get("arguments")) is not None:
+        if len(sequence(arguments)) != (count := count_of(runs)):
+            yield "spec.arguments", f"has {len(sequence(arguments))} texts for {count} indices: one for each"
+        if (size := len(orjson.dumps(arguments))) > _MOST_ARGUMENTS:
+            yield "spec.arguments", f"has {size} bytes; at most {_MOST_ARGUMENTS}: make several arrays, or read a file"
     inner = mapping(value_at(obj, TEMPLATE))
     for field, text in _REFUSED.items():
         if inner.get(field) is not None:
@@ -83,7 +91,7 @@ def wrong(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _changed(change: Change) -> Iterator[Problem]:
     """Changed fields that give its states their meaning."""
     before, after = (mapping(mapping(each).get("spec")) for each in (change.old, change.new))
-    for field in ("indices", "template") if change.old is not None else ():
+    for field in ("indices", "template", "arguments") if change.old is not None else ():
         if before.get(field) != after.get(field):
             text = "can't change after creation (atOnce and retries can): delete the JobArray and create it anew"
             yield Problem(f"spec.{field}", text)
