@@ -9,6 +9,7 @@ from atoll.cli.submission import Submission, manifest
 def test_containers_read_their_index_and_its_argument() -> None:
     words = [f"seed {each}" for each in range(5)]
     array = manifest(Submission(command=["run"], image="i", name="sweep", array="0-2,10-11", arguments=words))
+    array["metadata"]["uid"] = "u"
     made = child_of(array, 10, 0)
     [container] = made["spec"]["tasks"][0]["template"]["spec"]["containers"]
     assert {each["name"]: each["value"] for each in container["env"]} == {

@@ -49,6 +49,13 @@ def test_usage_of_a_store(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert "nvidia.com/gpu" in output(capsys, monkeypatch, "usage", "--records", store, "--since", "1d")
 
 
+def test_efficiency_of_a_store(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str) -> None:
+    text = output(capsys, monkeypatch, "efficiency", "--by", "workload", "--records", store, "-o", "json")
+    found = {each["workload"]: (each["succeeded"], each["evicted"], each["held"]) for each in json.loads(text)}
+    assert found == {"team/a": (16.0, 0.0, 16.0), "team/=b": (0.0, 16.0, 16.0)}
+    assert "100%" in output(capsys, monkeypatch, "efficiency", "--records", store)
+
+
 def test_history_and_preemptions_of_a_store(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:

@@ -70,6 +70,11 @@ COMMANDS = {
         "Example: atollctl usage --by user --month 2026-10 --records s3://accounting/atoll --prices prices.yaml -o csv;"
         " atollctl usage --by member --since 7d -A",
     ),
+    "efficiency": _Entry(
+        "records",
+        "efficiency",
+        "Example: atollctl efficiency --by workload --since 7d; atollctl efficiency --by queue -A -o csv",
+    ),
     "history": _Entry(
         "records",
         "history",

@@ -1,4 +1,4 @@
-"""`atollctl usage`, `history` and `preemptions`: reports from records."""
+"""`atollctl usage`, `efficiency`, `history` and `preemptions`: reports from records."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ class By(StrEnum):
     NAMESPACE = "namespace"
     USER = "user"
     MEMBER = "member"
+
+
+class Of(StrEnum):
+    """Values of `--by` of `efficiency`."""
+
+    WORKLOAD = "workload"
+    USER = "user"
+    QUEUE = "queue"
+    NAMESPACE = "namespace"
 
 
 class Output(StrEnum):
@@ -79,6 +88,29 @@ def usage(
         show_table((by.value.upper(), *view.USAGE), view.usage_rows(lines, costs), no_headers=no_headers)
     else:
         _print(view.usage_records(lines, by.value, *span, costs, currency), output)
+
+
+def efficiency(
+    ctx: typer.Context,
+    by: Annotated[Of, typer.Option(help="What a line is about.")] = Of.USER,
+    store: _Store = None,
+    since: _Since = "30d",
+    month: _Month = None,
+    output: _Format = Output.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show what became of the resource-hours that runs held: succeeded, lost, or spent on starting and leaving.
+
+    How busy they were is not recorded.
+    """
+    from atoll.view import efficiency as view
+
+    span = span_of(since, month)
+    lines = view.efficiency(rows_of(settings(ctx), store, span, view.COLUMNS), by.value, *span)
+    if output is Output.TABLE:
+        show_table((by.value.upper(), *view.HEADERS), view.table(lines), no_headers=no_headers)
+    else:
+        _print(view.records(lines, by.value), output)
 
 
 def history(

@@ -20,7 +20,8 @@ Row = dict[str, Any]
 
 _UNITS = {"cpu": ("core-hours", 3600.0), "memory": ("GiB-hours", 3600.0 * 2**30)}
 _HOURS = ("hours", 3600.0)
-_LEFT_OUT = ("pods",)
+LEFT_OUT = ("pods",)
+"""Resources that no report has."""
 
 
 COLUMNS = ("namespace", "queued", "dispatched", "bound", "ended", "released", "outcome")
@@ -53,6 +54,11 @@ def unit(resource: str) -> str:
     return _UNITS.get(resource, _HOURS)[0]
 
 
+def units(resource: str) -> float:
+    """Resource-seconds of one such unit."""
+    return _UNITS.get(resource, _HOURS)[1]
+
+
 def of_bindings(bindings: Iterable[Json]) -> Iterator[Row]:
     """Rows of the runs that bindings still have; an open run up to now."""
     now = rfc3339(time.time())
@@ -74,7 +80,7 @@ def usage(rows: Iterable[Row], by: str, since: datetime, until: datetime) -> dic
     """Usage of that time; a run that reaches beyond it counts with its share of the time."""
     lines: dict[str, Line] = {}
     for row in rows:
-        share = _share(row, since, until)
+        share = share_of(row, since, until)
         if share is None:
             continue
         if by == "member":
@@ -89,15 +95,15 @@ def usage(rows: Iterable[Row], by: str, since: datetime, until: datetime) -> dic
             if row["queued"]:
                 line.waited += max((row["dispatched"] - row["queued"]).total_seconds(), 0.0)
             for resource, amount in dict(seconds).items():
-                if resource not in _LEFT_OUT:
-                    hours = amount * share / _UNITS.get(resource, _HOURS)[1]
+                if resource not in LEFT_OUT:
+                    hours = amount * share / units(resource)
                     total = line.amounts.setdefault(resource, Amount())
                     total.used += hours
                     total.lost += hours if evicted else 0.0
     return lines
 
 
-def _share(row: Row, since: datetime, until: datetime) -> float | None:
+def share_of(row: Row, since: datetime, until: datetime) -> float | None:
     """The part of a run's held time that is in the time of a report; None for none."""
     begin, end = row["bound"] or row["dispatched"], row["released"] or row["ended"]
     if end is None:
