@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from atoll.kube.election import Elector
+from atoll.kube.election import Elector, elector
 from atoll.kube.settings import Election
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
+from atoll.model import duration, keys
+from atoll.model.apiresource import CONFIGMAPS
 from atoll.model.release import VERSION
 from tests.kube.servers import LeaseServer, eventually, serving
 
@@ -180,7 +181,7 @@ async def test_work_that_begins_early_waits_for_the_lease_and_begins_again_after
     async with serving(server) as api:
         first = Candidate(api, "first")
         await eventually(lambda: first.working)
-        elector, begun, ended = Elector(api, "atoll-test", "second", TIMES), 0, 0
+        candidate, begun, ended = Elector(api, "atoll-test", "second", TIMES), 0, 0
 
         async def work() -> None:
             nonlocal begun, ended
@@ -190,16 +191,16 @@ async def test_work_that_begins_early_waits_for_the_lease_and_begins_again_after
             finally:
                 ended += 1
 
-        running = asyncio.create_task(elector.run(work, early=True))
-        await eventually(lambda: begun == 1 and elector.can_lead)
-        assert not elector.leading.is_set()
+        running = asyncio.create_task(candidate.run(work, early=True))
+        await eventually(lambda: begun == 1 and candidate.can_lead)
+        assert not candidate.leading.is_set()
         await first.stop()
-        await eventually(elector.leading.is_set)
+        await eventually(candidate.leading.is_set)
         assert (begun, ended) == (1, 0)
         server.lease = {**server.lease, "spec": {**server.lease["spec"], "holderIdentity": "third"}}
         server.lease["metadata"]["resourceVersion"] = "999999"
         await eventually(lambda: begun == 2)
-        assert (ended, elector.leading.is_set()) == (1, False)
+        assert (ended, candidate.leading.is_set()) == (1, False)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert ended == 2
@@ -218,3 +219,24 @@ async def test_early_work_that_fails_ends_the_candidate() -> None:
             await Elector(api, "atoll-test", "second", TIMES).run(work, early=True)
         assert server.holder == "first"
         await first.stop()
+
+
+async def test_the_server_drops_writes_of_a_leader_that_it_carries_out_too_late_for_it_to_lead() -> None:
+    """Reads, and the lease itself, have no such end."""
+    server, asked = LeaseServer(), list[tuple[str, str, str]]()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.append((request.method, request.path.rpartition("/")[2], request.query.get("timeout", "")))
+        return await server(request) if "leases" in request.path else web.json_response({})
+
+    async with serving(answer) as api:
+        leader = elector(api, "atoll-test", "first", TIMES)
+
+        async def work() -> None:
+            await api.get(CONFIGMAPS, "read", "n")
+            await api.create(CONFIGMAPS, {"metadata": {"name": "made", "namespace": "n"}})
+
+        await leader.run(work)
+    [(_, _, within)] = [each for each in asked if each[:2] == ("POST", "configmaps")]
+    assert 0 < duration.parse(within) <= TIMES.renew_deadline
+    assert {each[2] for each in asked if each[:2] != ("POST", "configmaps")} == {""}

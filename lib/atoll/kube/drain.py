@@ -9,6 +9,7 @@ controller may stop, as it may be killed there.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
@@ -30,20 +31,26 @@ class Writes:
         self._closed = False
         #: asked right before each write: whether this process may write now
         self.guard: Callable[[], bool] = lambda: True
+        #: seconds for which no other process leads: a write that the server carries out later must be dropped
+        self.lasts: Callable[[], float] = lambda: math.inf
         self._ended: Callable[[], None] = lambda: None
 
     @asynccontextmanager
-    async def passing(self, method: str, path: str) -> AsyncIterator[None]:
-        """Hold this around every single request; one that may not begin any more waits until it is cancelled."""
+    async def passing(self, method: str, path: str) -> AsyncIterator[float]:
+        """Hold this around every single request; one that may not begin any more waits until it is cancelled.
+
+        Gives the seconds that the server has for it; infinity where it may take its time.
+        """
         if method == "GET":
-            yield
+            yield math.inf
             return
         # Leases stay open: leadership is kept while the rest ends, and given back last.
-        if (self._closed or not self.guard()) and not keeps_leadership(path):
+        kept = keeps_leadership(path)
+        if (self._closed or not self.guard()) and not kept:
             await asyncio.get_running_loop().create_future()
         self.under_way += 1
         try:
-            yield
+            yield math.inf if kept else self.lasts()
         finally:
             self.under_way -= 1
             self._ended()

@@ -7,7 +7,8 @@ process with it: nothing else is certain to stop it before another leads.
 
 A leader can't be stopped from outside while it does not run (SIGSTOP, a loop that is blocked, a machine asleep). When
 it runs again it may act before its elector does: `certain` is what a writer asks right before a write. A write that is
-under way at that moment is the business of whoever is written to: decisions test the epoch that they were made on.
+under way at that moment is dropped by its server once the renew deadline has passed; one that the network holds back
+for longer is the business of whoever is written to: decisions test the epoch that they were made on.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ def elector(
 ) -> Elector:
     """The elector of a process; its arguments are `Elector`'s.
 
-    From then on `api` writes only while it is certain that no other leads; only leases are written at any time.
+    From then on `api` writes only while it is certain that no other leads, and its server drops a write that it could
+    carry out only later; only leases are written at any time.
     """
     made = Elector(api, name, identity, settings, annotations=annotations)
-    api.writes.guard = lambda: made.certain
+    api.writes.guard, api.writes.lasts = lambda: made.certain, lambda: made.left
     return made
 
 
@@ -122,7 +124,7 @@ class Elector:
     @property
     def certain(self) -> bool:
         """Whether no other can lead now: the work runs and the lease was renewed within the renew deadline."""
-        return self.leading.is_set() and self._left() > 0
+        return self.leading.is_set() and self.left > 0
 
     async def run(self, work: Callable[[], Awaitable[None]], *, early: bool = False) -> None:
         """Become the leader, do the work while it lasts, start over; ends when the work ends by itself or on
@@ -138,7 +140,7 @@ class Elector:
             if task is None:
                 task = asyncio.ensure_future(work())
             try:
-                if self._left() > 0 and not task.done():
+                if self.left > 0 and not task.done():
                     log.info("leading", lease=self._name, identity=self._identity)
                     self.leading.set()
                     await self._keep(task)
@@ -154,7 +156,7 @@ class Elector:
         try:
             while True:
                 await self._attempt(self._patience)
-                if self._left() > 0 or waiting.done():
+                if self.left > 0 or waiting.done():
                     return
                 pause = self._retry_period * random.uniform(0.8, 1.2)
                 # Another's lease that expires during the pause is tried for right then.
@@ -167,14 +169,15 @@ class Elector:
 
     async def _keep(self, task: asyncio.Future[None]) -> None:
         """Renew until the work ends, another has the lease, or the renew deadline has passed."""
-        while not task.done() and (left := self._left()) > 0:
+        while not task.done() and (left := self.left) > 0:
             await asyncio.wait({task}, timeout=min(self._retry_period * random.uniform(0.8, 1.0), left))
             # A pause may have taken longer than it was to: an attempt then could only prolong a lease that must end.
-            left = self._left()
+            left = self.left
             if not task.done() and left > 0:
                 await self._attempt(min(self._patience, left))
 
-    def _left(self) -> float:
+    @property
+    def left(self) -> float:
         """Seconds until the renew deadline."""
         return self._renewed + self._renew_deadline - asyncio.get_running_loop().time()
 
@@ -205,7 +208,7 @@ class Elector:
             raise cancelled
 
     async def _attempt(self, patience: float) -> None:
-        """Get or renew the lease; `_left` tells afterwards whether it is ours."""
+        """Get or renew the lease; `left` tells afterwards whether it is ours."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(patience):
@@ -223,7 +226,7 @@ class Elector:
         began = loop.time()
         # Forgotten meanwhile: a write whose answer is lost may have been carried out.
         written, self._written = self._written, None
-        if written is not None and self._left() > 0:
+        if written is not None and self.left > 0:
             # A known Lease is not read again: had another written since, this would be refused.
             with suppress(errors.Conflict, errors.NotFound):
                 return await self._write(written, began)
@@ -234,7 +237,7 @@ class Elector:
         if spec != self._seen:
             self._see(spec)
         # A lease that was deleted binds as if another held it: another process may still lead without knowing.
-        free = self._left() > 0 if spec is None else spec.get("holderIdentity") in (None, "", self._identity)
+        free = self.left > 0 if spec is None else spec.get("holderIdentity") in (None, "", self._identity)
         if not free and loop.time() - self._seen_at < self._lasts:
             raise _Taken
         if spec and spec.get("holderIdentity") == self._identity and spec.get("renewTime") == self._sent[0]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import math
 import os
 import random
 import re
@@ -145,9 +146,13 @@ class Http:
                 rate = None if keeps_leadership(path) else self._rate
                 if rate is not None and not await rate.take(end - loop.time()):
                     raise errors.Busy(f"{method} {path}: our own limit, {rate.qps:g} a second, leaves no time")
-                async with self.writes.passing(method, path):
+                async with self.writes.passing(method, path) as within:
                     left = max(end - loop.time(), 0.05)
-                    return await self._once(method, path, body, content_type, params, accept, left)
+                    # The server goes on with a write whose client is gone, unless the request itself has an end.
+                    bounded = (
+                        params if math.isinf(within) else {**(params or {}), "timeout": f"{max(within, 0.001):.3f}s"}
+                    )
+                    return await self._once(method, path, body, content_type, bounded, accept, left)
             except errors.ApiError as error:
                 pause = _pause(error, failures)
                 if not _repeatable(method, error) or loop.time() + pause >= end:
