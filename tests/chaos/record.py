@@ -350,14 +350,17 @@ def _binding(record: Record, event: audit.Event) -> None:
 
 
 def _suppose(states: list[Seen], at: float) -> None:
-    """A write without an answer may have ended what the next state has no more: a run, or a hold."""
+    """A write without an answer may have ended what the next state has no more: a run, or a hold; or have raised the
+    epoch, where the next state has one more.
+    """
     place = next((index for index, each in enumerate(states) if each.at > at), 0)
     before, after = states[place - 1], states[place]
     if place == 0 or before.gang is None:
         return
     conditions = after.conditions if after.epoch == before.epoch else before.conditions
     wish = after.gang if before.gang.hold else before.gang
-    states.insert(place, replace(before, at=at, gang=wish, conditions=conditions))
+    epoch = after.epoch - 1 if after.epoch == before.epoch + 2 else before.epoch
+    states.insert(place, replace(before, at=at, gang=wish, conditions=conditions, epoch=epoch))
 
 
 def _seen(at: float, found: Json) -> Seen:

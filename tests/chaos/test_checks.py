@@ -92,6 +92,16 @@ def test_an_end_whose_answer_was_lost_gives_quota_back(written: float, violation
     assert len(list(checks.within_capability(history.record()))) == violations
 
 
+@pytest.mark.parametrize(("written", "violations"), [(2, 0), (4, 1)], ids=["in between", "after it"])
+def test_a_dispatch_whose_answer_was_lost_has_an_epoch(written: float, violations: int) -> None:
+    history = History(GANG)
+    history.binding(1, "gang-1", 0, phase=Phase.SUSPENDED, raises=False)
+    history.unanswered(written, "gang-1")
+    history.binding(3, "gang-1", 2, phase=Phase.EVICTING, reason=Reason.DEADLINE_EXCEEDED)
+    history.binding(9, "gang-1", 2, phase=Phase.SUSPENDED, raises=False)
+    assert len(list(checks.decided_once(history.record()))) == violations
+
+
 def moved_on(*, exclusive: bool = False, moves: bool = False) -> History:
     """1. gang-1 runs in alpha; 2. alpha is lost, and gang-1 goes back to its queue; 3. alpha still runs its pods."""
     history = History(dataclasses.replace(GANG, exclusive=exclusive, moves=moves), OTHER)
