@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from atoll.dispatcher.core import (
     Ask,
@@ -44,7 +45,7 @@ from atoll.fit.pods import first_pods
 from atoll.model.gang import Gang, divide
 from atoll.model.lost import lost_at
 from atoll.model.timestamps import rfc3339_seconds
-from atoll.model.topology import Tree
+from atoll.model.topology import Domain, Tree
 from atoll.model.vector import Vector
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import GPU, START, BindingBuilder, make_cluster, written
@@ -61,9 +62,11 @@ def gpus(*nodes: int) -> list[Vector]:
 class Site:
     """The nodes of a member as they are."""
 
-    def __init__(self, name: str, nodes: Sequence[Vector]) -> None:
+    def __init__(self, name: str, nodes: Sequence[Vector], racks: Sequence[str] = ()) -> None:
         self.name = name
         self.nodes = list(nodes)
+        #: the rack of each node, below one spine; empty without a topology
+        self.racks = list(racks)
         self.resources = tuple(sorted({each for node in nodes for each in node}))
         self.generation = 1
         self.ready = True
@@ -83,8 +86,7 @@ class Site:
         """What is free, had these left, and others only so many pods per task."""
         free = np.array([[node.get(name, 0) for node in self.nodes] for name in self.resources], np.int64)
         nodes = Nodes.of_arrays(
-            Tree(),
-            np.full(len(self.nodes), -1, np.int64),
+            *self._topology(),
             [Profile({}, ())],
             np.zeros(len(self.nodes), np.int64),
             self.resources,
@@ -97,12 +99,19 @@ class Site:
                 nodes.take(gang.requests(), Placement(left))
         return nodes
 
+    def _topology(self) -> tuple[Tree, NDArray[np.int64]]:
+        if not self.racks:
+            return Tree(), np.full(len(self.nodes), -1, np.int64)
+        names = sorted(set(self.racks))
+        tree = Tree([Domain("spine", 2, tier_name="spine"), *(Domain(name, 1, 0, "rack") for name in names)])
+        return tree, np.array([1 + names.index(rack) for rack in self.racks], np.int64)
+
     def capacity(self) -> CapacitySet:
         """As it is published."""
         nodes = self.free()
         classes = tuple(
             NodeClass(
-                "",
+                self.racks[node] if self.racks else "",
                 {},
                 (),
                 1,
@@ -115,7 +124,9 @@ class Site:
         for node in self.nodes:
             for name, amount in node.items():
                 total[name] = total.get(name, 0) + amount
-        return CapacitySet(CapacityView(self.name, "", self.generation, (), classes, total))
+        domains = tuple((name, 1, "rack", "spine") for name in sorted(set(self.racks)))
+        domains = (("spine", 2, "spine", ""), *domains) if domains else ()
+        return CapacitySet(CapacityView(self.name, "", self.generation, domains, classes, total))
 
 
 @dataclass
@@ -152,8 +163,10 @@ class Town:
         answers: Callable[[str, str], bool] = lambda _member, _uid: True,
         check: bool = False,
         settings: CoreSettings = CoreSettings(),
+        racks: Mapping[str, Sequence[str]] | None = None,
         **members: Sequence[Vector],
     ) -> None:
+        """`racks`: member -> the rack of each node, for those with a topology."""
         self.core = Dispatcher(settings)
         #: another dispatcher's, which follows
         self.standby: Dispatcher | None = None
@@ -165,7 +178,7 @@ class Town:
         self.views: dict[str, BindingView] = {}
         self.jobs: dict[str, Job] = {}
         self.commands: list[tuple[float, Command]] = []
-        self.sites = {name: Site(name, nodes) for name, nodes in members.items()}
+        self.sites = {name: Site(name, nodes, (racks or {}).get(name, ())) for name, nodes in members.items()}
         self.passes = 0
         #: reservations as of the last pass
         self._reserved: list[Reservation] = []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from atoll.dispatcher.core import BindingView
+from atoll.dispatcher.core.preemption.moves import Moving
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.model import quantity
 from atoll.model.timestamps import to_seconds
@@ -29,6 +30,16 @@ class Metrics:
             "atoll_dispatcher_strategies_off", "Users' strategies that were turned off", ["group", "strategy"],
             registry=registry,
         )  # fmt: skip
+        self.moved = Counter(
+            "atoll_dispatcher_moved_gangs", "Gangs that were moved to free a topology domain", registry=registry
+        )
+        self.moves_lost = Counter(
+            "atoll_dispatcher_moved_lost_pod_seconds", "Work that these moves lost, by estimate", registry=registry
+        )
+        self.moves_spared = Counter(
+            "atoll_dispatcher_moved_spared_pod_seconds", "Waiting that these moves spared, by estimate",
+            registry=registry,
+        )  # fmt: skip
         self.queues = QueueMetrics(registry)
         self.members = MemberMetrics(registry)
         self.queries = Histogram(
@@ -43,6 +54,13 @@ class Metrics:
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 3600),
             registry=registry,
         )
+
+    def show_moves(self, moves: Sequence[Moving]) -> None:
+        """Count moves that were decided."""
+        for moving in moves:
+            self.moved.inc(len(moving.freed.moves))
+            self.moves_lost.inc(moving.freed.lost)
+            self.moves_spared.inc(moving.waiting)
 
 
 class _Lines:

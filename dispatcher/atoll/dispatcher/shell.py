@@ -408,6 +408,7 @@ class Shell:
                     await asyncio.sleep(self._settings.shell.farewell)
                     raise
             self.metrics.passes.observe(time.perf_counter() - started)
+            self.metrics.show_moves(self.core.defragmentation.decided)
             self._passed.set()
             for command in commands:
                 seen = self._bindings.get(f"{command.namespace}/{command.name}")

@@ -471,6 +471,7 @@ def _help(facts: Facts, view: Seen, now: float) -> list[str]:
         case (
             Reason.PREEMPTED
             | Reason.RECLAIMED
+            | Reason.MOVED
             | Reason.MEMBER_LOST
             | Reason.MEMBER_TAINTED
             | Reason.MEMBER_DRAINED

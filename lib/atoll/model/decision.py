@@ -150,6 +150,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defau
             return self.evictions
         return [*self.evictions, Line(line.at, line.phase, line.reason)][-STORY_LINES:]
 
+    moved: str = ""
+    """RFC 3339: when it was moved last, so that another one fits into a topology domain."""
     refused: Refused | None = None
     """How often members refused it; kept until it runs."""
     flavors: list[Assigned] = []
@@ -172,7 +174,12 @@ def check(told: Decision) -> None:
     Raises:
         BadDecision: it is such.
     """
-    for name, text in (("deadline", told.deadline), ("notBefore", told.not_before), ("dispatched", told.dispatched)):
+    for name, text in (
+        ("deadline", told.deadline),
+        ("notBefore", told.not_before),
+        ("dispatched", told.dispatched),
+        ("moved", told.moved),
+    ):
         if text and not is_time(text):
             raise BadDecision(f"{name}: {text!r} is no time")
     if told.rounds < 0:

@@ -61,6 +61,7 @@ class Reason(StrEnum):
     EVICTED = "Evicted"
     PREEMPTED = "Preempted"
     RECLAIMED = "Reclaimed"
+    MOVED = "Moved"
     MEMBER_LOST = "MemberLost"
     MEMBER_TAINTED = "MemberTainted"
     MEMBER_DRAINED = "MemberDrained"
@@ -222,6 +223,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.EVICTED: "it was evicted from its cluster",
     Reason.PREEMPTED: "it was evicted for a workload of higher priority in its queue",
     Reason.RECLAIMED: "it was evicted for a queue that is entitled to what its own queue had borrowed",
+    Reason.MOVED: "it was moved to free a topology domain for a gang that fits nowhere else",
     Reason.MEMBER_LOST: "its member was away for longer than it tolerates",
     Reason.MEMBER_TAINTED: "its member has a NoExecute taint that its policy does not tolerate, or no longer",
     Reason.MEMBER_DRAINED: "its member is drained",

@@ -22,6 +22,7 @@ from atoll.dispatcher.core.placement.choice import Choice, spots
 from atoll.dispatcher.core.placement.choosing import choose
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.dispatcher.core.preemption.claims import Claims
+from atoll.dispatcher.core.preemption.defragmentation import Defragmentation
 from atoll.dispatcher.core.preemption.triggers import Triggers
 from atoll.dispatcher.core.quota.namespaces import by_scopes
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path
@@ -49,9 +50,12 @@ class Obstacle(NamedTuple):
 class Admission:
     """Starts permitted workloads."""
 
-    def __init__(self, state: State, claims: Claims, decisions: Decisions, policy: Policy, triggers: Triggers) -> None:
+    def __init__(
+        self, state: State, claims: Claims, decisions: Decisions, policy: Policy, triggers: Triggers,
+        defragmentation: Defragmentation,
+    ) -> None:  # fmt: skip
         self._state, self._claims, self._decisions = state, claims, decisions
-        self._policy, self._triggers = policy, triggers
+        self._policy, self._triggers, self._defragmentation = policy, triggers, defragmentation
         #: by which the last choice was made
         self._rules: Rules = ANYWHERE
         self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
@@ -98,6 +102,8 @@ class Admission:
             self.waiting.park_on_shape(group, verdict)
         if short is not None or capped or verdict.reason in ROOM:
             self._triggers.searches.consider(group)
+        if verdict.reason is Reason.NO_DOMAIN_FITS:
+            self._defragmentation.consider(group)
         if short is not None or (sought and not capped):
             # A ceiling in a member keeps no capacity for it: the capacity could not be used before its queue uses less.
             self._policy.keep_room(group, certain=would_delay)
@@ -234,12 +240,12 @@ class Admission:
         return Obstacle(missing) if missing is not None else None
 
     def _let_pass(self, group: ShapeClass) -> Dispatch | None:
-        """Dispatch the next one of the class whose own the capacity is, for others were evicted for it or it has a
-        reservation; or that is known to end before those with reservations are due.
+        """Dispatch the next one of the class whose own the capacity is, for others were evicted for it, it is moved, or
+        it has a reservation; or that is known to end before those with reservations are due.
         """
         latest = self.reservations.latest_end
-        for key in group.members[1:] if self._claims and group.behind is None else ():
-            if self._claims.awaits(key[2]) and self._claims.all_gone(key[2]):
+        for key in group.members[1:] if self.reservations.claims and group.behind is None else ():
+            if self.reservations.moves(key[2]) or (self._claims.awaits(key[2]) and self._claims.all_gone(key[2])):
                 other = self.bindings[key[2]]
                 choice = self._choose(group, other)
                 if not isinstance(choice, Verdict):

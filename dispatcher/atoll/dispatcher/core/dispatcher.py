@@ -44,6 +44,7 @@ from atoll.dispatcher.core.lifecycle.sightings import Sightings
 from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.lifecycle.surroundings import Surroundings
 from atoll.dispatcher.core.preemption.claims import Claims
+from atoll.dispatcher.core.preemption.defragmentation import Defragmentation
 from atoll.dispatcher.core.preemption.dry_run import DryRuns
 from atoll.dispatcher.core.preemption.nominations import Nominations
 from atoll.dispatcher.core.preemption.triggers import Triggers
@@ -86,8 +87,11 @@ class Dispatcher:
         self.failing = Failing(state, decisions)
         self.policy = Policy(state, claims, decisions)
         self.triggers = Triggers(state, claims)
-        self.dry_runs = DryRuns(state, claims, decisions, self.resizing, self.policy, self.triggers)
-        self.admission = Admission(state, claims, decisions, self.policy, self.triggers)
+        self.defragmentation = Defragmentation(state, claims, self.policy, self.triggers)
+        self.dry_runs = DryRuns(
+            state, claims, decisions, self.resizing, self.policy, self.triggers, self.defragmentation
+        )
+        self.admission = Admission(state, claims, decisions, self.policy, self.triggers, self.defragmentation)
         self.nominations = Nominations(state, claims, decisions)
         self.explanations = Explanations(state, claims, decisions, self.resizing)
 
@@ -152,7 +156,7 @@ class Dispatcher:
         return earliest(
             self.progress.next, self.explanations.next, self.nominations.next, self.policy.next, self.triggers.next,
             self.dry_runs.next, self.retries.next, self.lost.next, self.failing.next,
-            self.state.fair.next, self.resizing.next,
+            self.state.fair.next, self.resizing.next, self.defragmentation.next,
         )  # fmt: skip
 
     def _pass(self, now: float) -> list[Command]:
@@ -180,10 +184,11 @@ class Dispatcher:
             return commands
         # 4. Reserve for new heads of queues.
         self.policy.keep_room_for_new_heads()
-        # 5. Evict the victims of claims that all members say yes to; begin dry runs for others.
+        # 5. Evict the victims of claims that all members say yes to; begin dry runs for others, at last for moves.
         commands += self.dry_runs.settle_questions()
         self.triggers.new_heads()
         commands += self.dry_runs.ask_for_room()
+        commands += self.dry_runs.ask_for_moves()
         # 6. Give the rest to running workloads with fewer pods than requested.
         for leaf in self.resizing.grow_all(commands):
             self.triggers.can_spare(leaf)
@@ -208,6 +213,7 @@ class Dispatcher:
         self.state.fair.pass_begins(now)
         self.nominations.take_up()
         self.policy.pass_begins()
+        self.defragmentation.decided.clear()
         self.state.wakes.time_passed(now)
 
     def _dispatch(self, commands: list[Command]) -> bool:

@@ -206,6 +206,40 @@ class PreemptionSettings(Section, frozen=True):
     ] = 16
 
 
+class DefragmentationSettings(Section, frozen=True):
+    """Moves of running gangs out of a topology domain, so that a waiting gang fits into it."""
+
+    hourly: Annotated[
+        int,
+        number(
+            "Gangs that are moved in an hour at most; 0 moves none. It is off by default, as each move is a restart.",
+            least=0,
+            flag="--moved-gangs-per-hour",
+        ),
+    ] = 0
+    rest: Annotated[
+        float,
+        seconds("That a gang stays where it is after a move; never less than an hour.", least=3600.0),
+    ] = 6 * 3600.0
+    restart: Annotated[
+        float, seconds("That each pod of a moved gang loses beside its work: its end, its image, its start.")
+    ] = 60.0
+    checkpoint: Annotated[
+        float,
+        seconds(
+            "Of work that a moved gang loses at most, as it goes on from a checkpoint; 0: all since it was dispatched."
+        ),
+    ] = 0.0
+    unknown: Annotated[
+        float, seconds("That a gang is assumed to wait where no estimate says when it could start without moves.")
+    ] = 3600.0
+    pause: Annotated[
+        float,
+        seconds("That a gang waits for a domain before moves are searched for it; it doubles each time.", above=0),
+    ] = 30.0
+    longest_pause: Annotated[float, seconds("The same at most.", above=0)] = 900.0
+
+
 class GrowthSettings(Section, frozen=True):
     """More pods for elastic workloads that run."""
 
@@ -278,6 +312,7 @@ class CoreSettings(Section, frozen=True):
     refused: RefusedSettings = RefusedSettings()
     backfill: BackfillSettings = BackfillSettings()
     preemption: PreemptionSettings = PreemptionSettings()
+    defragmentation: DefragmentationSettings = DefragmentationSettings()
     strategies: StrategySettings = StrategySettings()
     growth: GrowthSettings = GrowthSettings()
     fair: FairSettings = FairSettings()

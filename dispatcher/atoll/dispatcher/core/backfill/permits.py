@@ -147,8 +147,11 @@ class QueueRules(Rules):
     def _goes_before(self, reservation: Reservation) -> bool:
         """Whether the workload ranks before a reservation: its queue stays within its declared share where the
         other one borrows; it is of a higher priority class; its queue is below its guarantee. A claim gives way to no
-        queue for what that deserves, nor to a queue that gives something up for it.
+        queue for what that deserves, nor to a queue that gives something up for it; the place of a moved workload gives
+        way to none.
         """
+        if reservation.moved:
+            return False
         binding, other = self._binding, self._state.bindings[reservation.uid]
         if not reservation.claim and self._tree.is_due_before(
             self._leaf, binding.amount, reservation.leaf, reservation.shape.request

@@ -207,6 +207,8 @@ class Policy:
     def renew(self) -> None:
         """Compute passed and unknown times again; workloads that have waited long enough get one."""
         for binding in [self.bindings[each.uid] for each in self.reservations.each()]:
+            if self.reservations.moves(binding.view.uid) and binding.phase.going:
+                continue
             if not self.may_start(binding):
                 self._claims.end(binding.view.uid)
                 self.reservations.forget(binding.view.uid)
@@ -295,7 +297,7 @@ class Policy:
 
     def _await_victims(self, reservation: Reservation) -> None:
         """Once all that were to go are gone the claimant waits as others do; its reservation is its own."""
-        if self._claims.all_gone(reservation.uid):
+        if not reservation.moved and self._claims.all_gone(reservation.uid):
             # A while longer than that: members report the capacity a moment after the pods are gone.
             reservation.until = min(reservation.until, self._state.now + self._settings.settle)
         if reservation.until <= self._state.now:

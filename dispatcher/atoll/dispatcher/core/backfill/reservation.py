@@ -68,6 +68,8 @@ class Reservation:
     """Of a claim: further members that are reserved."""
     until: float = math.inf
     """End of a claim; its victims should have left a moment before, or no member has answered."""
+    moved: bool = False
+    """Of a claim: its workload is moved, and the place is kept for it while it leaves."""
     leaving: dict[str, None] = field(default_factory=dict)
     """Of a claim: UIDs of victims evicted whole that have not left yet."""
 

@@ -28,6 +28,7 @@ from atoll.dispatcher.core.backfill.timeline import Timeline
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.members import Members
+from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.quota.queue import Queue, Supposed, path
 from atoll.dispatcher.core.settings import BackfillSettings
@@ -167,6 +168,23 @@ class Reservations:
         self._changed(best)
         return best
 
+    def moves(self, uid: str) -> bool:
+        """Whether a place is kept for the workload because it is moved."""
+        claim = self.claims.get(uid)
+        return claim is not None and claim.moved
+
+    def expected_start(self, binding: Binding, members: Sequence[Member]) -> float:
+        """When a waiting workload could start in one of these members, as estimates say; infinite where not known."""
+        uid, leaf, shape, lasts = binding.view.uid, binding.leaf, binding.shape, estimate(binding)
+        assert shape is not None, f"{uid} does not wait"
+        now, best = self.timeline.now, math.inf
+        admitted = self._admitted_from(uid, leaf, shape.request, lasts)
+        for member in members[: self._settings.members]:
+            wanted = Reservation(uid, leaf, shape, member, best, math.inf, now, lasts, now, settings=self._settings)
+            if self._first_fit(wanted, admitted) is not None:
+                best = min(best, wanted.at)
+        return best
+
     def _is_open_ended(self, member: Member) -> bool:
         """Whether something may run for ever: what runs now, or a workload with a reservation of which is not known at
         the moment when and where it starts.
@@ -301,6 +319,7 @@ class Reservations:
         leaving: Iterable[str],
         expected: Placement | None = None,
         until: float = math.inf,
+        moved: Shape | None = None,
     ) -> None:
         """Reserve what a waiting workload needs in these members, and of the limits on its queue's path, until it
         starts: others are about to be evicted for it there.
@@ -313,8 +332,9 @@ class Reservations:
             leaving: UIDs of the victims that are evicted whole.
             expected: where it goes once they have, if that is one member.
             until: the end of the claim.
+            moved: the shape of a workload that leaves its present place first, and does not wait yet.
         """
-        uid, shape, now = binding.view.uid, binding.shape, self.timeline.now
+        uid, shape, now = binding.view.uid, moved or binding.shape, self.timeline.now
         assert shape is not None, f"{uid} does not wait"
         self.withdraw(uid)
         before = self.made.get(uid)
@@ -324,7 +344,7 @@ class Reservations:
         self.claims[uid] = claim = Reservation(
             uid, binding.leaf, shape, first, math.inf, math.inf, since, computed=now, placement=expected,
             settings=self._settings, claim=True, also=tuple(rest), until=until,
-            leaving=known,
+            moved=moved is not None, leaving=known,
         )  # fmt: skip
         self._changed(claim)
 

@@ -139,6 +139,7 @@ class Decisions:
             rounds=rounds,
             not_before=not_before,
             evicted=view.decision.evicted_by(line),
+            moved=line.at if reason is Reason.MOVED else view.decision.moved,
             refused=refused,
             preserved=_left_behind(binding, leave),
         )
@@ -268,7 +269,7 @@ def _decision(
     before = binding.view.decision
     known = {
         "rounds": before.rounds, "evicted": before.evictions, "refused": before.refused, "flavors": binding.flavors,
-        "preserved": before.preserved, **changes,
+        "preserved": before.preserved, "moved": before.moved, **changes,
     }  # fmt: skip
     told = before.told(line) if story is None else story
     return Decision(epoch, line.phase, line.reason, blocker, deadline, told, **known)

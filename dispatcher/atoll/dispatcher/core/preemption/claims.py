@@ -11,6 +11,7 @@ from atoll.dispatcher.core.backlog.binding import Binding, evict_timeout, evicte
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice
+from atoll.dispatcher.core.preemption.moves import Moving
 from atoll.fit import Placement
 from atoll.fit.pods import Counts
 from atoll.model.decision import Phase
@@ -26,7 +27,7 @@ class Loss:
     stays: Counts | None = None
     """Pods per task that it keeps; None when all of it goes."""
     reason: Reason = Reason.PREEMPTED
-    """Preempted or Reclaimed, where it is decided on."""
+    """Preempted, Reclaimed or Moved, where it is decided on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +46,8 @@ class OpenQuestion:
     """UIDs of workloads that leave already, whose capacity it needs as well."""
     deadline: float
     """Seconds since the epoch."""
+    moving: Moving | None = None
+    """The moves that these losses are, where the victims only give way."""
 
 
 @dataclass(slots=True, eq=False)

@@ -31,9 +31,11 @@ from atoll.dispatcher.core.elastic.resizing import Resizing
 from atoll.dispatcher.core.lifecycle.decisions import Decisions
 from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice
+from atoll.dispatcher.core.placement.rules import Rules
 from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
 from atoll.dispatcher.core.preemption.claims import Claims, Loss, OpenQuestion
-from atoll.dispatcher.core.preemption.search import Plan, plan
+from atoll.dispatcher.core.preemption.defragmentation import Defragmentation
+from atoll.dispatcher.core.preemption.search import Plan, by_moves, plan
 from atoll.dispatcher.core.preemption.trial import Claimant, Trial
 from atoll.dispatcher.core.preemption.triggers import Triggers, victim_of
 from atoll.fit import Placement, place
@@ -45,10 +47,11 @@ class DryRuns:
     """Asks, and does what follows from the answers."""
 
     def __init__(
-        self, state: State, claims: Claims, decisions: Decisions, resizing: Resizing, policy: Policy, triggers: Triggers
-    ) -> None:
+        self, state: State, claims: Claims, decisions: Decisions, resizing: Resizing, policy: Policy,
+        triggers: Triggers, defragmentation: Defragmentation,
+    ) -> None:  # fmt: skip
         self._state, self._claims, self._decisions, self._resizing = state, claims, decisions, resizing
-        self._policy, self._triggers = policy, triggers
+        self._policy, self._triggers, self._defragmentation = policy, triggers, defragmentation
         self._settings = state.settings.preemption
         self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.namespaces, self.reservations = state.namespaces, state.reservations
@@ -92,6 +95,11 @@ class DryRuns:
             if len(group.members) > 1:
                 self._triggers.searches.consider(group)
 
+    def ask_for_moves(self) -> Iterator[Command]:
+        """Begin a dry run for a gang that would fit into a domain that others can leave."""
+        for binding, moving, rules in self._defragmentation.find():
+            yield self._claim(binding, by_moves(moving), rules)
+
     def _next_claimant(self, group: ShapeClass) -> Binding | None:
         """The first of a class without a claim, if it may evict what the first of all may; in a strict queue there is
         only the first.
@@ -126,7 +134,7 @@ class DryRuns:
             if outcome is not None:
                 yield self._claim(binding, outcome, rules)
 
-    def _claim(self, binding: Binding, outcome: Plan, rules: QueueRules) -> Command:
+    def _claim(self, binding: Binding, outcome: Plan, rules: Rules) -> Command:
         """Begin a dry run for its victims; where leaving workloads suffice, reserve their capacity for it."""
         if outcome.losses:
             rules.overtake()
@@ -134,9 +142,9 @@ class DryRuns:
         self._keep_for(binding, outcome.choice, {}, outcome.awaited)
         return self._await(binding, outcome.choice)
 
-    def _await(self, binding: Binding, choice: Choice) -> Command:
+    def _await(self, binding: Binding, choice: Choice, why: str = "") -> Command:
         nominated = [member.name for member in choice.members]
-        awaits = Verdict(Reason.AWAITING_VICTIMS, Blocker("Cluster", ", ".join(nominated)))
+        awaits = Verdict(Reason.AWAITING_VICTIMS, Blocker("Cluster", ", ".join(nominated), message=why))
         return self._decisions.nominate(binding, awaits, nominated)
 
     def _whom_to_ask(self, group: ShapeClass, binding: Binding, rules: QueueRules) -> Plan | None:
@@ -183,9 +191,11 @@ class DryRuns:
         deadline = self._state.now + self._state.settings.progress.reserve
         assert binding.shape is not None, f"{uid} does not wait"
         shape, epoch = binding.shape.key, binding.epoch + 1
-        self._claims.ask(OpenQuestion(binding, shape, epoch, outcome.choice, losses, outcome.awaited, deadline))
-        members = [member.name for member in outcome.choice.members]
-        verdict = Verdict(Reason.ASKING_MEMBERS, Blocker("Cluster", ", ".join(members)))
+        choice, awaited, moving = outcome.choice, outcome.awaited, outcome.moving
+        self._claims.ask(OpenQuestion(binding, shape, epoch, choice, losses, awaited, deadline, moving))
+        members = [member.name for member in choice.members]
+        why = moving.sentence() if moving is not None else ""
+        verdict = Verdict(Reason.ASKING_MEMBERS, Blocker("Cluster", ", ".join(members), message=why))
         asked = self._question(outcome.choice, losses, outcome.awaited)
         return self._decisions.ask(binding, verdict, members, deadline, asked)
 
@@ -274,6 +284,8 @@ class DryRuns:
             return False
         if self.namespaces.shortage(binding.view.namespace, group.shape.charges) is not None:
             return False
+        if question.moving is not None:
+            return self._defragmentation.holds(binding, question.moving)
         victims = self._victims_of(question)
         if victims is None:
             return False
@@ -327,17 +339,22 @@ class DryRuns:
         binding = question.binding
         self._claims.answered(binding.view.uid)
         self._keep_for(binding, question.choice, question.losses, question.awaited)
+        moving, why = question.moving, "" if question.moving is None else question.moving.sentence()
         for uid, loss in question.losses.items():
             # No name: whoever may read this story need not know of that workload.
             text = f"for a workload of queue {binding.leaf.name}"
             victim = self.bindings[uid]
-            if loss.stays is None:
+            if moving is not None:
+                yield self._decisions.evict(victim, loss.reason, f"moved {text}: {why}", room_for=binding.view.uid)
+            elif loss.stays is None:
                 yield self._decisions.evict(victim, loss.reason, f"evicted {text}", room_for=binding.view.uid)
             else:
                 # Its queue has more by now than when the others were looked at.
                 self.unfinished = True
                 yield self._resizing.shrink(victim, loss.stays, f"shrunk {text}")
-        yield self._await(binding, question.choice)
+        if moving is not None:
+            self._defragmentation.keep_places(moving)
+        yield self._await(binding, question.choice, why)
 
     def _give_up(self, question: OpenQuestion, failed: list[str], verdict: Verdict, text: str) -> Command:
         """No victim is evicted; perhaps others elsewhere should be."""

@@ -30,6 +30,7 @@ from atoll.dispatcher.core.capacity.members import Members
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
 from atoll.dispatcher.core.preemption.candidates import Victim, candidates, ordered
+from atoll.dispatcher.core.preemption.moves import Moving
 from atoll.dispatcher.core.preemption.trial import Bundle, Claimant, Trial
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
@@ -46,7 +47,7 @@ class Loss(NamedTuple):
 
     uid: str
     reason: Reason
-    """Preempted or Reclaimed."""
+    """Preempted, Reclaimed or Moved."""
     surplus: tuple[Bundle, ...] | None = None
     """The steps by which it shrinks; None when the whole workload goes."""
 
@@ -60,11 +61,19 @@ class Plan:
     choice: Choice
     awaited: tuple[str, ...] = ()
     """UIDs of leaving workloads whose capacity it needs."""
+    moving: Moving | None = None
+    """The moves that these losses are; None where the victims just go."""
 
     @property
     def victims(self) -> tuple[str, ...]:
         """UIDs of the workloads that go whole."""
         return tuple(loss.uid for loss in self.losses if loss.surplus is None)
+
+
+def by_moves(moving: Moving) -> Plan:
+    """The plan by which gangs move for a claimant."""
+    uids = sorted(move.uid for move in moving.freed.moves)
+    return Plan(tuple(Loss(uid, Reason.MOVED) for uid in uids), moving.freed.choice, moving=moving)
 
 
 def plan(
