@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from bench import (
+    arrays,
     core,
     devices,
     dispatch,
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Call
     dispatch.NAME: (dispatch.DESCRIPTION, dispatch.options, dispatch.measure),
     kueue_shapes.NAME: (kueue_shapes.DESCRIPTION, kueue_shapes.options, kueue_shapes.measure),
     endtoend.NAME: (endtoend.DESCRIPTION, endtoend.options, endtoend.measure),
+    arrays.NAME: (arrays.DESCRIPTION, arrays.options, arrays.measure),
     member.NAME: (member.DESCRIPTION, member.options, member.measure),
     webhook.NAME: (webhook.DESCRIPTION, webhook.options, webhook.measure),
     reflector.NAME: (reflector.DESCRIPTION, reflector.options, reflector.measure),

@@ -17,6 +17,7 @@ from bench.webhook import job_object, quantile
 
 FIELDS = {"case", "metric", "value", "unit", "bound", "ratio"}
 THROUGHPUTS = {
+    "arrays": set(),
     "place": {"placements_per_s"},
     "dispatch": {"decisions_per_s"},
     "kueue-shapes": {"admitted_per_s"},
@@ -132,6 +133,15 @@ async def test_a_workload_costs_the_host_no_more_writes_than_its_targets(tmp_pat
     # The target is 16 on an idle machine; a busy one passes on more reports that are not final.
     assert 0 < metric(found, "until_completed") <= 20
     assert sum(value for (_, each), value in found.items() if each.startswith("jobs in ")) == 30
+
+
+@pytest.mark.integration
+@pytest.mark.long
+async def test_an_array_is_one_object_with_one_binding_and_one_work_on_the_host(tmp_path):
+    found = await run("arrays", tmp_path)
+    jobs, array = ("5 Kubernetes Jobs", "a JobArray of 20")
+    assert found[array, "member1 objects"] >= 2 * 20
+    assert found[array, "host objects"] < found[jobs, "host objects"]
 
 
 @pytest.mark.integration

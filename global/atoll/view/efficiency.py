@@ -47,7 +47,7 @@ class Line:
 
 
 def efficiency(rows: Iterable[Row], by: str, since: datetime, until: datetime) -> dict[str, Line]:
-    """Fates of what was held in that time, by workload, user, queue or namespace."""
+    """Fates of the resource-hours held in that time, by workload, user, queue or namespace."""
     lines: dict[str, Line] = {}
     for row in rows:
         share = share_of(row, since, until)
