@@ -101,9 +101,9 @@ async def _bound(report: Report, federation: AtollFederation, api: ApiServer, co
     objects = [job_object("plain", f"plain-{number:06}", 1.0) for number in range(count)]
     for obj in objects:
         obj["metadata"]["annotations"] = {"bench/padding": "x" * max(_KILOBYTE - len(orjson.dumps(obj)), 0)}
-    before = machine.sample(_pids(federation))
+    before = machine.sample(pids(federation))
     await send(federation.host, [creation(JOBS, obj) for obj in objects])
-    after = machine.sample(_pids(federation))
+    after = machine.sample(pids(federation))
     spent = machine.used(before, after).get("host-apiserver", 0.0)
     report.add("the bound: plain objects", "host_apiserver_cpu", spent * 1000 / count, "ms")
     report.add("the bound: plain objects", "used_by_others", machine.others(before, after), "share")
@@ -137,7 +137,7 @@ async def _load(
 ) -> None:
     count = params["jobs"]
     requests = [creation(JOBS, job_object("load", f"load-{number:06}", params["run_time"])) for number in range(count)]
-    before = machine.sample(_pids(federation))
+    before = machine.sample(pids(federation))
     async with watching(api, JOBS, "load", _COMPLETED) as done:
         await send(federation.host, requests)
         if not await done.reach(count, _STALL_S):
@@ -145,17 +145,17 @@ async def _load(
                 f"STUCK: only {done.count} of {count} jobs are Completed; nothing moved for {_STALL_S:.0f} s"
             )
     await asyncio.sleep(_SETTLE_S)
-    after = machine.sample(_pids(federation))
+    after = machine.sample(pids(federation))
     times, host, members = await _times(federation, "load", done.count)
     names = set(times["created"])
     creations = [each for each in host if each.wrote(JOBS.plural, "create") and each.object_ref.name in names]
     began = min((each.request_received_timestamp.timestamp() for each in creations), default=0.0)
     case = f"{count} jobs at once"
     add = report.add
-    add(case, "created_per_s", _per_second(times["created"], began), "1/s", bound)
-    add(case, "in_member_per_s", _per_second(times["in the member"], began), "1/s", bound)
-    add(case, "bound_per_s", _per_second(times["pod bound"], began), "1/s", bound)
-    add(case, "completed_per_s", _per_second(times["completed on the host"], began), "1/s", bound)
+    add(case, "created_per_s", per_second(times["created"], began), "1/s", bound)
+    add(case, "in_member_per_s", per_second(times["in the member"], began), "1/s", bound)
+    add(case, "bound_per_s", per_second(times["pod bound"], began), "1/s", bound)
+    add(case, "completed_per_s", per_second(times["completed on the host"], began), "1/s", bound)
     for name, jobs in accounting.spread(members, "load").items():
         add(case, f"jobs in {name}", jobs, "jobs")
     for earlier, later in pairwise(STAGES):
@@ -166,7 +166,7 @@ async def _load(
     _add_requests(report, host, members, times)
     found = accounting.reads(host, began, max(times["completed on the host"].values(), default=began))
     report.add("host reads", "all", sum(found.values()) / max(len(names), 1), "1/workload")
-    for (account, verb, resource), number in _merged(found).most_common(12):
+    for (account, verb, resource), number in merged(found).most_common(12):
         report.add("host reads", f"{account} {verb} {resource}", number / max(len(names), 1), "1/workload")
     _add_cpu(report, machine.used(before, after), len(names))
     others = machine.others(before, after)
@@ -178,7 +178,7 @@ async def _load(
     report.remarks.append(f"to compare with: {REFERENCE}")
 
 
-def _per_second(times: dict[str, float], began: float) -> float:
+def per_second(times: dict[str, float], began: float) -> float:
     return rate(len(times), max(times.values(), default=began) - began)
 
 
@@ -214,7 +214,7 @@ def _add_writes(report: Report, found: Writes, count: int) -> None:
             )
     report.add(case, "refused", found.refused / max(count, 1), "1/workload")
     report.add(case, "of_no_workload", found.unowned / max(count, 1), "1/workload")
-    for (account, verb, resource), number in _merged(found.by_kind).most_common():
+    for (account, verb, resource), number in merged(found.by_kind).most_common():
         if number >= max(count, 1) / 20:
             report.add("host writes by account", f"{account} {verb} {resource}", number / max(count, 1), "1/workload")
 
@@ -231,7 +231,7 @@ def _add_requests(report: Report, host: list[audit.Event], members: dict[str, li
             report.add(case, " ".join(kind), number / count, "1/workload")
 
 
-def _merged(by_kind: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
+def merged(by_kind: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
     """All agents as one."""
     merged: Counter[tuple[str, str, str]] = Counter()
     for (account, verb, resource), number in by_kind.items():
@@ -240,7 +240,7 @@ def _merged(by_kind: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, s
     return merged
 
 
-def _pids(federation: AtollFederation) -> dict[str, int | None]:
+def pids(federation: AtollFederation) -> dict[str, int | None]:
     """Every process of the federation."""
     found = {process.spec.name: process.pid for process in federation.federation.processes.processes}
     return found | {name: process.pid for name, process in federation.processes.items()}
