@@ -1,8 +1,9 @@
 """A day of a cluster in virtual time: use follows curves, a scheduler places new and evicted pods.
 
-The scheduler knows requests and, but for upstream's rule, the taint of hot nodes; nothing else.
+The scheduler knows requests and, but for upstream's rule, the taint of hot nodes; Atoll's placer kept places, too.
 `python -m tests.agent.descheduler.day` prints figures without moves, with upstream's rule (every look acts, on the
-figures as they are, nothing rests, pods of a workload go together) and with Atoll's; with `--sizes`, `--pods` and
+figures as they are, nothing rests, pods of a workload go together) and with Atoll's, whose pods another scheduler or
+Atoll's placer places; with `--sizes`, `--pods` and
 `--jobs` for recorded pods and curves (`loads.recorded`), else for random ones.
 """
 
@@ -72,7 +73,7 @@ def run(load: Load, *, hours: float, rules: Rules | None, keeps: bool = False) -
     def starts(pod: Running, node: str, now: float) -> None:
         pod.node, pod.since = node, now
         free[node] = [has - wants for has, wants in zip(free[node], _wants(pod), strict=True)]
-        subjects[pod.name] = _subject(pod, upstream=upstream)
+        subjects[pod.name] = _subject(pod, upstream=upstream, keeps=keeps)
 
     def ends(pod: Running) -> None:
         free[pod.node] = [has + wants for has, wants in zip(free[pod.node], _wants(pod), strict=True)]
@@ -100,7 +101,7 @@ def run(load: Load, *, hours: float, rules: Rules | None, keeps: bool = False) -
             pod.place = ""
             if not fitting:
                 found.waited += EVERY / HOUR
-                subjects[pod.name] = _subject(pod, upstream=upstream)
+                subjects[pod.name] = _subject(pod, upstream=upstream, keeps=keeps)
                 continue
             node = max(fitting, key=lambda name: (name not in hot, free[name][0] / places[name].cpu, name))
             found.bounces += node == pod.old
@@ -133,7 +134,8 @@ def run(load: Load, *, hours: float, rules: Rules | None, keeps: bool = False) -
             found.bounces += now - pod.left < HOUR
             found.waited += EVERY / HOUR
             found.lost += (now - pod.since) / HOUR * pod.cpu / 1000 if pod.lasts <= loads.DAY else 0
-            pod.left, pod.born, pod.old, pod.place = now, now, move.node, move.target if keeps else ""
+            pod.left, pod.born, pod.old = now, now, move.node
+            pod.place = next((node for node, _ in move.kept if keeps), "")
     return found
 
 
@@ -141,13 +143,15 @@ def _wants(pod: Running) -> list[float]:
     return [pod.cpu, pod.memory, 1.0]
 
 
-def _subject(pod: Running, *, upstream: bool) -> Subject:
+def _subject(pod: Running, *, upstream: bool, keeps: bool) -> Subject:
     batch = pod.lasts <= loads.DAY
+    # Upstream's rule has no opinion of schedulers; Atoll's distrusts another one.
+    placer = "atoll" if keeps or upstream else "default-scheduler"
     asked = {"resources": {"requests": {"cpu": f"{pod.cpu:.0f}m", "memory": f"{pod.memory:.0f}"}}}
     return make_subject(
         pod.name, pod.node, containers=[asked], ready=bool(pod.node), owner=pod.name if upstream else pod.workload,
         created=rfc3339_seconds(EPOCH + pod.born), kind="Job" if batch else "ReplicaSet",
-        restartPolicy="Never" if batch else "Always",
+        restartPolicy="Never" if batch else "Always", schedulerName=placer,
     )  # fmt: skip
 
 
@@ -167,14 +171,20 @@ def main() -> None:
         "| rule | highest use | node-minutes above 80 % | core-hours short | evictions | bounces | pod-hours waiting"
         " | batch core-hours lost |\n|---|---|---|---|---|---|---|---|"
     )
-    for name, rules in (("no moves", None), ("upstream's", UPSTREAM), ("Atoll's", ATOLL)):
+    rows = (
+        ("no moves", None, False),
+        ("upstream's", UPSTREAM, False),
+        ("Atoll's, another scheduler", ATOLL, False),
+        ("Atoll's, Atoll's placer", ATOLL, True),
+    )
+    for name, rules, keeps in rows:
         if given.jobs:
             load = loads.recorded(
                 nodes=given.nodes, seed=given.seed, sizes=given.sizes, pods=given.pods, jobs=given.jobs
             )
         else:
             load = loads.random(nodes=given.nodes, seed=given.seed, hours=given.hours)
-        day = run(load, hours=given.hours, rules=rules)
+        day = run(load, hours=given.hours, rules=rules, keeps=keeps)
         print(
             f"| {name} | {max(day.peaks):.0%} | {day.crowded} | {day.short:.0f} | {day.evictions} | {day.bounces}"
             f" | {day.waited:.1f} | {day.lost:.0f} |",

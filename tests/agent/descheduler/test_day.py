@@ -10,12 +10,16 @@ from tests.agent.descheduler import loads
 from tests.agent.descheduler.day import ATOLL, run
 
 
+@pytest.mark.parametrize("keeps", [False, True], ids=["another scheduler places", "Atoll's placer keeps places"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_nothing_bounces_in_a_day_and_nodes_are_crowded_for_less_time(seed: int) -> None:
-    calm, moved = (run(loads.random(nodes=20, seed=seed, hours=6), hours=6, rules=rules) for rules in (None, ATOLL))
+def test_nothing_bounces_in_a_day_and_nodes_are_crowded_for_less_time(seed: int, keeps: bool) -> None:
+    calm, moved = (
+        run(loads.random(nodes=20, seed=seed, hours=6), hours=6, rules=rules, keeps=keeps) for rules in (None, ATOLL)
+    )
     assert moved.bounces == 0
     assert moved.evictions > 0
     assert moved.crowded < calm.crowded / 2
+    assert moved.short <= calm.short
 
 
 def test_a_curve_is_the_use_of_a_day_over_its_mean() -> None:

@@ -455,6 +455,25 @@ def test_pods_that_run_to_completion_go_after_services_and_while_their_work_is_s
     assert [name for name, *_ in moved(look([batch, service, allowed], HOT, pods))] == ["service", "allowed"]
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "others", "goes"),
+    [
+        pytest.param("default-scheduler", 2, True, id="another scheduler has cool nodes"),
+        pytest.param("default-scheduler", 6, False, id="another scheduler may choose a node that gets hot"),
+        pytest.param("atoll", 6, True, id="the place is kept"),
+    ],
+)
+def test_a_pod_moves_where_its_node_gains_more_than_others_lose_in_the_mean(
+    scheduler: str, others: float, goes: bool
+) -> None:
+    subjects = [make_subject("p", "n1", schedulerName=scheduler)]
+    nodes = {"n1": use(7), "n2": use(1)} | {f"n{number}": use(others) for number in range(3, 8)}
+    found = look(subjects, nodes, {"default/p": use(2)}, there=[make_node(name) for name in nodes])
+    assert bool(moved(found)) == goes
+    if not goes:
+        assert reasons(found, "default/p") == ["where its scheduler may put it, its use would do more harm"]
+
+
 def test_a_move_counts_until_figures_show_it() -> None:
     memory, subjects = Memory(), [make_subject("a", "n1"), make_subject("b", "n1")]
     [move] = look(subjects, HOT, memory=memory).moves

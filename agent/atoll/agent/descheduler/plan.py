@@ -8,6 +8,7 @@ looks above the target; a node that gave pods takes none, and one that took pods
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -380,6 +381,10 @@ class _Look:
             if not target:
                 found.skip(f"pod {subject.metadata.key}", "no cold node takes it and stays below the target")
                 continue
+            gain = min(use[worst], excess * self._room.allocatable(node)[worst])
+            if not self._kept(subject, target, "") and self._harm(subject, use, worst, high, shares) >= gain:
+                found.skip(f"pod {subject.metadata.key}", "where its scheduler may put it, its use would do more harm")
+                continue
             why = f"{worst} of {node} is at {has[worst]:.0%}, above {high[worst]:.0%}"
             self._move(subject, node, target, strategy.plugin, why, use)
             for key in high:
@@ -478,6 +483,24 @@ class _Look:
             if self._fits(subject, task, each, away):
                 return each
         return ""
+
+    def _harm(
+        self,
+        subject: Subject,
+        use: Mapping[str, float],
+        worst: str,
+        high: Shares,
+        shares: Mapping[str, Shares],
+    ) -> float:
+        """Use above the target that a pod brings, in units: the mean over nodes on which its scheduler may put it."""
+        nodes = self._room.nodes_but([subject.metadata.key])
+        fits = nodes.room_for(self._task(subject)) > 0
+        found = []
+        for name in (each for each, takes in zip(nodes.names, fits, strict=True) if takes):
+            if name in shares and name not in self._found.hot:
+                below = max(0.0, high[worst] - shares[name][worst]) * self._room.allocatable(name)[worst]
+                found.append(max(0.0, use[worst] - below))
+        return sum(found) / len(found) if found else math.inf
 
     def _measured(self, strategy: Balance, figures: Figures | None) -> dict[str, dict[str, float]] | None:
         """Node -> use in units; only nodes of which all is known; None where nothing may be decided."""
