@@ -32,7 +32,7 @@ WINDOW = 5
 EPOCH = 1_800_000_000.0
 HOUR = 3600.0
 ATOLL = Rules(settle=600)
-UPSTREAM = Rules(looks=1, margin=0.0, settle=1e-6, pause=0.0, rest=0.0, youngest=0.0, lost=loads.DAY)
+UPSTREAM = Rules(looks=1, margin=0.0, settle=1e-6, pause=0.0, rest=0.0, youngest=0.0)
 
 
 @dataclass
@@ -145,13 +145,13 @@ def _wants(pod: Running) -> list[float]:
 
 def _subject(pod: Running, *, upstream: bool, keeps: bool) -> Subject:
     batch = pod.lasts <= loads.DAY
-    # Upstream's rule has no opinion of schedulers; Atoll's distrusts another one.
+    # Upstream's rule knows neither what completes nor who places.
     placer = "atoll" if keeps or upstream else "default-scheduler"
     asked = {"resources": {"requests": {"cpu": f"{pod.cpu:.0f}m", "memory": f"{pod.memory:.0f}"}}}
     return make_subject(
         pod.name, pod.node, containers=[asked], ready=bool(pod.node), owner=pod.name if upstream else pod.workload,
         created=rfc3339_seconds(EPOCH + pod.born), kind="Job" if batch else "ReplicaSet",
-        restartPolicy="Never" if batch else "Always", schedulerName=placer,
+        restartPolicy="Never" if batch and not upstream else "Always", schedulerName=placer,
     )  # fmt: skip
 
 
