@@ -52,9 +52,11 @@ def taint(core: MemberCore, name: str, **selector: str) -> None:
     core.handle(TaintRuleSet(decode_taint_rule(orjson.dumps({"metadata": {"name": name}, "spec": spec}))))
 
 
-def claim(core: MemberCore, name: str, devices: Json, pod: str = "", **status: Any) -> None:
-    """With a pod: made for it."""
+def claim(core: MemberCore, name: str, devices: Json, pod: str = "", stated: str = "", **status: Any) -> None:
+    """With a pod: made for it. `stated`: of all devices, their number."""
     meta: Json = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "1"}
+    if stated:
+        meta["annotations"] = {"atoll.sh/all-devices": stated}
     if pod:
         meta["ownerReferences"] = [{"kind": "Pod", "name": pod, "uid": f"uid-{pod}", "controller": True}]
     body = {"metadata": meta, "spec": {"devices": devices}, "status": status}

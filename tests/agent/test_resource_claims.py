@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from atoll.agent.objects import Pod
+import msgspec
+import orjson
+
+from atoll.agent.objects import Pod, decode_pod
 from atoll.agent.scheduler.core import Bind, Deallocate, MemberCore, Pass, Reserve
 from atoll.agent.scheduler.core.events import (
     Again,
@@ -334,3 +337,68 @@ def test_a_rule_keeps_devices_from_claims_until_it_goes() -> None:
     claim(core, "c-four", {"requests": [{"name": "gpu", "exactly": tolerating}]})
     core.handle(PodSet(using("four", "c-four"), Whose.OURS))
     assert len(of(Bind, settle(core))) == 1
+
+
+ALL = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]}
+CHARGE = class_resource("gpu")
+
+
+def as_charged(pod: Pod, reference: str, count: int) -> Pod:
+    claims = tuple(each._replace(charged={CHARGE: count}) for each in pod.resource_claims)
+    return msgspec.structs.replace(pod, resource_claims=claims)
+
+
+def charged(name: str, claim: str, count: int, **more: Any) -> Pod:
+    """A pod that the host sent, charged for a claim by name."""
+    return as_charged(using(name, claim, **more), f"claims/{claim}", count)
+
+
+def test_all_devices_of_a_node_are_given_where_they_are_as_many_as_the_claim_states() -> None:
+    """Node a has one GPU more than stated: nothing is given there, and the pod that two are stated for goes to b."""
+    core = with_classes(core_of(make_node("a"), make_node("b")))
+    publish(core, "a", ("gpu", "0"), ("gpu", "0"), ("gpu", "1"))
+    publish(core, "b", ("gpu", "0"), ("gpu", "1"))
+    for name in ("first", "second"):
+        claim(core, name, ALL, stated="2")
+        core.handle(PodSet(charged(name, name, 2), Whose.OURS))
+    [bind] = of(Bind, settle(core))
+    assert got(bind.reserves) == [("b", "gpu-0"), ("b", "gpu-1")]
+    reason = "claim devices, request gpu: 3 devices match, and the claim states 2"
+    assert f"on 1 of 2 nodes: {reason}" in core.waits["pod/default/second"].message
+
+
+def test_a_claim_for_more_devices_than_the_queue_is_charged_gets_none() -> None:
+    """A claim was made anew, states more, or states nothing; one within its charge starts."""
+    core = two_nodes()
+    two = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 2}}]}
+    claim(core, "anew", two)
+    claim(core, "more", ALL, stated="2")
+    claim(core, "silent", ALL)
+    claim(core, "wrong", ALL, stated="two")
+    claim(core, "less", GPU)
+    claim(core, "given", two, allocation=allocation("a", "gpu-0", "gpu-2"), reservedFor=reserved("other"))
+    for name in ("anew", "more", "silent", "wrong", "given"):
+        core.handle(PodSet(charged(name, name, 1), Whose.OURS))
+    core.handle(PodSet(charged("less", "less", 2), Whose.OURS))
+    [bind] = of(Bind, settle(core))
+    assert bind.gang == "pod/default/less"
+    messages = {key: wait.message for key, wait in core.waits.items()}
+    for name in ("anew", "more", "given"):
+        text = f'resourceclaim "{name}" asks for 2 gpu, and the queue is charged 1'
+        assert text in messages[f"pod/default/{name}"]
+    assert "atoll.sh/all-devices" in messages["pod/default/silent"]
+    assert "number from 1 to 32" in messages["pod/default/wrong"]
+
+
+def test_charges_are_read_by_the_names_of_claims_and_templates() -> None:
+    """The host writes them; what can't be read counts for none."""
+    refer = [{"name": "a", "resourceClaimName": "c"}, {"name": "b", "resourceClaimTemplateName": "c"}, {"name": "d"}]
+    charges = {"claims/c": {CHARGE: 1}, "templates/c": {CHARGE: 2}}
+
+    def read(text: str) -> list[object]:
+        meta = {"name": "p", "namespace": "default", "annotations": {"atoll.sh/charged-claims": text}}
+        pod = decode_pod(orjson.dumps({"metadata": meta, "spec": {"resourceClaims": refer, "containers": []}}))
+        return [each.charged for each in pod.resource_claims]
+
+    assert read(orjson.dumps(charges).decode()) == [{CHARGE: 1}, {CHARGE: 2}, None]
+    assert read("{") == [None, None, None]

@@ -73,8 +73,12 @@ async def published(site: Site, member: str, nodes: Iterable[str]) -> bool:
     return {name for group in classes for name in group["names"]} >= {*nodes}
 
 
-async def template(site: Site, name: str = "pair", devices: dict[str, Any] = PAIR) -> None:
-    made = {**head(RESOURCE_CLAIM_TEMPLATES, name), "spec": {"spec": {"devices": devices}}}
+async def template(
+    site: Site, name: str = "pair", devices: dict[str, Any] = PAIR, annotations: dict[str, str] | None = None
+) -> None:
+    """On the host; `annotations` of the claims that are made of it."""
+    about = {"metadata": {"annotations": annotations}} if annotations else {}
+    made = {**head(RESOURCE_CLAIM_TEMPLATES, name), "spec": {**about, "spec": {"devices": devices}}}
     await site.host.create(RESOURCE_CLAIM_TEMPLATES, {**made, "metadata": {"name": name, "namespace": site.namespace}})
 
 

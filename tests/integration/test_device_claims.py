@@ -350,3 +350,85 @@ async def test_devices_of_a_try_that_an_agent_did_not_finish_are_given_back(site
     finally:
         await member.delete(PODS, name, "default")
         await member.delete(RESOURCE_CLAIMS, name, "default")
+
+
+ALL = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "allocationMode": "All"}}]}
+
+
+def gpus(count: int) -> dict[str, Any]:
+    return {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "count": count}}]}
+
+
+async def held(site: Site) -> list[int]:
+    """Devices of each allocated claim in the member."""
+    found = [(each.get("status") or {}).get("allocation") for each in await site.members[MEMBER].list(RESOURCE_CLAIMS)]
+    return [len(each["devices"]["results"]) for each in found if each]
+
+
+async def test_all_devices_of_a_node_are_charged_as_their_number_is_stated(
+    site: Site, devices: None, tmp_path: Path
+) -> None:
+    """1. Without a number the workload is refused with what to write. 2. Of a queue of four GPUs two pods get two each,
+    all of their nodes; `what-if` says what is missing for a third. 3. Pods that state one get nothing on nodes of two.
+    """
+    queue = await site.queue("gpus", capability={GPUS: "4"})
+    await template(site, "silent", ALL)
+    await site.submit(using("silent", claims="silent", queue=queue))
+
+    async def refused() -> bool:
+        events = site.kubectl("get", "events", "-n", site.namespace, "-o", "jsonpath={.items[*].message}")
+        return 'write `atoll.sh/all-devices: "8"`' in events
+
+    await until(refused, what="the workload is refused with what to write")
+    said = await what_if(site, using("silent", claims="silent", queue=queue), tmp_path, ok=False)
+    assert 'write `atoll.sh/all-devices: "8"`' in said, said
+
+    await template(site, "two", ALL, {keys.ALL_DEVICES: "2"})
+    await site.submit(using("both", claims="two", replicas=2, seconds=None, queue=queue))
+    await site.phase("both", "Running")
+    assert await held(site) == [2, 2]
+    described = await atollctl(site, "queue", "describe", queue)
+    assert re.search(rf"{re.escape(GPUS)} .*4 of 4 \(100%\)", described), described
+    said = await what_if(site, using("third", claims="two", queue=queue), tmp_path)
+    assert GPUS in said, said
+    site.kubectl("delete", "-n", site.namespace, "vcjob", "both")
+
+    await template(site, "one", ALL, {keys.ALL_DEVICES: "gpu=1"})
+    await site.submit(using("fewer", claims="one", seconds=None, queue=queue))
+
+    async def explained() -> bool:
+        answer = await atollctl(site, "explain", "fewer")
+        return "2 devices match, and the claim states 1" in answer
+
+    await until(explained, what="the reason names both numbers")
+    await until(lambda: _none_held(site), what="no device is given")
+
+
+async def _none_held(site: Site) -> bool:
+    return await held(site) == []
+
+
+async def test_a_template_or_claim_that_is_made_anew_leaves_no_quota(site: Site, devices: None) -> None:
+    """1. A pod runs with two GPUs of a queue of two. Its template is made anew for one GPU: the charge stays, and the
+    next pod waits. 2. A Job waits with a template for one; the member's is made anew with it. 3. A claim by its name is
+    given anew in the member, too: for pods that are charged one it gives no two.
+    """
+    member, queue = site.members[MEMBER], await site.queue("two", capability={GPUS: "2"})
+    await template(site, "some", gpus(2))
+    await site.submit(using("first", claims="some", seconds=None, queue=queue))
+    await site.phase("first", "Running")
+    await site.host.delete(RESOURCE_CLAIM_TEMPLATES, "some", site.namespace)
+    await template(site, "some", gpus(1))
+
+    async def made_anew() -> bool:
+        there = await member.get(RESOURCE_CLAIM_TEMPLATES, "some", site.namespace)
+        return bool(there["spec"]["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1)
+
+    await until(made_anew, what="the member has the new template")
+    await site.submit(using("next", claims="some", seconds=None, queue=queue))
+    assert (await site.decided("next"))["reason"] == "QuotaExceeded"
+    described = await atollctl(site, "queue", "describe", queue)
+    assert re.search(rf"{re.escape(GPUS)} .*2 of 2 \(100%\)", described), described
+    site.kubectl("delete", "-n", site.namespace, "vcjob", "first")
+    await site.phase("next", "Running")
+    assert await held(site) == [1]

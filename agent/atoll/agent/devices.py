@@ -41,6 +41,10 @@ class ResourceClaim(Slim, frozen=True):
         namespace = self.metadata.namespace
         return [f"{namespace}/{each.name}" for each in self.status.reserved_for if each.resource == "pods"]
 
+    def body(self) -> Json:
+        """Its name, annotations and spec, as the API server gave them."""
+        return {"metadata": {"name": self.metadata.name, "annotations": self.metadata.annotations}, "spec": self.spec}
+
     def alike(self, other: ResourceClaim) -> bool:
         """Whether nothing that placing reads differs."""
         mine, theirs = self.metadata, other.metadata

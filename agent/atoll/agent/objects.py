@@ -183,6 +183,8 @@ class PodResourceClaim(NamedTuple):
     """In the pod's namespace; empty while it is not made."""
     made: bool = False
     """Whether it is made for this pod alone, of a template."""
+    charged: Mapping[str, int] | None = None
+    """Devices by resource of their class that the host charges for it; None where the host charges for none."""
 
 
 class ExtendedRequest(NamedTuple):
@@ -451,14 +453,27 @@ def _extended(spec: _PodSpec) -> tuple[ExtendedRequest, ...]:
 def _resource_claims(pod: _RawPod) -> tuple[PodResourceClaim, ...]:
     """A template of which the controller made no claim on purpose stands for none."""
     made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    charges = _charges(pod.metadata.annotations.get(keys.CHARGED_CLAIMS, "{}"))
     found = []
     for each in pod.spec.resource_claims:
         name = str(each.get("name") or "")
         if named := each.get("resourceClaimName"):
-            found.append(PodResourceClaim(name, str(named)))
+            found.append(PodResourceClaim(name, str(named), charged=charges.get(f"claims/{named}")))
         elif name not in made or made[name]:
-            found.append(PodResourceClaim(name, made.get(name) or "", made=True))
+            charged = charges.get(f"templates/{each.get('resourceClaimTemplateName')}")
+            found.append(PodResourceClaim(name, made.get(name) or "", made=True, charged=charged))
     return tuple(found)
+
+
+def _charges(text: str) -> dict[str, dict[str, int]]:
+    """As the host wrote them; no other hand's."""
+    try:
+        return _decode_charges(text)
+    except msgspec.MsgspecError:
+        return {}
+
+
+_decode_charges = msgspec.json.Decoder(dict[str, dict[str, int]]).decode
 
 
 def _devices_in(about: Meta, aligned: Sequence[Mapping[str, int]]) -> str:

@@ -339,7 +339,9 @@ def _with_contents(reference: Reference, found: Full) -> Json:
     """Without `immutable`: a new one may take its place on the host."""
     metadata = found.metadata
     manifest = _metadata(reference, metadata.namespace, keys.SOURCE_VERSION, metadata.resource_version)
-    return manifest | dict(_contents(reference.resource, found))
+    contents = dict(_contents(reference.resource, found))
+    manifest["metadata"]["annotations"] |= contents.pop("annotations", {})
+    return manifest | contents
 
 
 def _withheld(reference: Reference, namespace: str) -> Json:
@@ -364,6 +366,8 @@ def _contents(resource: ApiResource, obj: Full | None) -> list[tuple[str, Any]]:
 def _fields(resource: ApiResource, body: Json) -> Iterator[tuple[str, Any]]:
     if resource in (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES):
         yield "spec", body.get("spec") or {}
+        if stated := (body["metadata"].get("annotations") or {}).get(keys.ALL_DEVICES):
+            yield "annotations", {keys.ALL_DEVICES: stated}
     elif resource == CLAIMS:
         spec = body.get("spec") or {}
         yield "spec", {field: spec[field] for field in _OF_CLAIM if spec.get(field)}

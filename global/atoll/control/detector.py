@@ -214,8 +214,12 @@ class Detector:
         ):
             labels, notes = wanted["claim"]
             metadata: Json = {"annotations": {**wanted["annotations"], **notes}, "labels": labels}
-            if current.gang is None or current.gang.queue != gang.decode(wanted["annotations"][keys.GANG]).queue:
-                # A workload dispatched in the meantime stays in the queue that it was admitted to.
+            was, now = current.gang, gang.decode(wanted["annotations"][keys.GANG])
+            if was is None or (was.queue, claim_charges.by_name(was)) != (
+                now.queue,
+                claim_charges.by_name(now),
+            ):
+                # A workload dispatched in the meantime keeps the queue and the devices that it was admitted with.
                 metadata["resourceVersion"] = current.metadata.resource_version
             patch = {"metadata": metadata, "spec": _replacing(_owned(current)[1], wanted["spec"])}
             await self._host.merge_patch(
@@ -301,7 +305,11 @@ class Detector:
         wish = msgspec.structs.replace(
             wish, preempts=class_.preempts, arrival=_arrival(obj, current), queue=_queue(wish.queue, current)
         )
-        wish = claim_charges.charged(wish, partial(self._claim, obj.metadata.namespace))
+        runs = None
+        # Most have no claims, and decoding is dear.
+        if current is not None and current.charged and '"claimCharges":' in current.metadata.annotations[keys.GANG]:
+            runs = current.gang
+        wish = claim_charges.charged(wish, partial(self._claim, obj.metadata.namespace), runs)
         if wish.replicas > numbers.INT32:
             raise ValueError(f"{wish.replicas} pods are more than an object can say")
         placement = placements.with_annotations(

@@ -36,7 +36,7 @@ from atoll.kinds import Kind, Part
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import keys
+from atoll.model import claim_charges, keys
 from atoll.model.apiresource import BINDINGS, WORKS
 from atoll.model.decision import Question, encode_gone, encode_spots
 from atoll.model.failover import EvictionTask
@@ -367,6 +367,8 @@ class Works:
         identity |= self._caches.spread_out(binding, gang)
         if preferred := self._caches.scoring(binding, obj, gang.queue):
             identity[keys.NODE_SCORING] = preferred
+        if charges := claim_charges.by_name(gang):
+            identity[keys.CHARGED_CLAIMS] = orjson.dumps(charges, option=orjson.OPT_SORT_KEYS).decode()
         carried, grace = self._caches.carried(binding, kind, obj), self._caches.grace(binding, gang.queue)
         if question is not None:
             counts = {

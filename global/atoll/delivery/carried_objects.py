@@ -27,6 +27,7 @@ from atoll.model.apiresource import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
+from atoll.model.device_claims import Claim, UnsupportedClaim
 
 Json = dict[str, Any]
 Identity = tuple[str, str, str]
@@ -44,7 +45,7 @@ _OURS: Final = {"op": "test", "path": f"/metadata/labels/{keys.MADE.replace('/',
 _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     CONFIGMAPS.kind: {"data": {}, "binaryData": {}},
     SECRETS.kind: {"type": "Opaque", "data": {}},
-    # A claim can't be changed: it stays as it was made.
+    # A claim can't be changed: it stays as it was made. Nor can a template, but nothing has a hold on it.
     CLAIMS.kind: {},
     RESOURCE_CLAIMS.kind: {},
     RESOURCE_CLAIM_TEMPLATES.kind: {},
@@ -156,7 +157,7 @@ class Dependencies:
         resource, what = CARRIED[kind], f"{kind} {namespace}/{name}"
         self._problems.pop(identity, None)
         try:
-            await self._member.json_patch(resource, name, [_OURS], namespace, field_manager=_MANAGER)
+            found = await self._member.json_patch(resource, name, [_OURS], namespace, field_manager=_MANAGER)
         except errors.Invalid:
             if _version(manifest) == keys.NAME_ALONE:
                 # Any of that name will do.
@@ -164,6 +165,11 @@ class Dependencies:
             remedy = "rename the one on the host, or delete the member's"
             self._problems[identity] = f"{what} in {self._cluster} is not Atoll's and stays as it is: {remedy}"
             return
+        if resource == RESOURCE_CLAIM_TEMPLATES and not _asks_alike(found, manifest):
+            await self._member.delete(resource, name, namespace, uid=found["metadata"]["uid"])
+            await self._member.create(resource, manifest, field_manager=_MANAGER)
+        elif resource == RESOURCE_CLAIMS and not _asks_alike(found, manifest):
+            self._problems[identity] = f"{what} in {self._cluster} stays as it was made: give the new one another name"
         if not changes:
             return
         try:
@@ -174,6 +180,14 @@ class Dependencies:
             self._problems[identity] = (
                 f"{self._cluster} refused a change of {what}, which stays as it was: {error.said}"
             )
+
+
+def _asks_alike(one: Json, other: Json) -> bool:
+    """Whether two claims or templates ask for the same, whatever defaults their API servers filled in."""
+    try:
+        return Claim.of(one) == Claim.of(other)
+    except UnsupportedClaim:
+        return bool(one["spec"] == other["spec"])
 
 
 def _version(manifest: Json) -> str:

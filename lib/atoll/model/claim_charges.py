@@ -29,31 +29,49 @@ def referred(gang: Gang) -> list[tuple[ApiResource, str]]:
     return [(_RESOURCES[kind], name) for kind, _, name in (each.partition("/") for each in names)]
 
 
-def charged(gang: Gang, find: Find) -> Gang:
+def charged(gang: Gang, find: Find, runs: Gang | None = None) -> Gang:
     """The gang with devices by class among its requests.
+
+    Args:
+        gang: without them.
+        find: reads claims and templates.
+        runs: as it was dispatched, where it is: its pods keep the devices of claims that were made before a claim or
+            template was made anew under its name, or the workload named another one.
 
     Raises:
         Missing: a claim does not exist.
         UnsupportedClaim: one can't be charged.
     """
-    if not (names := referred(gang)):
+    names = referred(gang)
+    if not names and (runs is None or not referred(runs)):
         return gang
     if missing := [f"{resource.kind} {name}" for resource, name in names if find(resource, name) is None]:
         raise Missing(", ".join(missing))
-    tasks = [_charged(task, find) for task in gang.tasks]
+    before = {task.name: task for task in runs.tasks} if runs is not None else {}
+    tasks = [_charged(task, find, before.get(task.name)) for task in gang.tasks]
     if sum(len(msgspec.json.encode(task.claims)) for task in tasks) > _MOST_SENT:
         tasks = [msgspec.structs.replace(task, claims=[]) for task in tasks]
     return msgspec.structs.replace(gang, tasks=tasks)
 
 
-def _charged(task: Task, find: Find) -> Task:
+def by_name(gang: Gang) -> dict[str, vector.Vector]:
+    """What pods are charged for each claim and template, for their members."""
+    return {name: each for task in gang.tasks for name, each in task.claim_charges.items()}
+
+
+def _charged(task: Task, find: Find, before: Task | None) -> Task:
     requests, claims = dict(task.requests), list[dict[str, Any]]()
+    charges = dict[str, vector.Vector]()
+    known = before.claim_charges if before is not None else {}
     for reference in task.claim_names:
         kind, name = reference.split("/")
         found = find(_RESOURCES[kind], name)
         assert found is not None, "none is missing"
         claim = Claim.of(found)
-        vector.add(requests, device_claims.charge(claim))
-        spec = found.get("spec") or {}
-        claims.append({"name": claim.name, "spec": spec.get("spec") or spec})
-    return msgspec.structs.replace(task, requests=requests, claims=claims)
+        charges[reference] = known[reference] if reference in known else device_claims.charge(claim)
+        vector.add(requests, charges[reference])
+        claims.append({"name": claim.name, "spec": device_claims.stated(found)})
+    for name, amount in before.requests.items() if before is not None else ():
+        if name.endswith(device_claims.CLASS_SUFFIX):
+            requests[name] = max(amount, requests.get(name, 0))
+    return msgspec.structs.replace(task, requests=requests, claims=claims, claim_charges=charges)

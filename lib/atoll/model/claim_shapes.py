@@ -62,13 +62,18 @@ def words(claims: Sequence[Mapping[str, Any]]) -> str:
         devices = each["spec"]["devices"]
         for request in devices.get("requests") or ():
             ways = [request.get("exactly") or {}] if "exactly" in request else request.get("firstAvailable") or ()
-            wishes.append(" or ".join(f"{way.get('count') or 1} {way.get('deviceClassName')}" for way in ways))
+            wishes.append(" or ".join(map(_counted, ways)))
         for constraint in devices.get("constraints") or ():
             for key, text in (("matchAttribute", "one"), ("distinctAttribute", "different values of")):
                 if constraint.get(key):
                     joins[f"{text} {constraint[key].rpartition('/')[2]}"] = None
     found = " and ".join(wishes) + (f" with {', '.join(joins)}" if joins else "")
     return found if len(found) <= _WORDS else found[:_WORDS] + " ..."
+
+
+def _counted(way: Mapping[str, Any]) -> str:
+    every = "all " if way.get("allocationMode") == "All" else ""
+    return f"{every}{way.get('count') or 1} {way.get('deviceClassName')}"
 
 
 def limited(task: Task) -> Vector:

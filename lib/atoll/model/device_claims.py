@@ -6,6 +6,7 @@ request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -82,6 +83,13 @@ class Wish:
     capacity: tuple[tuple[str, str], ...] = ()
     """Names and quantities that a share must have."""
     raw_tolerations: tuple[Json, ...] = ()
+    stated: int | None = None
+    """Of all that match, their number as the claim states it; a node with another number does not serve."""
+
+    @property
+    def number(self) -> int | None:
+        """Devices that it is charged; None where that is not stated."""
+        return self.stated if self.count is None else self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +130,7 @@ class Claim:
         Raises:
             UnsupportedClaim: it uses fields that are not known here.
         """
-        name, spec = raw["metadata"]["name"], raw.get("spec") or {}
-        devices = (spec.get("spec") or spec).get("devices") or {}
+        name, devices = raw["metadata"]["name"], stated(raw).get("devices") or {}
         return cls(
             name,
             tuple(_request(each, name) for each in devices.get("requests") or ()),
@@ -136,7 +143,7 @@ def charge(claim: Claim) -> dict[str, int]:
     """Devices by class that a claim is charged: of alternatives the most of each class, as Kubernetes' quotas count.
 
     Raises:
-        UnsupportedClaim: it asks for all devices, whose number is not known before.
+        UnsupportedClaim: it asks for all devices and does not state their number.
     """
     found: dict[str, int] = {}
     for request in claim.requests:
@@ -144,15 +151,72 @@ def charge(claim: Claim) -> dict[str, int]:
         for wish in request.wishes:
             if wish.admin:
                 continue
-            if wish.count is None:
+            if wish.number is None:
                 raise UnsupportedClaim(
-                    f"claim {claim.name}, request {wish.name}: allocationMode All has no number that a queue could be"
-                    " charged; ask for a count"
+                    f"claim {claim.name}, request {wish.name}: allocationMode All is charged by the number that"
+                    f' annotation {keys.ALL_DEVICES} states: write `{keys.ALL_DEVICES}: "8"`, or {wish.name}=8 for'
+                    " this request, where a node has 8, into metadata.annotations of a ResourceClaim, or"
+                    " spec.metadata.annotations of a ResourceClaimTemplate"
                 )
-            most[wish.device_class] = max(wish.count, most.get(wish.device_class, 0))
+            most[wish.device_class] = max(wish.number, most.get(wish.device_class, 0))
         for name, count in most.items():
             found[class_resource(name)] = found.get(class_resource(name), 0) + count
     return found
+
+
+def stated(raw: Json) -> Json:
+    """The spec of a claim, or of the claims that a template makes; `count` of each request for all devices is the
+    number that `keys.ALL_DEVICES` states. The API server admits no count there.
+
+    Raises:
+        UnsupportedClaim: the annotation can't be read, or states a number that no request has.
+    """
+    spec: Json = raw.get("spec") or {}
+    metadata: Json = raw["metadata"]
+    if "spec" in spec:
+        metadata, spec = {**(spec.get("metadata") or {}), "name": metadata["name"]}, spec["spec"] or {}
+    text = (metadata.get("annotations") or {}).get(keys.ALL_DEVICES)
+    if text is None:
+        return spec
+    where = f"claim {metadata['name']}: annotation {keys.ALL_DEVICES}"
+    numbers = _numbers(text, where)
+    devices = spec.get("devices") or {}
+    unused = set(numbers)
+    requests = [_with_number(each, numbers, unused) for each in devices.get("requests") or ()]
+    if unused:
+        names = ", ".join(sorted(filter(None, unused))) or "any request"
+        raise UnsupportedClaim(f"{where} names {names}, without allocationMode All")
+    return {**spec, "devices": {**devices, "requests": requests}}
+
+
+def _numbers(text: str, where: str) -> dict[str, int]:
+    """By name of a request or alternative; with an empty name for all."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = part.strip().rpartition("=")
+        if not re.fullmatch(r"[1-9]\d?", number, re.ASCII) or int(number) > MOST_RESULTS or name in found:
+            raise UnsupportedClaim(
+                f"{where}: {text[:80]!r} is neither a number from 1 to {MOST_RESULTS}, nor such numbers by request:"
+                " gpu=8,nic=4"
+            )
+        found[name] = int(number)
+    return found
+
+
+def _with_number(request: Json, numbers: Mapping[str, int], unused: set[str]) -> Json:
+    """The request with its numbers, which leave `unused`."""
+    name = request["name"]
+
+    def way(raw: Json, own: str) -> Json:
+        key = own if own in numbers else ""
+        if raw.get("allocationMode") != "All" or key not in numbers:
+            return raw
+        unused.discard(key)
+        return {**raw, "count": numbers[key]}
+
+    if alternatives := request.get("firstAvailable"):
+        return {**request, "firstAvailable": [way(each, f"{name}/{each['name']}") for each in alternatives]}
+    return {**request, "exactly": way(request["exactly"], name)} if request.get("exactly") else request
 
 
 def _request(raw: Json, claim: str) -> Request:
@@ -181,6 +245,7 @@ def _wish(raw: Json, name: str, claim: str) -> Wish:
         tuple(map(Toleration.of, tolerations)),
         tuple(sorted(((raw.get("capacity") or {}).get("requests") or {}).items())),
         tolerations,
+        raw.get("count") if mode == "All" else None,
     )
 
 

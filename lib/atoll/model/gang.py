@@ -154,6 +154,8 @@ class Task(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """On the host: `claims/NAME` or `templates/NAME` of the ResourceClaims of a pod; `requests` has their devices by
     class.
     """
+    claim_charges: dict[str, Vector] = {}
+    """On the host: of each of these names, the devices by class that a pod is charged for it."""
     joint: DeviceWish | None = None
     """Which of Koordinator's devices a pod gets; None where GPUs alone are asked for, and any will do."""
     later: bool = False

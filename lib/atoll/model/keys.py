@@ -88,6 +88,14 @@ CLASS_BY_RESOURCE: Final = "atoll.sh/extended-resource"
 """Annotation of a DeviceClass in a member, by its administrator: `counted` says that queues bound its
 `extendedResourceName` by that name, so that pods may ask for it.
 """
+ALL_DEVICES: Final = "atoll.sh/all-devices"
+"""Annotation of ResourceClaims, in `spec.metadata` of their templates: the devices of each request with
+`allocationMode: All`, `8` for all of them or `gpu=8,nic/fast=4` by name (`atoll.model.device_claims.stated`).
+"""
+CHARGED_CLAIMS: Final = "atoll.sh/charged-claims"
+"""Work and pod annotation: devices by resource of their class that the queue is charged for each of the ResourceClaims
+and templates that the workload names (JSON); a member gives no pod more.
+"""
 CLAIM_SHAPES: Final = "atoll.sh/claim-shapes"
 """Annotation of the agent's Lease on the host, by the host: shapes of ResourceClaims that wait (JSON)."""
 CONTACT: Final = "atoll.sh/host-contact"

@@ -54,3 +54,8 @@ def test_words_of_a_shape_are_bounded() -> None:
     claims = [{"name": "c", "spec": {"devices": {"requests": requests, "constraints": constraints}}}]
     assert words(claims) == "1 big or 2 small with different values of numa"
     assert len(words([{"name": "c", "spec": {"devices": {"requests": requests * 32}}}])) < 250
+
+
+def test_all_devices_are_named_with_their_number():
+    every = {"deviceClassName": "gpu", "allocationMode": "All", "count": 8}
+    assert words([{"spec": {"devices": {"requests": [{"name": "r", "exactly": every}]}}}]) == "all 8 gpu"

@@ -155,3 +155,40 @@ def test_counters_of_a_refused_device_are_given_back():
         "c", (Request("n", (Wish("n", "nic"),)), Request("g", (Wish("g", "gpu"),))), (Constraint((), nodes.ROOT),)
     )
     assert searched([claim], [pool]) == ["nic-0", "part-b"]
+
+
+def every(stated: int | None, kind: str = "gpu", name: str = "r") -> Wish:
+    return Wish(name, kind, count=None, stated=stated)
+
+
+def solve_all(*wishes: Wish, gpus: int = 2, constraints: tuple[Constraint, ...] = (), used: int = 0) -> object:
+    pool = Pool("d", "p", tuple(rooted("gpu", number, "a") for number in range(gpus)))
+    claims = [Claim("c", (Request("r", wishes),), constraints)]
+    problem = prepare(claims, [pool], nodes.CLASSES, nodes.selects, nodes.NODE, {})
+    found, _ = solve(problem, Taken(device.id for device in pool.devices[:used]))
+    return found if isinstance(found, Refused) else [pick.option.number for pick in found]  # type: ignore[union-attr]
+
+
+SAME = (Constraint((), nodes.ROOT),)
+
+
+@pytest.mark.parametrize("constraints", [(), SAME], ids=["free", "constrained"])
+def test_a_node_gives_all_devices_where_they_are_as_many_as_stated(constraints: tuple[Constraint, ...]):
+    assert solve_all(every(2), constraints=constraints) == [0, 1]
+    assert solve_all(every(None), constraints=constraints) == [0, 1]
+    for stated in (1, 3):
+        reason = f"claim c, request r: 2 devices match, and the claim states {stated}"
+        assert solve_all(every(stated), constraints=constraints) == Refused(reason)
+
+
+def test_all_stated_devices_are_given_or_none():
+    assert isinstance(solve_all(every(2), used=1), Refused)
+
+
+def test_of_alternatives_one_that_states_the_number_of_the_node_serves():
+    eight, two, one = every(8, name="r/eight"), every(2, name="r/two"), Wish("r/one", "gpu")
+    assert solve_all(eight, two, one) == [0, 1]
+    assert solve_all(eight, two, one, gpus=1) == [0]
+    assert solve_all(eight, every(4, name="r/four")) == Refused(
+        "claim c, request r/eight: 2 devices match, and the claim states 8"
+    )

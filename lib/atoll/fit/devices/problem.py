@@ -57,6 +57,8 @@ class Ask:
     options: tuple[Option, ...]
     constraints: tuple[int, ...]
     """In `Problem.constraints`."""
+    unequal: str = ""
+    """Why not all devices are given: their number is not the stated one. There are no options then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +135,7 @@ class _Preparation:
             shape=(
                 tuple(keys), tuple(self._pool_of), tuple(frozenset(pool.counters.items()) for pool in self._pools),
                 tuple((claim.name, *map(_asked, claim.requests), *claim.constraints) for claim in self._claims),
+                tuple(ask.unequal for ask in asks),
             ),
             certain=not any(
                 (ask.wish.count is None and ask.constraints) or any(option.fault for option in ask.options)
@@ -152,6 +155,9 @@ class _Preparation:
             raise ClaimError(f"{where}: {fault}")
         constraints = self._claims[claim].constraints
         applying = tuple(first + number for number, each in enumerate(constraints) if each.applies(wish))
+        if wish.stated not in (None, len(options)):
+            unequal = f"{where}: {len(options)} devices match, and the claim states {wish.stated}"
+            return Ask(claim, wish, (), applying, unequal)
         return Ask(claim, wish, options, applying)
 
     def _options(self, wish: Wish) -> tuple[Option, ...]:

@@ -61,6 +61,8 @@ def solve(problem: Problem, taken: Taken, steps: int = STEPS) -> tuple[tuple[Pic
         ClaimError: a claim asks for too many devices, a selector fails on a device that is tried, or a constraint
             refuses one of all devices.
     """
+    if unequal := next((request[0].unequal for request in problem.requests if all(a.unequal for a in request)), ""):
+        return Refused(unequal), 0
     options = _available(problem, taken)
     _check_size(problem, options)
     if problem.certain and (reason := prune(problem, options)):

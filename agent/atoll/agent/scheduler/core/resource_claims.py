@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from atoll.agent.scheduler.core.gangs import Standing
 from atoll.agent.scheduler.core.index import Index, index
 from atoll.agent.scheduler.core.planner import DEVICES, Wait
 from atoll.agent.volumes import narrowed
+from atoll.model import device_claims
 
 Json = dict[str, Any]
 _MOST_PROBLEMS = 3
@@ -168,6 +169,13 @@ class ResourceClaims:
                 return f'resourceclaim "{each.claim}" is being deleted', [], {}
             if _is_left(claim, pod):
                 return f'resourceclaim "{each.claim}" has devices of an earlier try, which are given back', [], {}
+            try:
+                spec = device_claims.stated(claim.body())
+                problem = _beyond_charge(each, spec)
+            except device_claims.UnsupportedClaim as error:
+                return str(error), [], {}
+            if problem:
+                return problem, [], {}
             if claim.status.allocation is not None:
                 if len(claim.status.reserved_for) + wanted[key] > MOST_CONSUMERS:
                     return f'resourceclaim "{each.claim}" is in use by {MOST_CONSUMERS} pods, the most it takes', [], {}
@@ -178,8 +186,27 @@ class ResourceClaims:
                 return f'resourceclaim "{each.claim}" is being allocated for another pod', [], {}
             if wanted[key] > MOST_CONSUMERS:
                 return f'resourceclaim "{each.claim}" takes {MOST_CONSUMERS} pods at most', [], {}
-            devices[key] = {"name": each.name, "spec": claim.spec}
+            devices[key] = {"name": each.name, "spec": spec}
         return "", terms, devices
+
+
+def _beyond_charge(of: PodResourceClaim, spec: Mapping[str, Any]) -> str:
+    """Why a claim of a workload that the host sent is for more devices than its queue is charged; empty where it isn't.
+
+    Raises:
+        UnsupportedClaim: their number is not stated.
+    """
+    if of.charged is None:
+        return ""
+    asked = device_claims.charge(device_claims.Claim.of({"metadata": {"name": of.claim}, "spec": spec}))
+    for resource, count in asked.items():
+        if count > of.charged.get(resource, 0):
+            name = resource.removesuffix(device_claims.CLASS_SUFFIX)
+            return (
+                f'resourceclaim "{of.claim}" asks for {count} {name}, and the queue is charged'
+                f" {of.charged.get(resource, 0)}: it, or its template, was made anew; submit the workload again"
+            )
+    return ""
 
 
 def _keys(pod: Pod, claims: Iterable[PodResourceClaim]) -> list[str]:
