@@ -72,8 +72,9 @@ def words(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _counted(way: Mapping[str, Any]) -> str:
-    every = "all " if way.get("allocationMode") == "All" else ""
-    return f"{every}{way.get('count') or 1} {way.get('deviceClassName')}"
+    if way.get("allocationMode") == "All":
+        return f"all {way.get('deviceClassName')} of a node with exactly {way.get('count')}"
+    return f"{way.get('count') or 1} {way.get('deviceClassName')}"
 
 
 def limited(task: Task) -> Vector:

@@ -58,4 +58,7 @@ def test_words_of_a_shape_are_bounded() -> None:
 
 def test_all_devices_are_named_with_their_number():
     every = {"deviceClassName": "gpu", "allocationMode": "All", "count": 8}
-    assert words([{"spec": {"devices": {"requests": [{"name": "r", "exactly": every}]}}}]) == "all 8 gpu"
+    assert (
+        words([{"spec": {"devices": {"requests": [{"name": "r", "exactly": every}]}}}])
+        == "all gpu of a node with exactly 8"
+    )
