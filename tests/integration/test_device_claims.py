@@ -362,7 +362,10 @@ def gpus(count: int) -> dict[str, Any]:
 
 async def held(site: Site) -> list[int]:
     """Devices of each allocated claim in the member."""
-    found = [(each.get("status") or {}).get("allocation") for each in await site.members[MEMBER].list(RESOURCE_CLAIMS)]
+    found = [
+        (each.get("status") or {}).get("allocation")
+        for each in await site.members[MEMBER].list(RESOURCE_CLAIMS, site.namespace)
+    ]
     return [len(each["devices"]["results"]) for each in found if each]
 
 
