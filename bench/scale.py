@@ -15,17 +15,21 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from atoll import install
+from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.layout import RAISED_LIMITS, FederationConfig
 from atoll.model import keys
 from atoll.model.apiresource import JOBS, QUEUES, WORKS
+from atoll.model.objects import Slim
 from bench import accounting, machine
 from bench.accounting import Times
 from bench.endtoend import job_object, merged, pids
-from bench.load import creation, namespace, open_loop, read_log, send, watching, workspace
+from bench.load import creation, namespace, open_loop, read_log, send, workspace
 from bench.objects import GPU
 from bench.player import Orders, joined, playing
 from bench.report import Progress, Report, median, progress, rate, run, sizes
@@ -49,7 +53,13 @@ _FLOW, _FULL = "flow", "full"
 """Namespace and queue of the steady load; of what waits."""
 _FOREVER_S = 1e6
 _STALL_S = 60.0
-_CREATED = b'"phase":"Pending"'
+_TICK_S = 0.5
+
+
+class _Job(Slim, frozen=True):
+    """A Job, as far as its phase is concerned."""
+
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -104,12 +114,11 @@ async def _fill(report: Report, federation: AtollFederation, api: ApiServer, cou
     told(f"{count} jobs that wait")
     jobs = [job_object(_FULL, f"wait-{number:06}", _FOREVER_S, _FULL) for number in range(count + 1)]
     began = time.monotonic()
-    async with watching(api, JOBS, _FULL, _CREATED) as seen:
-        await send(federation.host, [creation(JOBS, job) for job in jobs])
-        report.add("filling", "created_per_s", rate(len(jobs), time.monotonic() - began), "1/s")
-        if not await seen.reach(count, _STALL_S):
-            report.remarks.append(f"STUCK: {seen.count} of {count} waiting jobs say that they wait")
-    report.add("filling", "said_to_wait_per_s", rate(seen.count, time.monotonic() - began), "1/s")
+    await send(federation.host, [creation(JOBS, job) for job in jobs])
+    report.add("filling", "created_per_s", rate(len(jobs), time.monotonic() - began), "1/s")
+    if (seen := await _in_phase(api, _FULL, "Pending", count, _STALL_S)) < count:
+        report.remarks.append(f"STUCK: {seen} of {count} waiting jobs say that they wait")
+    report.add("filling", "said_to_wait_per_s", rate(seen, time.monotonic() - began), "1/s")
 
 
 async def _flow(
@@ -121,11 +130,29 @@ async def _flow(
         (number / params["rate"], creation(JOBS, job_object(_FLOW, f"job-{number:06}", params["run_time"], _FLOW)))
         for number in range(count)
     ]
-    async with watching(api, JOBS, _FLOW, b'"phase":"Completed"') as done:
-        late = await open_loop(api, timed)
-        if not await done.reach(count, _STALL_S + params["run_time"]):
-            report.remarks.append(f"STUCK: {done.count} of {count} jobs are Completed")
+    late = await open_loop(api, timed)
+    if (done := await _in_phase(api, _FLOW, "Completed", count, _STALL_S + params["run_time"])) < count:
+        report.remarks.append(f"STUCK: {done} of {count} jobs are Completed")
     report.add("the load", "latest_creation", late, "s behind its time")
+
+
+async def _in_phase(api: ApiServer, where: str, phase: str, count: int, stall_s: float) -> int:
+    """How many Jobs are in a phase, once they are so many or none has come for `stall_s` seconds.
+
+    A server ends watches of clients that are slow: the reflector begins anew.
+    """
+    cache = Reflector(api, JOBS, msgspec.json.Decoder(_Job).decode, namespace=where)
+    running, clock = asyncio.create_task(cache.run()), asyncio.get_running_loop().time
+    found, since = 0, clock()
+    try:
+        while found < count and clock() - since < stall_s:
+            await asyncio.sleep(_TICK_S)
+            now = sum((each.status.get("state") or {}).get("phase") == phase for each in cache)
+            found, since = now, since if now == found else clock()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    return found
 
 
 async def _judge(
