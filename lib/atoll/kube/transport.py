@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 import orjson
 
-from atoll.kube import depth, errors
+from atoll.kube import errors
 from atoll.kube.http import JSON, Http, Json, in_words
 from atoll.kube.lazylog import get_logger
 from atoll.model.apiresource import ApiResource
@@ -65,6 +65,9 @@ def _page(resource: ApiResource, body: bytes) -> Page:
         page = _page_decoder.decode(body)
         return Page(page.metadata, page.items or [])
     except RecursionError:
+        # Commands start faster without it.
+        from atoll.kube import depth
+
         page = _page_decoder.decode(depth.flattened(body))
     all_items = page.items or []
     items = [item for item in all_items if depth.CUT not in bytes(item)]

@@ -17,7 +17,7 @@ from atoll.kinds.interface import NOTHING, InMember, Json, Outcome, Part, Report
 from atoll.kinds.templated import Component, Reading, Templated, count_at, number, value_at
 from atoll.kinds.volcano_job import KIND as JOB
 from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
-from atoll.model import array_failures, array_states, features, keys, reports
+from atoll.model import array_states, features, keys, reports
 from atoll.model.apiresource import JOB_ARRAYS, JOBS, ApiResource
 from atoll.model.array_states import count_of, runs_of
 from atoll.model.gang import Gang, Partition, Task
@@ -187,6 +187,9 @@ class JobArray(Templated):
         states = array_states.unstarted(states_in(obj, obj.get("status") or {}))
         head = made["metadata"]
         if any(states):
+            # Commands start faster without it.
+            from atoll.model import array_failures
+
             head["annotations"][keys.ARRAY_STATES] = array_states.encode(states)
             if why := array_failures.read((obj.get("status") or {}).get("failures") or []):
                 head["annotations"][keys.ARRAY_FAILURES] = msgspec.json.encode(why).decode()
@@ -216,6 +219,8 @@ class JobArray(Templated):
             except ValueError as error:
                 raise BadReport(f"{at}: {error}") from error
             return str(value)
+
+        from atoll.model import array_failures
 
         own: dict[str, reports.Check[Any]] = {
             "phase": reports.text(32),
