@@ -31,7 +31,7 @@ from atoll.model.decision import Decision, Phase
 from atoll.model.keys import execution_namespace
 from atoll.model.objects import Full, Meta, decode_full
 from atoll.model.verdict import Reason
-from tests.control.recorders import records_of
+from tests.control.recorders import records_of, silent
 from tests.integration.federation import Site, batch_job, job, until
 
 Json = dict[str, Any]
@@ -50,7 +50,13 @@ def status_of(host: ApiServer, caches: Caches) -> Status:
     recorder = Recorder(host, "test")
     host.pace, settings = Calm(), StatusSettings(counts=0.0)
     return Status(
-        host, caches, recorder, Overrides(host, caches, recorder), records_of(host, caches), settings=settings
+        host,
+        caches,
+        recorder,
+        Overrides(host, caches, recorder),
+        records_of(host, caches),
+        silent(caches),
+        settings=settings,
     )
 
 
@@ -238,7 +244,7 @@ async def writer(site: Site, kind: Kind, made: Json, said: Json) -> AsyncIterato
     }  # fmt: skip
     recorder, caches = Recorder(site.host, "test"), Caches(site.host)
     overrides = Overrides(site.host, caches, recorder)
-    status = Status(site.host, caches, recorder, overrides, records_of(site.host, caches))
+    status = Status(site.host, caches, recorder, overrides, records_of(site.host, caches), silent(caches))
     writes = asyncio.create_task(recorder.run())
 
     async def write(seen: Json) -> None:

@@ -25,6 +25,7 @@ from atoll.local.processes import ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CONFIGMAPS, JOBS, PRIORITY_CLASSES, QUEUES
 from atoll.view.usage import history_rows, of_bindings
+from tests.control.receivers import Receiver, receiving
 from tests.integration.decisions import YOUNG
 from tests.integration.federation import Site, job, until
 
@@ -37,12 +38,21 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def control(federation: AtollFederation, store: Path) -> AsyncIterator[KeptProcess]:
-    """A control with a store, in place of the federation's own."""
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as found:
+        yield found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def control(federation: AtollFederation, store: Path, receiver: Receiver) -> AsyncIterator[KeptProcess]:
+    """A control with a store and a target of notifications, in place of the federation's own."""
     own = federation.process("control")
     await own.stop()
     config = store.parent / "control.yaml"
-    config.write_text(yaml.safe_dump({"records": {"store": str(store), "every": 0.2}}))
+    targets = store.parent / "targets.yaml"
+    targets.write_text(yaml.safe_dump({"targets": {"chat": {"webhook": f"{receiver.url}/chat"}}}))
+    said = {"records": {"store": str(store), "every": 0.2}, "notifications": {"targets": str(targets)}}
+    config.write_text(yaml.safe_dump(said))
     (port,) = free_ports(1)
     flags = [
         f"--config={config}",
@@ -145,3 +155,33 @@ async def test_a_user_can_neither_choose_nor_change_the_name_of_the_submitter(si
     patch = {"metadata": {"annotations": {keys.SUBMITTED_BY: "someone-else"}}}
     with pytest.raises(errors.ApiError, match=r"submitted-by names the user who created the workload"):
         await site.host.merge_patch(JOBS, "forged", patch, site.namespace)
+
+
+async def test_an_end_is_told_once_over_a_kill_and_a_wait_after_its_time(
+    site: Site, control: KeptProcess, receiver: Receiver
+) -> None:
+    def texts(name: str) -> list[str]:
+        return [body["data"]["text"] for _, body in receiver.got if body["subject"] == f"{site.namespace}/{name}"]
+
+    for name, note, more in (("told", "chat", {"seconds": 0.1}), ("late", "chat: waiting=1s", {"cpu": "1000"})):
+        wanted = job(name, **more)
+        wanted["metadata"].setdefault("annotations", {})[keys.NOTIFY] = note
+        await site.submit(wanted)
+
+    async def notified(name: str, mark: str) -> bool:
+        bindings = await site.host.list(BINDINGS, site.namespace)
+        mine = [each for each in bindings if each["spec"]["resource"]["name"] == name]
+        return any(mark in (each.get("status") or {}).get("notified", ()) for each in mine)
+
+    await until(lambda: notified("told", "1/ended/chat"), what="the binding says that its end was told")
+    await until(lambda: notified("late", "1/waiting/chat"), what="the binding says that its wait was told")
+    control.kill()
+    await control.ready()
+    wanted = job("after", seconds=0.1)
+    wanted["metadata"].setdefault("annotations", {})[keys.NOTIFY] = "chat; nowhere"
+    await site.submit(wanted)
+    await until(lambda: notified("after", "1/ended/chat"), what="the next leader tells of ends")
+    assert len(texts("told")) == 1
+    assert "succeeded" in texts("told")[0]
+    assert len(texts("late")) == 1
+    assert "waits for" in texts("late")[0]

@@ -244,6 +244,8 @@ class ResourceBindingStatus(ApiModel):
     """The last 16 dispatches, from the decision to the release of their capacity (docs/records.md)."""
     recorded: int | None = None
     """Epoch of the last run that is in the records."""
+    notified: list[str] = Field(default_factory=list)
+    """The last notifications that reached their targets (docs/notifications.md)."""
 
 
 @served(

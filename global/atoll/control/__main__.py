@@ -19,6 +19,8 @@ from atoll.control.karmada.caches import Caches as KarmadaCaches
 from atoll.control.karmada.progress import Progress
 from atoll.control.karmada.summaries import Summaries
 from atoll.control.makers.controller import Makers
+from atoll.control.notifications import Notifications
+from atoll.control.notifications import counter as notification_counter
 from atoll.control.overrides import Overrides
 from atoll.control.profiles import Profiles
 from atoll.control.queues import Queues
@@ -55,8 +57,11 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
     elector = election.elector(host, "atoll-control", running.identity, settings.election)
     caches: Caches | KarmadaCaches | None = None
     metrics, record_metrics = MemberMetrics(running.metrics), RecordMetrics(running.metrics)
+    notified = notification_counter(running.metrics)
     if settings.on == "karmada" and settings.records.store:
         raise SystemExit("--records: bindings of a Karmada have no runs to record; leave it out with --on karmada")
+    if settings.on == "karmada" and settings.notifications.targets:
+        raise SystemExit("--notifications: bindings of a Karmada have no runs; leave it out with --on karmada")
     store = _store(settings.records.store)
 
     declared = Declared(host, host, rights.ON_HOST)
@@ -93,9 +98,17 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         rules = Rules(caches, recorder, settings=settings.rules)
         overrides = Overrides(host, caches, recorder)
         records = Records(host, caches, record_metrics, store, settings=settings.records)
+        notifications = Notifications(caches, recorder, notified, settings=settings.notifications)
         works = Works(host, caches, rules, dependencies, overrides, records, settings=settings.works)
         status = Status(
-            host, caches, recorder, overrides, records, starts=(detector.queue, works.queue), settings=settings.status
+            host,
+            caches,
+            recorder,
+            overrides,
+            records,
+            notifications,
+            starts=(detector.queue, works.queue),
+            settings=settings.status,
         )
         clusters = Clusters(host, caches, recorder, settings=settings.clusters)
         queues, holds = Queues(host, caches), Holds(host, caches, settings=settings.holds)
@@ -114,7 +127,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
             await caches.wait()
             for controller in (
                 dependencies, overrides, detector, works, status, actions, holds, clusters, queues, ttl, commands,
-                unserved, figures, makers, workload_kinds, profiles, certificates, records, claim_shapes,
+                unserved, figures, makers, workload_kinds, profiles, certificates, records, claim_shapes, notifications,
             ):  # fmt: skip
                 group.create_task(controller.run())
 

@@ -138,6 +138,36 @@ class RecordSettings(Section, frozen=True):
     keep: Annotated[int, number("Days after which the files of a day are removed.", "d")] = 396
 
 
+class NotificationSettings(Section, frozen=True):
+    """Messages about workloads to targets that the administrator names."""
+
+    targets: Annotated[
+        str,
+        words(
+            "A file with the targets (docs/notifications.md), most often of a Secret; without it nobody is notified."
+            " It is read again when it changes.",
+            flag="--notifications",
+        ),
+    ] = ""
+    per_minute: Annotated[
+        int, number("Messages to one target in a minute; further ones are counted in one message.", most=10_000)
+    ] = 20
+    queued: Annotated[
+        int, number("Messages that wait for one target, which may be away; further ones are only counted.")
+    ] = 1000
+    patience: Annotated[
+        float, seconds("For which a target that fails is tried again; then a message is given up.", above=0)
+    ] = 3600.0
+    fresh: Annotated[
+        float,
+        seconds(
+            "After an event within which it is news: what happened before is not sent, whoever leads now or"
+            " annotates an old workload.",
+            above=0,
+        ),
+    ] = 7200.0
+
+
 class MakerSettings(Section, frozen=True):
     """JobFlows, CronJobs and HyperJobs, which make Volcano Jobs."""
 
@@ -201,6 +231,7 @@ class ControlSettings(ProcessSettings, frozen=True):
     profiles: ProfileSettings = ProfileSettings()
     figures: FigureSettings = FigureSettings()
     records: RecordSettings = RecordSettings()
+    notifications: NotificationSettings = NotificationSettings()
     finished: FinishedSettings = FinishedSettings()
     makers: MakerSettings = MakerSettings()
     unserved: UnservedSettings = UnservedSettings()

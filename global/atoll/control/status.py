@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from atoll.control.caches import Caches
+from atoll.control.notifications import Notifications
 from atoll.control.objects import BindingObject, ClusterObject
 from atoll.control.overrides import Overrides
 from atoll.control.records import Records
@@ -84,6 +85,7 @@ class Status:
         recorder: Recorder,
         overrides: Overrides,
         records: Records,
+        notifications: Notifications,
         *,
         starts: Sequence[WorkQueue[Any]] = (),
         settings: StatusSettings = StatusSettings(),
@@ -96,10 +98,13 @@ class Status:
             recorder: of Events.
             overrides: tell of parts that can't be sent.
             records: of runs.
+            notifications: of workloads.
             starts: queues of looks that may start a workload.
             settings: its times and bounds.
         """
         self._settings, self._overrides, self._records = settings, overrides, records
+        self._notifications = notifications
+        notifications.on_sent(lambda key: self._queue.add(key))
         records.on_written(lambda key: self._queue.add(key))
         overrides.on_failure(lambda key: self._queue.add(key))
         self._host, self._caches, self._recorder = host, caches, recorder
@@ -356,7 +361,8 @@ class Status:
         else:
             conditions = [each for each in conditions if each["type"] != "Leaving"]
         status["conditions"] = conditions
-        return {**status, **self._records.status_of(binding, status, works, kind)}
+        runs = self._records.status_of(binding, status, works, kind)
+        return {**status, **runs, **self._notifications.status_of(binding)}
 
 
 def _may_wait(old: Json, new: Json) -> bool:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from atoll.api import effects
-from atoll.model import duration, keys, lost, quantity, scoring, together
+from atoll.model import duration, keys, lost, notify, quantity, scoring, together
 from atoll.model.placement import is_most
 
 Json = dict[str, Any]
@@ -212,4 +212,9 @@ def unread_durations(obj: Json, acting: Collection[str] = ()) -> list[Problem]:
             lost.read(str(text))
         except ValueError as error:
             problems.append(Problem(f"metadata.annotations[{keys.ON_LOST}]", f"has no effect: {error}"))
+    if text := annotations.get(keys.NOTIFY):
+        try:
+            notify.parse(str(text))
+        except notify.BadNotify as error:
+            problems.append(Problem(f"metadata.annotations[{keys.NOTIFY}]", f"has no effect: {error}"))
     return problems

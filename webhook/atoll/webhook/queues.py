@@ -25,7 +25,19 @@ from atoll.admission.problems import (
     sequence,
 )
 from atoll.kube import strategies
-from atoll.model import cards, duration, fairness, flavors, gpu_shares, keys, quantity, scoring, selectors, vector
+from atoll.model import (
+    cards,
+    duration,
+    fairness,
+    flavors,
+    gpu_shares,
+    keys,
+    notify,
+    quantity,
+    scoring,
+    selectors,
+    vector,
+)
 from atoll.model import queues as tree
 from atoll.model.plurals import counted
 from atoll.model.queue_object import QueueObject
@@ -463,6 +475,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     keys.EVICT_TIMEOUT: duration.parse,
     keys.LOST_TOLERATION: duration.parse,
     keys.NODE_SCORING: scoring.parse,
+    keys.NOTIFY: notify.parse,
 }
 
 
