@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,22 +161,19 @@ async def test_mail_goes_to_the_relay_with_a_stable_id(monkeypatch: pytest.Monke
         pytest.param("targets: {a: {url: 'https://x'}}", id="an unknown field"),
         pytest.param("a: {b: {webhook: 'https://x'}}", id="another key"),
         pytest.param("targets: [", id="no YAML"),
+        pytest.param("", id="an empty file"),
     ],
 )
-def test_files_that_do_not_say_what_they_should_are_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "targets.yaml"
-    path.write_text(text)
+def test_files_that_do_not_say_what_they_should_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        targets.read(path)
+        targets.parse(text.encode())
 
 
-def test_a_file_names_targets(tmp_path: Path) -> None:
-    path = tmp_path / "targets.yaml"
-    path.write_text(
-        "targets:\n  chat: {slack: https://chat/x, namespaces: [team]}\n"
-        "  mail: {mail: {to: [a@b], sender: c@d, relay: 'r:25', startTls: false}}\n"
+def test_a_file_names_targets() -> None:
+    found = targets.parse(
+        b"targets:\n  chat: {slack: https://chat/x, namespaces: [team]}\n"
+        b"  mail: {mail: {to: [a@b], sender: c@d, relay: 'r:25', startTls: false}}\n"
     )
-    found = targets.read(path)
     assert found["chat"] == Target(slack="https://chat/x", namespaces=["team"])
     assert found["mail"].mail is not None
     assert not found["mail"].mail.start_tls

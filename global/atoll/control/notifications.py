@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
 from atoll.control.settings import NotificationSettings
-from atoll.control.targets import Message, Outlet, Target, read
+from atoll.control.targets import Message, Outlet, Target, parse
 from atoll.kube.events import Recorder, reference
 from atoll.model import keys, notify, runs
 from atoll.model.ages import duration
@@ -57,7 +57,7 @@ class Notifications:
         self._caches, self._recorder, self._count, self._settings = caches, recorder, count, settings
         self._path = Path(settings.targets) if settings.targets else None
         self._targets: dict[str, Target] = {}
-        self._read_at = 0.0
+        self._text = b""
         self._outlets: dict[str, Outlet] = {}
         #: bindings that changed, by key
         self._changed: dict[str, BindingObject] = {}
@@ -211,13 +211,13 @@ class Notifications:
         )
 
     def _read(self, path: Path) -> None:
-        self._read_at = path.stat().st_mtime
-        self._targets = read(path)
+        text = path.read_bytes()
+        if text != self._text:
+            self._targets, self._text = parse(text), text
 
     def _reread(self, path: Path) -> None:
         try:
-            if path.stat().st_mtime != self._read_at:
-                self._read(path)
+            self._read(path)
         except (OSError, ValueError) as error:
             log.warning("the file of targets can't be read; the ones before stay", error=str(error))
 

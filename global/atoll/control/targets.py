@@ -13,7 +13,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from email.message import EmailMessage
-from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -86,15 +85,14 @@ class Permanent(Exception):
     """The target refuses this message for good."""
 
 
-def read(path: Path) -> dict[str, Target]:
+def parse(text: bytes) -> dict[str, Target]:
     """The targets of a file.
 
     Raises:
-        OSError: it can't be read.
-        ValueError: a field is missing, unknown or wrong.
+        ValueError: it has no targets, or a field is missing, unknown or wrong.
     """
     class_ = dict[str, dict[str, Target]]
-    found = msgspec.convert(documents.read_yaml(path.read_bytes()) or {}, class_)
+    found = msgspec.convert(documents.read_yaml(text) or {}, class_)
     targets = found.get("targets", {})
     for name, each in targets.items():
         ways = [way for way in (each.webhook, each.slack, each.mail) if way]
@@ -102,7 +100,7 @@ def read(path: Path) -> dict[str, Target]:
             not url.startswith(("https://", "http://")) for url in (each.webhook, each.slack) if url
         ):
             raise ValueError(f"target {name}: name one of webhook and slack (a URL), and mail")
-    if found.keys() - {"targets"}:
+    if found.keys() != {"targets"}:
         raise ValueError("write `targets:` and the targets by name below it")
     return targets
 
