@@ -141,7 +141,7 @@ class Notifications:
             self._refuse(binding, target)
             return
         if (outlet := self._outlets.get(target)) is None:
-            outlet = Outlet(target, partial(self._targets.get, target), self._settings, self._count)
+            outlet = Outlet(target, partial(self._present, target), self._settings, self._count)
             self._outlets[target] = outlet
             group.create_task(outlet.run())
         outlet.offer(msgspec.structs.replace(message, done=partial(self._left, binding, mark)))
@@ -209,6 +209,10 @@ class Notifications:
             user=run.user,
             members=[part.member for part in run.parts],
         )
+
+    def _present(self, name: str) -> Target | None:
+        """The target by the file as it was read last."""
+        return self._targets.get(name)
 
     def _read(self, path: Path) -> None:
         text = path.read_bytes()
