@@ -144,7 +144,7 @@ class NotificationSettings(Section, frozen=True):
     targets: Annotated[
         str,
         words(
-            "A file with the targets (docs/notifications.md), most often of a Secret; without it nobody is notified."
+            "A file with the targets (docs/notifications.md), most often of a Secret; without it no message is sent."
             " It is read again when it changes.",
             flag="--notifications",
         ),
