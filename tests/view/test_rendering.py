@@ -292,6 +292,14 @@ def test_no_binding_is_explained(labels: dict[str, str], leases: list[Json], rea
     assert data["why"]["message"] in explanation.text(data)
 
 
+def test_what_keeps_control_from_making_a_binding_is_named() -> None:
+    warning = {"reason": "InvalidWorkload", "note": "it is invalid:\n  claim c: write a number"}
+    leases = [lease("atoll-control", "2027-01-15T07:59:59Z")]
+    facts = explanation.Facts(job(), leases=leases, namespace_labels={keys.ENABLED: "true"}, warning=warning)
+    text = explanation.text(explanation.explain(facts, NOW))
+    assert "it is invalid: claim c: write a number (InvalidWorkload)" in text
+
+
 RUNS = (Reason.DISPATCHED, Reason.GROWN, Reason.SHRUNK, Reason.SIZE_KEPT)
 
 

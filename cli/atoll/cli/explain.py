@@ -81,6 +81,7 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
             for item in ((predecessor or {}).get("spec") or {}).get("clusters") or ()
             if (each := await allowed(_READY, found_or_none(host, CLUSTERS, item["name"]))) is not None
         ]
+        warning = await allowed("Events about it", _warning(host, found)) if binding is None else None
         return Facts(
             found,
             binding,
@@ -88,6 +89,7 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
             leases=leases,
             namespace_labels=labels,
             predecessor=predecessor,
+            warning=warning,
             unseen=unseen.lines,
         )
     name = binding["metadata"]["name"]
@@ -115,6 +117,20 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
         hint=hint,
         unseen=unseen.lines,
     )
+
+
+async def _warning(host: ApiServer, workload: Json) -> Json | None:
+    from atoll.cli.job_events import last
+    from atoll.model.apiresource import EVENTS
+
+    meta = workload["metadata"]
+    found = await host.list(EVENTS, meta.get("namespace"), field_selector=f"regarding.uid={meta['uid']}")
+    ours = [
+        each
+        for each in found
+        if each.get("type") == "Warning" and each.get("reportingController") == "atoll.sh/control" and each.get("note")
+    ]
+    return max(ours, key=last, default=None)
 
 
 async def _made(host: ApiServer, resource: ApiResource, maker: Json) -> list[tuple[Json, Json | None]]:

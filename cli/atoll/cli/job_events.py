@@ -63,7 +63,7 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> tuple[list[J
                 events.append(orjson.loads(line))
             else:
                 missing.append(line.decode(errors="replace"))
-    return sorted(events, key=lambda event: (_last(event), event["metadata"]["name"])), missing
+    return sorted(events, key=lambda event: (last(event), event["metadata"]["name"])), missing
 
 
 def row(event: Json, now: float) -> list[str]:
@@ -72,7 +72,7 @@ def row(event: Json, now: float) -> list[str]:
 
     about = event.get("regarding") or {}
     return [
-        age(_last(event) or None, now),
+        age(last(event) or None, now),
         event["cluster"],
         event.get("type") or "",
         event.get("reason") or "",
@@ -81,7 +81,8 @@ def row(event: Json, now: float) -> list[str]:
     ]
 
 
-def _last(event: Json) -> str:
+def last(event: Json) -> str:
+    """When it happened last, in RFC 3339; empty if that is not known."""
     series = event.get("series") or {}
     return str(
         series.get("lastObservedTime")

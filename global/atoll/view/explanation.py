@@ -53,6 +53,8 @@ class Facts:
     """Workloads that it has made, each with its binding; None where it makes none."""
     predecessor: Json | None = None
     """The binding of a workload of the same kind and name that was deleted before, and is not gone."""
+    warning: Json | None = None
+    """The last Event by which atoll-control says why it makes no binding."""
 
 
 def explain(facts: Facts, now: float) -> Json:
@@ -253,6 +255,12 @@ def _why_unseen(facts: Facts, now: float) -> Json:
             "reason": "ControlNotRunning",
             "message": "no atoll-control holds its lease, so no bindings are made",
             "help": ["start atoll-control, and look at its log"],
+        }
+    if facts.warning is not None:
+        return {
+            "reason": facts.warning["reason"],
+            "message": " ".join(facts.warning["note"].split()),
+            "help": ["fix what the message names; atoll-control looks again when the workload or that changes"],
         }
     return {
         "reason": "NoBinding",
