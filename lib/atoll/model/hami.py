@@ -174,7 +174,7 @@ def asked(requests: Mapping[str, int], there: Gpus) -> tuple[int, int]:
 def _part(gpu: Gpu, memory: int, percent: int, cores: int) -> int:
     """Thousandths of a GPU."""
     if not memory and not percent:
-        return CARD
+        return IMPOSSIBLE if 0 < gpu.cores < cores else CARD
     return min(
         max(
             -(-memory * CARD // gpu.memory),
