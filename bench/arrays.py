@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
-from atoll.local.layout import RAISED_LIMITS, FederationConfig, Member, NodeGroup
+from atoll.local.layout import FederationConfig, Member, NodeGroup
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, JOB_ARRAYS
 from bench import accounting
-from bench.load import creation, namespace, read_log, send, watching, workspace
-from bench.report import Progress, Report, progress, run, sizes
+from bench.load import creation, measured, namespace, read_log, send, watching
+from bench.report import Progress, Report, progress, run
 
 NAME = "arrays"
 DESCRIPTION = "One JobArray beside Kubernetes Jobs: objects, writes and bytes on the host and in the member."
@@ -78,10 +78,7 @@ def cost(events: Iterable[audit.Event], begin: float, end: float) -> Cost:
 
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
-    params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND})
-    with workspace(chosen.directory) as directory:
-        asyncio.run(_measure(report, params, directory, told))
+    report = measured(chosen, told, _measure, NAME, QUICK, FULL, bound=BOUND)
     report.remarks.append(OTHERS)
     return report
 

@@ -8,7 +8,6 @@ members are objects. Then once more with everything: control and agents carry ou
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -21,14 +20,13 @@ import orjson
 from atoll.kube.transport import MERGE_PATCH
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
-from atoll.local.layout import RAISED_LIMITS
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, JOBS, QUEUES
 from bench import endtoend, machine
 from bench.host import DISPATCHER_ACCOUNT, RESUMED, Host, installed
-from bench.load import Request, clear, creation, namespace, open_loop, read_log, send, watching, workspace
+from bench.load import Request, clear, creation, measured, namespace, open_loop, read_log, send, watching
 from bench.objects import GPU, NODE_GPUS, capacity_object, numbered_binding
-from bench.report import Progress, Report, median, progress, rate, run, sizes
+from bench.report import Progress, Report, median, progress, rate, run
 from bench.resumer import Example, Orders, resuming, resumption
 
 NAME = "dispatch"
@@ -121,11 +119,7 @@ def waits(room: Iterable[tuple[float, int]], resumed: Iterable[float]) -> list[f
 
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
-    params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND})
-    with workspace(chosen.directory) as directory:
-        asyncio.run(_measure(report, params, directory, told))
-    return report
+    return measured(chosen, told, _measure, NAME, QUICK, FULL, bound=BOUND)
 
 
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:

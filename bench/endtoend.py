@@ -18,13 +18,13 @@ import orjson
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
-from atoll.local.layout import RAISED_LIMITS, FederationConfig, Member, NodeGroup, Tier, Topology
+from atoll.local.layout import FederationConfig, Member, NodeGroup, Tier, Topology
 from atoll.model import keys
 from atoll.model.apiresource import JOBS
 from bench import accounting, machine
 from bench.accounting import STAGES, Times, Writes
-from bench.load import clear, creation, namespace, read_log, send, watching, workspace
-from bench.report import Progress, Report, percentile, progress, rate, run, sizes
+from bench.load import clear, creation, measured, namespace, read_log, send, watching
+from bench.report import Progress, Report, percentile, progress, rate, run
 
 NAME = "endtoend"
 DESCRIPTION = "One-pod Volcano Jobs from the host to a node of a member and back."
@@ -61,11 +61,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
-    params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND, "reference": REFERENCE})
-    with workspace(chosen.directory) as directory:
-        asyncio.run(_measure(report, params, directory, told))
-    return report
+    return measured(chosen, told, _measure, NAME, QUICK, FULL, bound=BOUND, reference=REFERENCE)
 
 
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import shutil
 import ssl
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -23,8 +24,10 @@ from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.cluster import ClusterHandle
+from atoll.local.layout import RAISED_LIMITS
 from atoll.model.apiresource import BINDINGS, CAPACITIES, NAMESPACES, ApiResource
 from bench.objects import numbered_binding
+from bench.report import Progress, Report, sizes
 
 CONNECTIONS = 32
 _FLUSH_S = 10.0
@@ -234,6 +237,33 @@ async def read_log(
         if complete(events) or loop.time() > end:
             return events
         await asyncio.sleep(0.1)
+
+
+def measured(
+    chosen: argparse.Namespace,
+    told: Progress,
+    play: Callable[[Report, dict[str, Any], Path, Progress], Coroutine[Any, Any, None]],
+    name: str,
+    quick: dict[str, Any],
+    full: dict[str, Any],
+    **facts: Any,
+) -> Report:
+    """The report of a benchmark on local API servers.
+
+    Args:
+        chosen: the options, `directory` among them.
+        told: progress.
+        play: adds figures to the report, with the sizes and a folder for the federation.
+        name: of the benchmark.
+        quick: sizes with which it only shows that it works.
+        full: sizes that count.
+        facts: further parameters of the report.
+    """
+    params = sizes(chosen, quick, full)
+    report = Report(name, {**params, "in_flight_limits": RAISED_LIMITS, **facts})
+    with workspace(chosen.directory) as directory:
+        asyncio.run(play(report, params, directory, told))
+    return report
 
 
 @contextlib.contextmanager

@@ -18,15 +18,14 @@ from typing import Any
 
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
-from atoll.local.layout import RAISED_LIMITS
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, LEASES, VALIDATING_WEBHOOKS
 from bench import machine
 from bench.dispatch import account
 from bench.host import RESUMED, Dispatcher, Host, installed
-from bench.load import clear, creation, namespace, open_loop, read_log, send, watching, workspace
+from bench.load import clear, creation, measured, namespace, open_loop, read_log, send, watching
 from bench.objects import NODE_GPUS, numbered_binding
-from bench.report import Progress, Report, percentile, progress, run, sizes
+from bench.report import Progress, Report, percentile, progress, run
 
 NAME = "neighbours"
 DESCRIPTION = "Latency of a tenant's dispatches beside slow clients, refused writes and a member that talks too much."
@@ -71,11 +70,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
-    params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND})
-    with workspace(chosen.directory) as directory:
-        asyncio.run(_measure(report, params, directory, told))
-    return report
+    return measured(chosen, told, _measure, NAME, QUICK, FULL, bound=BOUND)
 
 
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:

@@ -11,7 +11,6 @@ Then another one stands by, which has read everything, and the leader is killed 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import signal
 import time
@@ -21,16 +20,15 @@ from typing import Any
 
 import orjson
 
-from atoll.local.layout import RAISED_LIMITS
 from atoll.model import decision, keys
 from atoll.model.apiresource import BINDINGS
 from atoll.model.verdict import Reason
 from bench import machine
 from bench.follower import read_and_discard
 from bench.host import DISPATCHER_ACCOUNT, RESUMED, Dispatcher, Host, installed
-from bench.load import namespace, read_log, watching, workspace
+from bench.load import measured, namespace, read_log, watching
 from bench.objects import NODE_GPUS, STAMP, condition, numbered_binding
-from bench.report import Progress, Report, median, progress, run, sizes
+from bench.report import Progress, Report, median, progress, run
 from bench.seed import put
 
 NAME = "restart"
@@ -57,11 +55,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
-    params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND})
-    with workspace(chosen.directory) as directory:
-        asyncio.run(_measure(report, params, directory, told))
-    return report
+    return measured(chosen, told, _measure, NAME, QUICK, FULL, bound=BOUND)
 
 
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:

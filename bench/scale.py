@@ -22,17 +22,17 @@ from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
-from atoll.local.layout import RAISED_LIMITS, FederationConfig
+from atoll.local.layout import FederationConfig
 from atoll.model import keys
 from atoll.model.apiresource import JOBS, QUEUES, WORKS
 from atoll.model.objects import Slim
 from bench import accounting, machine
 from bench.accounting import Times
 from bench.endtoend import job_object, merged, pids
-from bench.load import creation, namespace, open_loop, read_log, send, workspace
+from bench.load import creation, measured, namespace, open_loop, read_log, send
 from bench.objects import GPU
 from bench.player import Orders, joined, playing
-from bench.report import Progress, Report, median, progress, rate, run, sizes
+from bench.report import Progress, Report, median, progress, rate, run
 
 NAME = "scale"
 DESCRIPTION = "Many members, many pending Jobs and a steady load on one host, and what breaks first."
@@ -76,11 +76,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
-    params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "bound": BOUND})
-    with workspace(chosen.directory) as directory:
-        asyncio.run(_measure(report, params, directory, told))
-    return report
+    return measured(chosen, told, _measure, NAME, QUICK, FULL, bound=BOUND)
 
 
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:

@@ -31,14 +31,14 @@ from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.binaries import ensure
 from atoll.local.federation import Federation
-from atoll.local.layout import RAISED_LIMITS, FederationConfig
+from atoll.local.layout import FederationConfig
 from atoll.local.ports import free_ports
 from atoll.local.processes import Process, ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiResource
 from bench import bare, machine
-from bench.load import Request, administrator, ask, clear, creation, namespace, read_log, send, workspace
-from bench.report import Progress, Report, percentile, progress, rate, run, sizes
+from bench.load import Request, administrator, ask, clear, creation, measured, namespace, read_log, send
+from bench.report import Progress, Report, percentile, progress, rate, run
 from bench.seed import search_path
 
 NAME = "webhook"
@@ -81,11 +81,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(chosen: argparse.Namespace, told: Progress = progress) -> Report:
     """Run it."""
-    params = sizes(chosen, QUICK, FULL)
-    report = Report(NAME, {**params, "in_flight_limits": RAISED_LIMITS, "sizes_kb": list(SIZES_KB), "bound": BOUND})
-    with workspace(chosen.directory) as directory:
-        asyncio.run(_measure(report, params, directory, told))
-    return report
+    return measured(chosen, told, _measure, NAME, QUICK, FULL, sizes_kb=list(SIZES_KB), bound=BOUND)
 
 
 async def _measure(report: Report, params: dict[str, Any], directory: Path, told: Progress) -> None:
