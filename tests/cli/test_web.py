@@ -245,3 +245,4 @@ async def test_page_of_ten_thousand_workloads_is_bounded(tmp_path: Path) -> None
         assert "10002 waiting, 1 to 100 here" in plain(text)
         assert "10001 to 10002 here" in plain(await browser.text("/workloads?page=101"))
         assert "page=2" in text
+        assert "template=" not in text, "a link has the filters alone"

@@ -149,10 +149,7 @@ async def _workloads(world: World, asked: Mapping[str, str]) -> Page:
         for place, view in islice(found, (number - 1) * ROWS, number * ROWS)
         if view.gang is not None
     ]
-    form = {key: asked.get(key, "") for key in ("queue", "namespace", "reason", "name")} | {
-        "state": state,
-        "template": "filter-workloads.html",
-    }
+    form = {key: asked.get(key, "") for key in ("queue", "namespace", "reason", "name")} | {"state": state}
     links = {
         word: "/workloads?" + urlencode({**{key: value for key, value in form.items() if value}, "page": to})
         for word, to in (("previous", number - 1), ("next", number + 1))
