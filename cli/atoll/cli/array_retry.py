@@ -9,6 +9,7 @@ from typing import Any, Final
 from atoll.cli.submission import BadSubmission
 from atoll.kinds.job_array import indices_of
 from atoll.model import keys
+from atoll.model.apiresource import JOB_ARRAYS
 from atoll.model.array_states import position_of, ranges, runs_of, short, written
 from atoll.view.arrays import failed_indices
 
@@ -53,7 +54,7 @@ def again(array: Mapping[str, Any], wanted: str = "") -> Json:
     if arguments := spec.get("arguments"):
         runs = indices_of(array)
         spec["arguments"] = [arguments[position_of(runs, index) or 0] for index in chosen]
-    return {"apiVersion": "atoll.sh/v1alpha1", "kind": "JobArray", "metadata": metadata, "spec": spec}
+    return {"apiVersion": JOB_ARRAYS.api_version, "kind": JOB_ARRAYS.kind, "metadata": metadata, "spec": spec}
 
 
 def _chosen(name: str, failed: list[int], wanted: str) -> list[int]:

@@ -120,14 +120,11 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
 
 
 async def _warning(host: ApiServer, workload: Json) -> Json | None:
-    from atoll.cli.job_events import last
-    from atoll.model.apiresource import EVENTS
+    from atoll.cli.job_events import about, last
 
-    meta = workload["metadata"]
-    found = await host.list(EVENTS, meta.get("namespace"), field_selector=f"regarding.uid={meta['uid']}")
     ours = [
         each
-        for each in found
+        for each in await about(host, workload)
         if each.get("type") == "Warning" and each.get("reportingController") == "atoll.sh/control" and each.get("note")
     ]
     return max(ours, key=last, default=None)

@@ -38,18 +38,16 @@ def events(ctx: typer.Context, name: Name, output: DataOutput = None, no_headers
 async def gather(host: ApiServer, workload: str, namespace: str) -> tuple[list[Json], list[str]]:
     """(Events with their cluster in the order of their time, why others are missing)."""
     from atoll.kube.errors import ApiError
-    from atoll.model.apiresource import EVENTS, VERDICTS
+    from atoll.model.apiresource import VERDICTS
 
     resource, found = await find(host, workload, namespace)
     found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     binding = await binding_of(host, resource, found)
-    about = [found, *([binding] if binding is not None else [])]
+    subjects = [found, *([binding] if binding is not None else [])]
     events: list[Json] = []
     missing: list[str] = []
-    for each in about:
-        selector = f"regarding.uid={each['metadata']['uid']}"
-        told = await host.list(EVENTS, found["metadata"]["namespace"], field_selector=selector)
-        events += [{"cluster": "host", **event} for event in told]
+    for each in subjects:
+        events += [{"cluster": "host", **event} for event in await about(host, each)]
     if binding is not None and (binding.get("spec") or {}).get("clusters"):
         meta = binding["metadata"]
         text = b""
@@ -64,6 +62,14 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> tuple[list[J
             else:
                 missing.append(line.decode(errors="replace"))
     return sorted(events, key=lambda event: (last(event), event["metadata"]["name"])), missing
+
+
+async def about(host: ApiServer, found: Json) -> list[Json]:
+    """Events of the host about an object."""
+    from atoll.model.apiresource import EVENTS
+
+    meta = found["metadata"]
+    return await host.list(EVENTS, meta.get("namespace"), field_selector=f"regarding.uid={meta['uid']}")
 
 
 def row(event: Json, now: float) -> list[str]:

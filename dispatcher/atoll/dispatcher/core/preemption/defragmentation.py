@@ -88,11 +88,11 @@ class Defragmentation:
                 # The next verdict about it files it again.
                 del self._due[group]
                 continue
-            pause = min(2 * self._due[group][1], self._settings.longest_pause)
+            _, pause = self._due[group]
             if self._triggers.searches.tokens < 1:
-                pause = self._due[group][1]
                 self._due[group] = self._state.now + 1.0, pause
                 continue
+            pause = min(2 * pause, self._settings.longest_pause)
             self._due[group] = self._state.now + pause, pause
             binding = self.bindings[group.members[0][2]]
             if not self._may_claim(binding, group.shape):
