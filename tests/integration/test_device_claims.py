@@ -420,8 +420,11 @@ async def test_a_template_or_claim_that_is_made_anew_leaves_no_quota(site: Site,
     await template(site, "some", gpus(1))
 
     async def made_anew() -> bool:
-        there = await member.get(RESOURCE_CLAIM_TEMPLATES, "some", site.namespace)
-        return bool(there["spec"]["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1)
+        return [
+            each["spec"]["spec"]["devices"]["requests"][0]["exactly"]["count"]
+            for each in await member.list(RESOURCE_CLAIM_TEMPLATES, site.namespace)
+            if each["metadata"]["name"] == "some"
+        ] == [1]
 
     await until(made_anew, what="the member has the new template")
     estimate = {"metadata": {"annotations": {keys.RUNNING_ESTIMATE: "1h"}}}
