@@ -26,6 +26,7 @@ from atoll.model.claim_shapes import name_of, shape_of
 from tests.integration.command_line import atollctl
 from tests.integration.device_drivers import DRIVER, GPUS, PAIR, equipped, head, template, using
 from tests.integration.federation import Site, job, until
+from tests.integration.test_figures import scraped
 
 pytestmark = pytest.mark.integration
 MEMBER, OTHER = "alpha", "beta"
@@ -318,6 +319,7 @@ async def test_pods_that_share_a_claim_start_together_with_one_allocation(site: 
     users = sorted(each["name"] for each in made["status"]["reservedFor"])
     assert users == sorted(pod["metadata"]["name"] for pod in pods)
     assert len(made["status"]["allocation"]["devices"]["results"]) == 2
+    assert (await scraped(site, f"agent-{MEMBER}"))['atoll_claims_total{outcome="allocated"}'] >= 1
 
 
 async def test_devices_of_a_try_that_an_agent_did_not_finish_are_given_back(site: Site, devices: None) -> None:
@@ -348,6 +350,7 @@ async def test_devices_of_a_try_that_an_agent_did_not_finish_are_given_back(site
             return "allocation" not in (await member.get(RESOURCE_CLAIMS, name, "default")).get("status", {})
 
         await until(given_back, what="the claim has no devices")
+        assert (await scraped(site, f"agent-{MEMBER}"))['atoll_claims_total{outcome="returned"}'] >= 1
     finally:
         await member.delete(PODS, name, "default")
         await member.delete(RESOURCE_CLAIMS, name, "default")

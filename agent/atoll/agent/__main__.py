@@ -20,6 +20,7 @@ from atoll.agent.heartbeat import Heartbeat
 from atoll.agent.joining import ensure_joined
 from atoll.agent.member import MemberAgent
 from atoll.agent.push_credentials import host_connection, host_renewal, member_connection, secret_renewal
+from atoll.agent.scheduler import device_claims
 from atoll.agent.scheduler.core.log import LOG
 from atoll.agent.settings import AgentSettings
 from atoll.agent.tunnel import Tunnel
@@ -147,6 +148,7 @@ async def setup(running: Process, settings: AgentSettings) -> None:
     wrong = Gauge(
         "atoll_topology_problems", "HyperNodes of the member that are wrong in part", registry=running.metrics
     )
+    running.metrics.register(device_claims.OUTCOMES)
     wrong.set_function(lambda: len(works[0].scheduler.room.topology_problems) if works is not None else 0)
 
     def unserved() -> dict[str, str]:

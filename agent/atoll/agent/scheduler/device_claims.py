@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import structlog
+from prometheus_client import Counter
 
 from atoll.agent.cache import MemberCache
 from atoll.agent.devices import FINALIZER
@@ -24,6 +25,13 @@ _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 """Annotation of claims that stand for extended resources of a pod."""
 _LOOK = 1.0
 """Seconds after which it is looked whether the pods are still wanted, where nothing else happens."""
+
+OUTCOMES = Counter(
+    "atoll_claims", "ResourceClaims of pods on their way to a node, by outcome", ["outcome"], registry=None
+)
+"""The process registers it."""
+for _outcome in ("allocated", "shared", "refused", "unready", "returned"):
+    OUTCOMES.labels(_outcome)
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]
@@ -79,7 +87,9 @@ class DeviceClaims:
                     await self._point(key, some[0], users[0])
             if await self._prepared(pods, {key: some[0] for key, some in by_claim.items()}):
                 return True
+            OUTCOMES.labels("unready").inc(len(by_claim))
         except errors.ApiError as error:
+            OUTCOMES.labels("refused").inc()
             log.warning("a claim did not take its devices", claim=key, error=str(error))
         self._not_bound(pod for pod, _ in pods)
         return False
@@ -102,6 +112,7 @@ class DeviceClaims:
         await self._api.merge_patch(
             RESOURCE_CLAIMS, name, {"metadata": about, "status": status}, namespace, subresource="status"
         )
+        OUTCOMES.labels("shared" if reserve.allocation is None else "allocated").inc()
 
     async def _make(self, key: str, reserve: Reserve, user: Json) -> None:
         """Make the claim for the extended resources of a pod, with its devices."""
@@ -121,6 +132,7 @@ class DeviceClaims:
             "status": {"allocation": reserve.allocation, "reservedFor": [user]},
         }
         await self._api.merge_patch(RESOURCE_CLAIMS, name, patch, namespace, subresource="status")
+        OUTCOMES.labels("allocated").inc()
 
     async def _point(self, key: str, reserve: Reserve, user: Json) -> None:
         """Tell the kubelet which request of a claim stands for which resource of a container."""
@@ -180,6 +192,7 @@ class DeviceClaims:
                 await self._api.merge_patch(
                     RESOURCE_CLAIMS, name, {"metadata": about, "status": status}, namespace, subresource="status"
                 )
+                OUTCOMES.labels("returned").inc()
                 return
             except (errors.Conflict, errors.NotFound):
                 # The watch brings its newer state.
