@@ -95,7 +95,7 @@ def fill(nodes: list[Node], pods: list[Shape], scoring: str, seed: int, load: fl
         core.handle(Configured(parse(scoring)))
     for shape in pods:
         # The authors' scheduler knows the workload beforehand.
-        core.room.typical.see(Task("", 1, 1, shape.requests, node_terms=shape.terms))
+        core.room.gpus.typical.see(Task("", 1, 1, shape.requests, node_terms=shape.terms))
     rng = random.Random(seed)
     coming = list(pods)
     asked = sum(each.gpu for each in coming)

@@ -194,11 +194,12 @@ def make_room(count: int) -> Room:
             "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name}},
             "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
         }
-        room.node_changed(None, decode_node(orjson.dumps(body)))
+        room.node_changed(name, decode_node(orjson.dumps(body)))
         if used:
             room.pod_changed(None, decode_pod(orjson.dumps(_pod(f"other-{name}", used, node=name))))
     for domain in layout.hypernode_objects(shape):
-        room.hyper_node_changed(None, HyperNode(metadata=Meta(name=domain["metadata"]["name"]), spec=domain["spec"]))
+        meta = Meta(name=domain["metadata"]["name"])
+        room.hyper_node_changed(meta.name, HyperNode(metadata=meta, spec=domain["spec"]))
     return room
 
 
@@ -231,7 +232,7 @@ def _pod(name: str, gpus: int, *, node: str = "", group: str = "") -> dict[str, 
 def _plans(report: Report, case: str, count: int, nodes: Nodes, params: dict[str, Any], profiled: bool) -> None:
     room, waiting = make_room(count), make_gangs(params["gangs"])
     began = time.perf_counter()
-    room.nodes()
+    room.arrays.nodes()
     built = time.perf_counter() - began
     one = Gang("default", [Task("worker", _GANG_PODS, _GANG_PODS, _REQUEST)], _GANG_PODS)
     seen, bounds = [], []
@@ -253,7 +254,7 @@ def _undo(room: Room, case: str, outcomes: list[Any]) -> None:
             raise RuntimeError(f"{case}: {outcome.gang.key}: {outcome.message}; give fewer --gangs or more --nodes")  # noqa: TRY004
         for pod, _ in outcome.nodes:
             room.forget(pod)
-    room.nodes()
+    room.arrays.nodes()
 
 
 def profile(case: str, action: Callable[[], object], seconds: float) -> None:

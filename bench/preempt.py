@@ -77,7 +77,7 @@ class Scenery:
         core.handle(PodGroupSet(PodGroup(metadata=meta, spec=PodGroupSpec(pods, {}, wish))))
         for number in range(pods):
             core.handle(PodSet(decode_pod(orjson.dumps(_pod(f"gang-{number}", 10, group="gang"))), Whose.OURS))
-        core.room.nodes()
+        core.room.arrays.nodes()
         began = time.process_time()
         commands = core.handle(Pass(1.0))
         spent = time.process_time() - began

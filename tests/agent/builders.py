@@ -138,9 +138,9 @@ def make_room(*nodes: Node, domains: list[HyperNode] | None = None, pods: list[P
     """The nodes with these pods on them."""
     room = Room()
     for node in nodes:
-        room.node_changed(None, node)
+        room.node_changed(node.metadata.name, node)
     for domain in domains or []:
-        room.hyper_node_changed(None, domain)
+        room.hyper_node_changed(domain.metadata.name, domain)
     for pod in pods or []:
         room.pod_changed(None, pod)
     return room

@@ -48,7 +48,7 @@ def racks(domains: bool = True) -> Room:
 
 
 def free(room: Room) -> dict[str, int]:
-    return {node.metadata.name: room.free(node.metadata.name)[GPU] for node in room.ready_nodes()}
+    return {node.metadata.name: room.amounts.free(node.metadata.name)[GPU] for node in room.fleet.ready()}
 
 
 def held(holds: Holds, uid: str = "b") -> Hold:

@@ -43,7 +43,6 @@ class Kept(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.room, self.nodes, self.pods = Room(), dict[str, Node](), dict[str, Pod]()
-        self.rack: HyperNode | None = None
         self.kept = MemberCapacity("m", self.room)
 
     @rule(
@@ -55,19 +54,18 @@ class Kept(RuleBasedStateMachine):
     )
     def set_node(self, name: str, gpu: int, zone: str, cordoned: bool, ready: bool) -> None:
         node = make_node(name, gpu, zone, cordoned=cordoned, ready=ready)
-        self.room.node_changed(self.nodes.get(name), node)
+        self.room.node_changed(name, node)
         self.nodes[name] = node
 
     @rule(name=st.sampled_from(NODES))
     def drop_node(self, name: str) -> None:
-        if (node := self.nodes.pop(name, None)) is not None:
-            self.room.node_changed(node, None)
+        if self.nodes.pop(name, None) is not None:
+            self.room.node_changed(name, None)
 
     @rule(names=st.lists(st.sampled_from(NODES), unique=True, min_size=1), lost=st.booleans())
     def set_rack(self, names: list[str], lost: bool) -> None:
         rack = make_rack(names, lost=lost)
-        self.room.hyper_node_changed(self.rack, rack)
-        self.rack = rack
+        self.room.hyper_node_changed(rack.metadata.name, rack)
 
     @rule(name=st.sampled_from(PODS), node=st.sampled_from(NODES), gpu=st.integers(1, 8))
     def bind(self, name: str, node: str, gpu: int) -> None:
@@ -99,11 +97,11 @@ TestKept = Kept.TestCase
 def test_nodes_of_a_domain_that_is_lost_are_neither_used_nor_published_until_it_is_back() -> None:
     room, nodes = Room(), [make_node(name, 8, "a") for name in "xyz"]
     for node in nodes:
-        room.node_changed(None, node)
+        room.node_changed(node.metadata.name, node)
     whole, lost = make_rack(["x", "y"]), make_rack(["x", "y"], lost=True)
     kept = MemberCapacity("m", room)
-    for old, new, names in ((None, whole, "xyz"), (whole, lost, "z"), (lost, whole, "xyz"), (whole, None, "xyz")):
-        room.hyper_node_changed(old, new)
-        assert list(room.nodes().names) == list(names)
+    for new, names in ((whole, "xyz"), (lost, "z"), (whole, "xyz"), (None, "xyz")):
+        room.hyper_node_changed(whole.metadata.name, new)
+        assert list(room.arrays.nodes().names) == list(names)
         published = [each for spec in kept.specs().values() for each in spec["classes"]]
         assert sorted(name for each in published for name in each["names"]) == list(names)

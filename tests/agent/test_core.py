@@ -79,7 +79,7 @@ def test_what_is_said_of_a_pod_that_was_replaced_meanwhile_changes_nothing() -> 
     gang(core, "g", pod)
     settle(core)
     core.handle(NotBound((("default/p", "another"),)))
-    assert core.room.free("n")["nvidia.com/gpu"] == 0
+    assert core.room.amounts.free("n")["nvidia.com/gpu"] == 0
 
 
 def test_a_pass_decides_on_a_few_and_the_next_one_goes_on() -> None:
@@ -152,7 +152,7 @@ def test_a_pod_that_another_scheduler_does_not_bind_is_made_again() -> None:
     settle(core, 100.0)
     assert core.deadline == 100.0 + PATIENCE
     assert of(Remake, core.handle(Pass(100.0 + PATIENCE))) == [Remake("default/p", pod.metadata.uid)]
-    assert core.room.free("n")["nvidia.com/gpu"] == 8
+    assert core.room.amounts.free("n")["nvidia.com/gpu"] == 8
 
 
 def with_port(name: str, **fields: Any) -> Pod:

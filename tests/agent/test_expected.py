@@ -45,7 +45,7 @@ def test_tasks_go_where_their_own_pods_are_expected() -> None:
     room = make_room(make_node("a"), make_node("b"))
     waiting = [*pods(1, task="w"), *pods(1, task="x", gpu=8)]
     assert placed(room, waiting, [("x", "a", 1), ("w", "b", 1)]) == {"a": 1, "b": 1}
-    assert room.free("a")["nvidia.com/gpu"] == 0
+    assert room.amounts.free("a")["nvidia.com/gpu"] == 0
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def come(core: MemberCore, *pods: Pod) -> list[Bind]:
 
 def test_a_claim_is_made_as_kube_scheduler_makes_it() -> None:
     core = member()
-    assert core.room.free("a")[NAME] == 2
+    assert core.room.amounts.free("a")[NAME] == 2
     [bind] = come(core, asking("p", 2))
     [reserve] = bind.reserves
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}
@@ -46,8 +46,8 @@ def test_a_claim_is_made_as_kube_scheduler_makes_it() -> None:
     assert {each["request"] for each in reserve.allocation["devices"]["results"]} == {"container-0-request-1"}
     assert (reserve.claim, reserve.uid) == (f"default/{SPECIAL}", "")
     node = bind.pods[0][2]
-    assert core.room.free(node)[NAME] == 0
-    assert core.room.free(node)["gpu.deviceclass.resource.k8s.io/devices"] == 0
+    assert core.room.amounts.free(node)[NAME] == 0
+    assert core.room.amounts.free(node)["gpu.deviceclass.resource.k8s.io/devices"] == 0
 
 
 def test_a_pod_without_devices_waits() -> None:
@@ -60,7 +60,7 @@ def test_a_pod_without_devices_waits() -> None:
 def test_devices_of_claims_count_for_the_resource_once() -> None:
     core = member()
     claim(core, "other", {}, allocation=allocation("a", "gpu-0"), reservedFor=reserved("x"))
-    assert core.room.free("a")[NAME] == 1
+    assert core.room.amounts.free("a")[NAME] == 1
     [bind] = come(core, asking("p", 2))
     assert bind.pods[0][2] == "b"
 
@@ -70,7 +70,7 @@ def test_a_device_plug_in_goes_before_classes() -> None:
     core.handle(NodeSet(make_node("plugged", **PLUGGED)))
     [bind] = come(core, asking("p", 1))
     assert (bind.pods[0][2], bind.reserves) == ("plugged", ())
-    assert NAME not in core.room.free("a")
+    assert NAME not in core.room.amounts.free("a")
 
 
 def test_a_claim_of_an_earlier_try_is_given_back_and_used_again() -> None:

@@ -32,7 +32,7 @@ class Core(Placing):
         self.handle(PodSet(pod(name, **limits), Whose.OURS))
 
     def cards_of(self, name: str) -> tuple[int, tuple[int, ...]]:
-        return self.core.room.cards.of(f"default/{name}")
+        return self.core.room.gpus.cards.of(f"default/{name}")
 
 
 CARD: dict[str, Any] = {"atoll.sh/gpu-milli": "1000"}
@@ -85,7 +85,7 @@ def test_pods_get_gpus_that_koordinator_reports() -> None:
     assert "default/whole" not in member.bound, "no node offers koordinator.sh/gpu"
     member.come("ours", **CARD)
     assert member.cards_of("ours") == (1000, (1,))
-    notes = member.core.room.notes_of(pod("early", **HALF))
+    notes = member.core.room.gpus.notes_of(pod("early", **HALF), "n")
     entry = orjson.loads(notes["scheduling.koordinator.sh/device-allocated"])["gpu"][0]
     assert entry["minor"] == 0
     assert entry["resources"]["koordinator.sh/gpu-memory"] == str(40 * 2**30)
@@ -175,9 +175,9 @@ def test_whole_gpus_by_the_vendors_name_and_parts_are_of_different_gpus() -> Non
     assert [member.cards_of(name) for name in ("part", "whole")] == [(500, (0,)), (1000, (1,))]
     member.come("late", **{"nvidia.com/gpu": "1"})
     assert "default/late" not in member.bound, "one half of GPU 0 is taken"
-    assert member.core.room.free("n")["nvidia.com/gpu"] == 0
-    assert member.core.room.free("n")["atoll.sh/gpu-milli"] == 500
-    notes = member.core.room.notes_of(pod("whole", **{"nvidia.com/gpu": "1"}))
+    assert member.core.room.amounts.free("n")["nvidia.com/gpu"] == 0
+    assert member.core.room.amounts.free("n")["atoll.sh/gpu-milli"] == 500
+    notes = member.core.room.gpus.notes_of(pod("whole", **{"nvidia.com/gpu": "1"}), "n")
     assert koordinator.minors(notes["scheduling.koordinator.sh/device-allocated"]) == (1,)
     member.handle(PodGone("default/part"))
     assert member.cards_of("late") == (1000, (0,))
@@ -205,7 +205,7 @@ def test_the_worked_example_of_koordinator() -> None:
     for at in range(5):
         member.handle(PodSet(wishing(f"p{at}", notes, **asked), Whose.OURS))
     assert sorted(member.bound) == [f"default/p{at}" for at in range(4)], "each root has two GPUs"
-    given = orjson.loads(member.core.room.notes_of(wishing("p0", notes, **asked))[keys.KOORDINATOR_DEVICES])
+    given = orjson.loads(member.core.room.gpus.notes_of(wishing("p0", notes, **asked), "n")[keys.KOORDINATOR_DEVICES])
     whole = {f"koordinator.sh/gpu-{name}": each for name, each in (("core", "100"), ("memory-ratio", "100"))}
     whole["koordinator.sh/gpu-memory"] = str(TOTAL)
     assert given == {
@@ -283,7 +283,7 @@ def test_gpus_are_of_the_numa_node_of_the_cpus() -> None:
         member.handle(PodSet(bound(name, cpu, 2), Whose.OURS))
     assert [member.cards_of(name)[1] for name in ("p0", "p1", "p2")] == [(4, 5), (0, 1), ()]
     task, room = task_of(bound("p2", 3, 2), None), member.core.room
-    assert room.nodes().room_for(task).tolist() == [0]
+    assert room.arrays.nodes().room_for(task).tolist() == [0]
     without = room.nodes_but(["default/p0"])
     assert without.room_for(task).tolist() == [2]
     [there] = [each for each in without.exact if isinstance(each, Cards)]
@@ -299,10 +299,10 @@ def test_a_reservation_keeps_gpus_beside_its_cpus() -> None:
     room.numa_changed("n", make_zones("single-numa-node", cpus=(5, 8)), zones=True)
     task = task_of(bound("p", 4, 2), None)
     room.reserve("n", task, 2)
-    assert room.cards.free("n") == [0, 0, 1000, 1000, 0, 0, 1000, 1000]
+    assert room.gpus.cards.free("n") == [0, 0, 1000, 1000, 0, 0, 1000, 1000]
     room.unreserve("n", task, 2)
-    assert room.cards.free("n") == [1000] * 8
-    assert room.nodes().room_for(task).tolist() == [3]
+    assert room.gpus.cards.free("n") == [1000] * 8
+    assert room.arrays.nodes().room_for(task).tolist() == [3]
 
 
 def test_devices_that_were_given_before_are_taken_after_a_restart() -> None:
@@ -318,7 +318,7 @@ def test_devices_that_were_given_before_are_taken_after_a_restart() -> None:
     )
     member.handle(PodSet(wishing("new", {joint.JOINT: orjson.dumps(SAME).decode()}, **asked), Whose.OURS))
     assert member.cards_of("new") == (1000, (2,))
-    assert [each.minor for each in member.core.room.koordinator.of("default/new")] == [2]
+    assert [each.minor for each in member.core.room.gpus.koordinator.of("default/new")] == [2]
 
 
 def test_a_nic_alone_is_given_on_nodes_that_koordinator_reports() -> None:
@@ -330,7 +330,7 @@ def test_a_nic_alone_is_given_on_nodes_that_koordinator_reports() -> None:
     assert not member.bound, "nothing tells its NICs one by one"
     member.handle(KoordinatorSet(there))
     assert len(member.bound) == 2
-    [part] = member.core.room.koordinator.of("default/p0")
+    [part] = member.core.room.gpus.koordinator.of("default/p0")
     assert (part.kind, part.minor, part.units) == ("rdma", 1, 50)
 
 
@@ -345,10 +345,10 @@ def test_a_reservation_keeps_joint_devices() -> None:
         None,
     )
     room.reserve("n", task, 3)
-    assert room.cards.free("n") == [0] * 6 + [1000] * 2
-    assert room.nodes().room_for(task).tolist() == [1]
+    assert room.gpus.cards.free("n") == [0] * 6 + [1000] * 2
+    assert room.arrays.nodes().room_for(task).tolist() == [1]
     room.unreserve("n", task, 2)
-    assert room.nodes().room_for(task).tolist() == [3]
+    assert room.arrays.nodes().room_for(task).tolist() == [3]
 
 
 def test_pods_that_would_leave_give_joint_devices_back() -> None:
@@ -359,6 +359,6 @@ def test_pods_that_would_leave_give_joint_devices_back() -> None:
     pods = [wishing(f"p{at}", {joint.JOINT: orjson.dumps(SAME).decode()}, **asked) for at in range(2)]
     member.handle(*(PodSet(each, Whose.OURS) for each in pods))
     task, room = task_of(pods[0], None), member.core.room
-    assert room.nodes().room_for(task).tolist() == [0]
+    assert room.arrays.nodes().room_for(task).tolist() == [0]
     assert room.nodes_but(["default/p0"]).room_for(task).tolist() == [1]
-    assert room.nodes().room_for(task).tolist() == [0]
+    assert room.arrays.nodes().room_for(task).tolist() == [0]

@@ -58,10 +58,10 @@ class Core(Placing):
         return made
 
     def cards_of(self, name: str) -> tuple[int, tuple[int, ...]]:
-        return self.core.room.cards.of(f"default/{name}")
+        return self.core.room.gpus.cards.of(f"default/{name}")
 
     def free(self) -> dict[str, int]:
-        found = self.core.room.free("n")
+        found = self.core.room.amounts.free("n")
         return {name: found[name] for name in (GPU, MEMORY, PERCENT, CORES)}
 
 
@@ -105,7 +105,7 @@ def test_the_annotations_give_each_container_its_cards() -> None:
     member = Core()
     member.handle(NodeSet(node(register(0, 1))))
     made = member.come("p", {"cpu": "1"}, {GPU: "1", MEMORY: "3000", CORES: "30"}, {GPU: "1", MEMORY: "5000"})
-    notes = member.core.room.notes_of(made)
+    notes = member.core.room.gpus.notes_of(made, "n")
     text = ";GPU-0,NVIDIA,3000,30:;GPU-1,NVIDIA,5000,0:;"
     assert notes[hami.TO_ALLOCATE] == notes[hami.ALLOCATED] == text
     assert (notes["hami.io/vgpu-node"], notes["hami.io/bind-phase"]) == ("n", "allocating")

@@ -57,7 +57,7 @@ def test_another_pod_waits_until_the_time_of_the_place_is_over() -> None:
     assert core.deadline == 180.0
     assert placed(core, 179.0) == {}
     assert placed(core, 180.0) == {"other": "n"}
-    assert core.room.free("n")["cpu"] == 0
+    assert core.room.amounts.free("n")["cpu"] == 0
 
 
 def test_the_owner_gets_it_and_what_is_left_is_free_for_others() -> None:
@@ -68,7 +68,7 @@ def test_the_owner_gets_it_and_what_is_left_is_free_for_others() -> None:
     core.handle(NodeSet(keeping("n1", place("mine"))))
     core.handle(PodSet(replica("mine-2", "mine"), Whose.OURS))
     assert placed(core) == {"mine-2": "n2"}
-    assert [core.room.free(name)["cpu"] for name in ("n1", "n2")] == [0, 0]
+    assert [core.room.amounts.free(name)["cpu"] for name in ("n1", "n2")] == [0, 0]
 
 
 def test_a_gang_gets_the_places_of_its_binding_whole() -> None:
@@ -106,9 +106,9 @@ def test_places_that_a_node_carries_no_more_and_nodes_that_go_are_given_back() -
     core = core_of(keeping("n1", place("a"), place("a", cpu=1)), keeping("n2", place("b")))
     core.handle(NodeSet(keeping("n1", place("a", cpu=1))))
     core.handle(NodeGone("n2"))
-    assert core.room.free("n1")["cpu"] == 7999
+    assert core.room.amounts.free("n1")["cpu"] == 7999
     core.handle(NodeSet(make_node("n2")))
-    assert core.room.free("n2")["cpu"] == 8000
+    assert core.room.amounts.free("n2")["cpu"] == 8000
 
 
 @pytest.mark.parametrize(

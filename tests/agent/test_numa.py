@@ -139,7 +139,10 @@ def test_what_goes_gives_back_what_the_figures_tell_of_it() -> None:
     core.handle(PodSet(pinned("v", 8, node="n"), Whose.OTHERS))
     core.handle(PodSet(pinned("w", 4, node="n"), Whose.OTHERS))
     pod = task_of(pinned("x", 8), None)
-    assert (core.room.nodes().room_for(pod).tolist(), core.room.nodes_but(["default/v"]).room_for(pod).tolist()) == (
+    assert (
+        core.room.arrays.nodes().room_for(pod).tolist(),
+        core.room.nodes_but(["default/v"]).room_for(pod).tolist(),
+    ) == (
         [0],
         [1],
     )

@@ -35,32 +35,32 @@ def test_a_planned_pod_takes_room_at_once_and_counts_when_it_is_bound() -> None:
     assert (held.held, held.gated) == (True, False)
     room.pod_changed(None, held)
     room.assume(held, "n")
-    assert (room.free("n")["nvidia.com/gpu"], room.placed, room.node_of(held), room.is_bound(held)) == (
+    assert (room.amounts.free("n")["nvidia.com/gpu"], room.placed, room.node_of(held), room.is_bound(held)) == (
         4,
         {},
         "n",
         False,
     )
     room.pod_changed(held, let_go())
-    assert (room.free("n")["nvidia.com/gpu"], room.placed) == (4, {})
+    assert (room.amounts.free("n")["nvidia.com/gpu"], room.placed) == (4, {})
     bound = make_pod("p", gpu=4, binding="b", node="n", scheduler="default-scheduler")
     room.pod_changed(let_go(), bound)
-    assert (room.free("n")["nvidia.com/gpu"], room.placed, room.is_bound(bound)) == (4, {"b": {"n": 1}}, True)
+    assert (room.amounts.free("n")["nvidia.com/gpu"], room.placed, room.is_bound(bound)) == (4, {"b": {"n": 1}}, True)
 
 
 def test_a_restarted_agent_keeps_the_nodes_of_pods_that_were_let_go() -> None:
     room = make_room(make_node("n"), pods=[let_go()])
-    assert (room.free("n")["nvidia.com/gpu"], room.placed) == (4, {})
+    assert (room.amounts.free("n")["nvidia.com/gpu"], room.placed) == (4, {})
 
 
 def test_what_is_given_up_is_free_and_stays_so_until_it_is_bound() -> None:
     room = make_room(make_node("n"), pods=[let_go()])
     room.give_up(let_go())
-    assert room.free("n")["nvidia.com/gpu"] == 8
+    assert room.amounts.free("n")["nvidia.com/gpu"] == 8
     room.pod_changed(let_go(), let_go(conditions=NO))
-    assert room.free("n")["nvidia.com/gpu"] == 8
+    assert room.amounts.free("n")["nvidia.com/gpu"] == 8
     room.pod_changed(let_go(), make_pod("p", gpu=4, node="n", binding="b"))
-    assert room.free("n")["nvidia.com/gpu"] == 4
+    assert room.amounts.free("n")["nvidia.com/gpu"] == 4
 
 
 def test_room_that_another_scheduler_makes_for_a_pod_is_taken() -> None:
@@ -69,20 +69,20 @@ def test_room_that_another_scheduler_makes_for_a_pod_is_taken() -> None:
     victim = make_pod("victim", gpu=8, node="n", scheduler="default-scheduler")
     room = make_room(make_node("n"), pods=[victim, nominated])
     room.pod_changed(victim, None)
-    assert room.free("n")["nvidia.com/gpu"] == 0
+    assert room.amounts.free("n")["nvidia.com/gpu"] == 0
     room.pod_changed(nominated, msgspec.structs.replace(nominated, nominated=""))
-    assert room.free("n")["nvidia.com/gpu"] == 8
+    assert room.amounts.free("n")["nvidia.com/gpu"] == 8
 
 
 def test_nodes_that_are_not_ours_are_not_used() -> None:
     room = make_room(make_node("ours", labels={"pool": "batch"}), make_node("theirs"))
     room.use_nodes(lambda node: node.metadata.labels.get("pool") == "batch")
-    assert [node.metadata.name for node in room.ready_nodes()] == ["ours"]
-    room.node_changed(make_node("theirs"), make_node("theirs", labels={"pool": "batch"}))
-    assert len(room.ready_nodes()) == 2
+    assert [node.metadata.name for node in room.fleet.ready()] == ["ours"]
+    room.node_changed("theirs", make_node("theirs", labels={"pool": "batch"}))
+    assert len(room.fleet.ready()) == 2
     room.use_nodes(lambda node: True)
-    room.node_changed(make_node("ours"), None)
-    assert [node.metadata.name for node in room.ready_nodes()] == ["theirs"]
+    room.node_changed("ours", None)
+    assert [node.metadata.name for node in room.fleet.ready()] == ["theirs"]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_pods_that_ask_for_all_there_can_be_end_nothing(resource: str, amount: s
     small, large = plan(room, views)
     assert_planned(small, 1)
     assert_waits(large, NOT_ENOUGH_RESOURCES, "there is no room for its pod")
-    assert room.free("a")[resource] < 0
+    assert room.amounts.free("a")[resource] < 0
 
 
 def test_a_gang_larger_than_the_cluster_waits_and_takes_nothing() -> None:
@@ -260,8 +260,8 @@ def test_domains_that_contradict_each_other_leave_the_rest_as_it_is() -> None:
     hard = make_group("hard", 1, topology={"mode": "hard", "highestTierAllowed": 1})
     views = [gang(room, hard, members("hard", 1)), gang(room, make_group("soft", 1), members("soft", 1))]
     assert [isinstance(outcome, Plan) for outcome in plan(room, views)] == [True, True]
-    assert list(room.topology_problems) == ["b"]
-    assert "node n" in room.topology_problems["b"]
+    assert list(room.fleet.problems) == ["b"]
+    assert "node n" in room.fleet.problems["b"]
 
 
 # -- room ------------------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_an_assumption_is_charged_once_and_confirmed_by_the_watch() -> None:
     pod = make_pod("p", gpu=4, binding="b")
     room.assume(pod, "n")
     room.pod_changed(pod, make_pod("p", gpu=4, binding="b", node="n"))
-    assert room.free("n")["nvidia.com/gpu"] == 4
+    assert room.amounts.free("n")["nvidia.com/gpu"] == 4
     assert not room.assumed
     assert room.placed == {"b": {"n": 1}}
     assert not room.forget(pod)
@@ -284,7 +284,7 @@ def test_a_forgotten_assumption_gives_its_room_back() -> None:
     pod = make_pod("p", gpu=4)
     room.assume(pod, "n")
     assert room.forget(pod)
-    assert room.free("n")["nvidia.com/gpu"] == 8
+    assert room.amounts.free("n")["nvidia.com/gpu"] == 8
     assert room.grew
 
 
@@ -294,13 +294,13 @@ def test_a_pod_of_the_same_name_ends_the_assumption_of_the_old_one() -> None:
     room.assume(old, "n")
     room.pod_changed(old, new)
     assert room.node_of(new) == ""
-    assert room.free("n")["nvidia.com/gpu"] == 8
+    assert room.amounts.free("n")["nvidia.com/gpu"] == 8
 
 
 def test_a_heartbeat_changes_nothing() -> None:
     room = make_room(make_node("n"))
     version = room.version
-    room.node_changed(make_node("n"), make_node("n"))
+    room.node_changed("n", make_node("n"))
     assert room.version == version
 
 
@@ -315,7 +315,7 @@ def test_a_waiting_group_says_why_and_a_placed_one_forgets_it() -> None:
     status = group_status(group, pods, room, wait, 0.0)
     assert status["phase"] == "Inqueue"
     assert status["conditions"][0]["reason"] == NOT_ENOUGH_RESOURCES
-    room.node_changed(None, make_node("m"))
+    room.node_changed("m", make_node("m"))
     [outcome] = plan(room, [gang(room, group, pods)])
     assert_planned(outcome, 3)
     status = group_status(make_group("g", 3, status=status), pods, room, None, 9.0)
@@ -364,8 +364,8 @@ def test_no_gang_is_placed_in_part_and_no_node_is_overbooked(
             wish = outcome.gang.group.spec.network_topology if outcome.gang.group else None
             if wish and wish["highestTierAllowed"] == 1:
                 assert len({node[:2] for _, node in outcome.nodes}) == 1
-    for node in room.ready_nodes():
-        assert min(room.free(node.metadata.name).values()) >= 0
+    for node in room.fleet.ready():
+        assert min(room.amounts.free(node.metadata.name).values()) >= 0
 
 
 APART: dict[str, Any] = {

@@ -327,7 +327,7 @@ def test_nothing_is_kept_for_a_gang_that_goes() -> None:
     assert core.nominations.get("pod/default/high") is None
     gone(core, "low")
     settle(core)
-    assert core.room.free("n0")["nvidia.com/gpu"] == 8
+    assert core.room.amounts.free("n0")["nvidia.com/gpu"] == 8
 
 
 def test_growth_beyond_a_minimum_evicts_nobody() -> None:

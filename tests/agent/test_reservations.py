@@ -23,7 +23,7 @@ from atoll.kube.config import Connection
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.gang import Gang
-from tests.agent.builders import make_domain, make_node, make_pod, make_room
+from tests.agent.builders import make_node, make_pod, make_room
 from tests.agent.holding import GPU, assert_refused, assert_reserved, free, held, part, pods, racks, view
 
 TTL = MemberCoreSettings().holds.ttl
@@ -183,13 +183,15 @@ def test_the_refused_are_tried_again_by_priority_then_age() -> None:
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        pytest.param(lambda room, old: room.node_changed(old, None), "gone", id="a node that is deleted"),
+        pytest.param(lambda room, old: room.node_changed("n0", None), "gone", id="a node that is deleted"),
         pytest.param(
-            lambda room, old: room.node_changed(old, make_node("n0", ready=False)), "not ready", id="a node that fails"
+            lambda room, old: room.node_changed("n0", make_node("n0", ready=False)),
+            "not ready",
+            id="a node that fails",
         ),
         pytest.param(
             lambda room, old: room.node_changed(
-                old, msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, unschedulable=True))
+                "n0", msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, unschedulable=True))
             ),
             "no longer accepts",
             id="a node that is cordoned",
@@ -214,7 +216,7 @@ def test_a_hold_ends_with(change: object, word: str) -> None:
     hold = assert_refused(holds, "n0", word)
     assert (hold.requested, hold.available) == (4, 2)
     assert holds.changed == {"b"}
-    assert room.free("n1")[GPU] == 8
+    assert room.amounts.free("n1")[GPU] == 8
 
 
 def test_a_hold_ends_when_its_domain_falls_apart() -> None:
@@ -222,7 +224,7 @@ def test_a_hold_ends_when_its_domain_falls_apart() -> None:
     holds = Holds(room)
     holds.hold("b", 1, part(4, tier=1), "train", "default", 0.0)
     rack = held(holds).domain
-    room.hyper_node_changed(make_domain(rack, 1, []), None)
+    room.hyper_node_changed(rack, None)
     holds.check()
     assert_refused(holds, "no longer in one domain")
 
@@ -307,7 +309,7 @@ def test_pods_beyond_what_was_kept_are_planned_like_any_others() -> None:
     holds = Holds(room)
     holds.hold("b", 1, part(4, minimum=2), "train", "default", 0.0)
     assert_reserved(holds, 2)
-    room.node_changed(None, make_node("n1"))
+    room.node_changed("n1", make_node("n1"))
     everyone = pods(4)
     [first] = plan(room, [view(room, 2, everyone)], holds=holds)
     [second] = plan(room, [view(room, 2, everyone)], holds=holds)
@@ -383,7 +385,7 @@ def test_an_adopted_plan_is_without_the_pods_that_were_bound() -> None:
         after = make_room(make_node("n0"), pods=[_bound(pod, "n0") for pod in pods(bound)])
         adopted = Holds(after)
         adopted.adopt(stored, "default", [("w", "n0")] * bound, 0.0)
-        assert after.free("n0")[GPU] == left
+        assert after.amounts.free("n0")[GPU] == left
         assert (adopted.get("b") is None) == (bound == 2)
 
 
@@ -410,7 +412,7 @@ def test_an_adopted_plan_of_the_wrong_form_is_refused_and_ends_nothing(terms: st
     adopted = Holds(room)
     text = _plan_of('[[0, "n0", 4]]', requests=f'{{"cpu": {amount}}}', terms=terms)
     adopted.adopt(decode_plan(text), "default", [], 0.0)
-    room.nodes()
+    room.arrays.nodes()
     adopted.check()
     adopted.retry()
     assert_refused(adopted, "can't be read")

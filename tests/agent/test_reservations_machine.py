@@ -27,7 +27,9 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.room = racks()
         self.holds = Holds(self.room)
-        self.whole = {node.metadata.name: self.room.free(node.metadata.name) for node in self.room.ready_nodes()}
+        self.whole = {
+            node.metadata.name: self.room.amounts.free(node.metadata.name) for node in self.room.fleet.ready()
+        }
         self.now = 0.0
         self.gangs: dict[str, Gang] = {}
         self.epochs: dict[str, int] = {}
@@ -82,14 +84,14 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["r0n0", "r1n1"]))
     def a_node_fails_and_comes_back(self, name: str) -> None:
-        self.room.node_changed(make_node(name), make_node(name, ready=False))
+        self.room.node_changed(name, make_node(name, ready=False))
         self.holds.check()
-        self.room.node_changed(make_node(name, ready=False), make_node(name))
+        self.room.node_changed(name, make_node(name))
         self.holds.retry()
 
     @invariant()
     def no_node_is_over_filled(self) -> None:
-        assert all(min(self.room.free(name).values()) >= 0 for name in self.whole)
+        assert all(min(self.room.amounts.free(name).values()) >= 0 for name in self.whole)
 
     @invariant()
     def the_room_has_the_holds_and_the_pods_and_nothing_else(self) -> None:
@@ -107,7 +109,7 @@ class Histories(RuleBasedStateMachine):
         for uid in self.epochs:
             self.pods_end(uid)
             self.holds.release(uid)
-        assert {name: self.room.free(name) for name in self.whole} == self.whole
+        assert {name: self.room.amounts.free(name) for name in self.whole} == self.whole
 
 
 TestHistories = Histories.TestCase

@@ -236,7 +236,7 @@ def test_a_part_keeps_its_devices_until_its_pods_are_there() -> None:
     """
     core = two_nodes()
     gpus = class_resource("gpu")
-    free = [core.room.free(node)[gpus] for node in "ab"]
+    free = [core.room.amounts.free(node)[gpus] for node in "ab"]
     assert free == [2, 2]
     task = Task(
         "w",
@@ -250,15 +250,15 @@ def test_a_part_keeps_its_devices_until_its_pods_are_there() -> None:
     hold = core.holds.get("b")
     assert hold is not None
     assert hold.answer().state == "Reserved"
-    assert sum(core.room.free(node)[gpus] for node in "ab") == 1
+    assert sum(core.room.amounts.free(node)[gpus] for node in "ab") == 1
     for name in ("p", "q"):
         claim(core, f"c-{name}", PAIR)
         core.handle(PodSet(using(name, f"c-{name}"), Whose.OURS))
     assert [each.gang for each in of(Bind, settle(core))] == ["pod/default/p"]
-    assert sum(core.room.free(node)[gpus] for node in "ab") == 0
+    assert sum(core.room.amounts.free(node)[gpus] for node in "ab") == 0
     core.handle(Released("b"))
     assert [each.gang for each in of(Bind, settle(core))] == ["pod/default/q"]
-    assert sum(core.room.free(node)[gpus] for node in "ab") == 2
+    assert sum(core.room.amounts.free(node)[gpus] for node in "ab") == 2
 
 
 def test_a_part_that_devices_are_too_few_for_is_refused() -> None:

@@ -106,7 +106,7 @@ class Told:
     def __init__(self, *, keeps: bool) -> None:
         self.core = MemberCore()
         if not keeps:
-            self.core.room.singles = Never()
+            self.core.room.arrays.singles = Never()
         self.said: list[Command] = []
         #: bound, in the order of that
         self.bound: list[Pod] = []

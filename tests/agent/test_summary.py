@@ -282,4 +282,4 @@ def test_nodes_that_claim_to_have_all_there_can_be_are_summed_up_within_64_bits(
     [spec] = MemberCapacity("m", room).specs().values()
     assert spec["total"]["memory"] == spec["total"]["nvidia.com/gpu"] == 20 * MOST_ON_NODE
     assert orjson.loads(orjson.dumps(spec)) == spec
-    assert (room.nodes().free.sum(axis=1) > 0).all(), "so do the sums that placing works with"
+    assert (room.arrays.nodes().free.sum(axis=1) > 0).all(), "so do the sums that placing works with"

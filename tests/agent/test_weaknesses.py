@@ -166,7 +166,7 @@ def test_w08_a_node_is_in_several_trees_and_tiers_are_chosen_by_name() -> None:
     for feed in range(3):
         domain = make_domain(f"feed{feed}", 1, [f"r{rack}n{feed}" for rack in range(3)], tree="power", tier_name="feed")
         core.handle(HyperNodeSet(domain))
-    assert not core.room.topology_problems
+    assert not core.room.fleet.problems
     by_feed = {"mode": "hard", "highestTierName": "feed"}
     submit(core, "powered", pods("powered", 3), topology=by_feed)
     [plan] = of(Bind, core.handle(Pass(0.0)))

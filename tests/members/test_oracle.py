@@ -89,8 +89,8 @@ class Judge:
             return [], ""
         [pod] = fitting.waiting
         [rules] = rules_of([pod], self.room.peers.read_keys() if self.room.peers.keep_others_away else None)
-        self.room.select_by({HOST, ZONE, KIND})
-        nodes = self.room.nodes()
+        self.room.arrays.select_by({HOST, ZONE, KIND})
+        nodes = self.room.arrays.nodes()
         room = nodes.room_for(task_of(pod, rules))
         found = [name for name, count in zip(nodes.names, room.tolist(), strict=True) if count > 0]
         [outcome] = plan(self.room, [fitting], Parked())
@@ -397,7 +397,7 @@ async def furnish(judge: Judge, count: int, rng: random.Random) -> None:
         await judge.remove(each)
     for old in await judge.api.list(NODES):
         await judge.api.delete(NODES, old["metadata"]["name"])
-        judge.room.node_changed(judge.room.known(old["metadata"]["name"]), None)
+        judge.room.node_changed(old["metadata"]["name"], None)
     for old in await judge.api.list(CSI_NODES):
         await judge.api.delete(CSI_NODES, old["metadata"]["name"])
         judge.room.limits_changed(old["metadata"]["name"], {})
@@ -414,7 +414,7 @@ async def furnish(judge: Judge, count: int, rng: random.Random) -> None:
         }
         told = await judge.api.merge_patch(NODES, wanted["metadata"]["name"], {"status": status}, subresource="status")
         known: Node = decode_node(orjson.dumps(told))
-        judge.room.node_changed(None, known)
+        judge.room.node_changed(known.metadata.name, known)
         if rng.random() < 0.6:
             limited = decode_csi_node(orjson.dumps(await judged_volumes.limit(judge.api, told, rng.randint(1, 3))))
             judge.room.limits_changed(limited.metadata.name, limited.limits)

@@ -123,7 +123,7 @@ def test_no_victim_is_evicted_where_the_member_knows_better() -> None:
     """Somebody else's pod is there that no figure tells of yet: without it one victim would be enough."""
     jobs = [make_job("low", 0.0, 500.0, gpu=4), make_job("high", 100.0, 10.0, gpu=8, priority=1)]
     run = Simulation([make_member()], [QueueView("q", {})], jobs, GPU, Options(verify=True))
-    [node] = run.members["m"].room.ready_nodes()
+    [node] = run.members["m"].room.fleet.ready()
     foreign = Pod(Meta("foreign", "default", "f"), requests={GPU: 1, "pods": 1}, node=node.metadata.name)
     run.timeline.at(START + 99.0, lambda: run.members["m"].room.pod_changed(None, foreign))
     run.run()

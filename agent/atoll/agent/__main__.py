@@ -149,7 +149,7 @@ async def setup(running: Process, settings: AgentSettings) -> None:
         "atoll_topology_problems", "HyperNodes of the member that are wrong in part", registry=running.metrics
     )
     running.metrics.register(device_claims.OUTCOMES)
-    wrong.set_function(lambda: len(works[0].scheduler.room.topology_problems) if works is not None else 0)
+    wrong.set_function(lambda: len(works[0].scheduler.room.fleet.problems) if works is not None else 0)
 
     def unserved() -> dict[str, str]:
         lacking = ((kind_feature(kind.resource), declared.lacking(kind)) for kind in declared.all())

@@ -50,14 +50,14 @@ class MemberCapacity:
             self._summary = self._begin()
         else:
             for name in sorted(room.refilled | self._undone):
-                if room.usable(name):
+                if room.fleet.usable(name):
                     self._summary.set_free(name, self._free(name))
         room.refilled.clear()
         return self._summary.specs()
 
     def _free(self, node: str) -> Vector:
         """With pods of the shapes that are asked about, where its devices could be counted by now."""
-        free = self._room.free(node)
+        free = self._room.amounts.free(node)
         self._undone.discard(node)
         for name, shape in self._shapes.items() if self._devices.offered(node) else ():
             fits = self._devices.fits(name, shape, node)
@@ -70,15 +70,15 @@ class MemberCapacity:
     def _begin(self) -> Summary:
         room = self._room
         self._undone.clear()
-        nodes = room.ready_nodes()
-        tree, lowest = room.topology()
-        others = room.other_trees()
+        nodes = room.fleet.ready()
+        tree, lowest = room.fleet.topology()
+        others = room.fleet.other_trees()
         rooms = [
             NodeRoom(
                 node.metadata.name,
                 node.metadata.labels,
                 node.taints,
-                room.allocatable(node.metadata.name),
+                room.amounts.offered(node.metadata.name),
                 self._free(node.metadata.name),
                 lowest.get(node.metadata.name, NO_DOMAIN),
                 {
@@ -91,5 +91,5 @@ class MemberCapacity:
             for node in nodes
         ]
         trees = {name: grown.tree for name, grown in others.items()}
-        lost = [(name, lowest.get(name, NO_DOMAIN)) for name in room.lost_nodes()]
-        return Summary(self._cluster, rooms, tree, room.topology_problems, trees, aligns=room.aligns, lost=lost)
+        lost = [(name, lowest.get(name, NO_DOMAIN)) for name in room.fleet.unusable()]
+        return Summary(self._cluster, rooms, tree, room.fleet.problems, trees, aligns=room.aligns, lost=lost)

@@ -44,8 +44,8 @@ class HyperNodes:
             for domain in self._cache.hyper_nodes:
                 self._changed(None, domain)
         self._layout = self._room.layout
-        self._room.topology()
-        wrong = dict(self._room.topology_problems)
+        self._room.fleet.topology()
+        wrong = dict(self._room.fleet.problems)
         for name in wrong.keys() | self._wrong.keys():
             if wrong.get(name) != self._wrong.get(name):
                 self._queue.add(name)

@@ -90,7 +90,7 @@ class Placements:
         if binding_uid in room.touched or binding_uid not in self._generations:
             self._generations[binding_uid] = self._publisher.promise()
         nodes = dict(room.placed.get(binding_uid, {}))
-        domain, tier = smallest_domain(room.nodes(), set(nodes)) if nodes else ("", 0)
+        domain, tier = smallest_domain(room.arrays.nodes(), set(nodes)) if nodes else ("", 0)
         pods = self._cache.pods.by_index("binding", binding_uid)
         starting = self._why_not_running(binding_uid, pods)
         return {
@@ -146,7 +146,7 @@ class Placements:
         )
         parts = []
         for pod in overdue[:NAMED]:
-            node = self._scheduler.room.node(pod.node)
+            node = self._scheduler.room.fleet.node(pod.node)
             why = f"finalizer {', '.join(pod.metadata.finalizers)}" if pod.metadata.finalizers else ""
             if not why and pod.node:
                 why = "its node is gone" if node is None else "" if node.ready else "its node is not ready"

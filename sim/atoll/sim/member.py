@@ -293,7 +293,7 @@ class SimMember:
         for key, node in nodes:
             pod = part.pods[key]
             # As the binder writes them: the cards that were chosen stay the pod's.
-            notes = {**pod.metadata.annotations, **self.room.notes_of(pod)}
+            notes = {**pod.metadata.annotations, **self.room.gpus.notes_of(pod, node)}
             meta = msgspec.structs.replace(pod.metadata, annotations=notes)
             bound = part.pods[key] = msgspec.structs.replace(pod, metadata=meta, node=node, phase="Running")
             self._tell(PodSet(bound, Whose.OURS))
@@ -347,12 +347,12 @@ class SimMember:
         return view if view.total else dataclasses.replace(view, total=self._totals[view.root])
 
     def _total_by_root(self) -> dict[str, Vector]:
-        tree, lowest = self.room.topology()
+        tree, lowest = self.room.fleet.topology()
         totals: dict[str, Vector] = {"": {}}
-        for node in self.room.ready_nodes():
+        for node in self.room.fleet.ready():
             above = list(tree.ancestors(lowest.get(node.metadata.name, NO_DOMAIN)))
             root = tree.domains[above[-1]].name if above else ""
-            vector.add(totals.setdefault(root, {}), self.room.allocatable(node.metadata.name))
+            vector.add(totals.setdefault(root, {}), self.room.amounts.offered(node.metadata.name))
         return totals
 
     # -- looking in --------------------------------------------------------------------------------------------------
@@ -363,14 +363,14 @@ class SimMember:
         Raises:
             AssertionError: naming the node.
         """
-        for node in self.room.ready_nodes():
-            free = self.room.free(node.metadata.name)
+        for node in self.room.fleet.ready():
+            free = self.room.amounts.free(node.metadata.name)
             short = {name: -amount for name, amount in free.items() if amount < 0}
             assert not short, f"node {node.metadata.name} holds too much: {vector.describe(short)} over its capacity"
         cards: Counter[tuple[str, int]] = Counter()
         for part in self._parts.values():
             for pod in part.pods.values() if GPU_SHARE in part.occupies else ():
-                amount, which = self.room.cards.of(pod.metadata.key)
+                amount, which = self.room.gpus.cards.of(pod.metadata.key)
                 cards.update({(pod.node, card): amount for card in which if pod.node})
         full = [f"{node}, card {card}" for (node, card), amount in sorted(cards.items()) if amount > CARD]
         assert not full, f"more than a whole card is taken of {', '.join(full)}"

@@ -30,7 +30,7 @@ def published(size: int, feeds: Iterable[Iterable[str]]) -> list[CapacitySet]:
         for number, members in enumerate(feeds)
     ]
     room = make_room(*map(make_node, names), domains=domains)
-    assert not room.topology_problems
+    assert not room.fleet.problems
     specs = MemberCapacity("m", room).specs()
     return [
         CapacitySet(

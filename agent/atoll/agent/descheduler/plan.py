@@ -224,7 +224,7 @@ class _Look:
         self._room = Room()
         kept = Kept(self._room)
         for node in world.nodes:
-            self._room.node_changed(None, node)
+            self._room.node_changed(node.metadata.name, node)
             kept.node_changed(node.metadata.name, node.metadata.annotations.get(keys.KEPT_PLACES, ""))
         kept.expire(now, wall)
         #: node -> its pods that are not finished
@@ -381,7 +381,7 @@ class _Look:
             if not target:
                 found.skip(f"pod {subject.metadata.key}", "no cold node takes it and stays below the target")
                 continue
-            gain = min(use[worst], excess * self._room.allocatable(node)[worst])
+            gain = min(use[worst], excess * self._room.amounts.offered(node)[worst])
             if not self._kept(subject, target, "") and self._harm(subject, use, worst, high, shares) >= gain:
                 found.skip(f"pod {subject.metadata.key}", "where its scheduler may put it, its use would do more harm")
                 continue
@@ -498,7 +498,7 @@ class _Look:
         found = []
         for name in (each for each, takes in zip(nodes.names, fits, strict=True) if takes):
             if name in shares and name not in self._found.hot:
-                below = max(0.0, high[worst] - shares[name][worst]) * self._room.allocatable(name)[worst]
+                below = max(0.0, high[worst] - shares[name][worst]) * self._room.amounts.offered(name)[worst]
                 found.append(max(0.0, use[worst] - below))
         return sum(found) / len(found) if found else math.inf
 
@@ -535,7 +535,7 @@ class _Look:
         if not self._nodes[name].ready:
             self._found.skip(f"node {name}", "it is not ready: neither source nor target")
             return False
-        offers = self._room.allocatable(name)
+        offers = self._room.amounts.offered(name)
         lacking = sorted(key for key in wanted if offers.get(key, 0) <= 0)
         if lacking:
             self._found.skip(f"node {name}", f"it offers no {', '.join(lacking)}: neither source nor target")
@@ -571,13 +571,17 @@ class _Look:
         return {key: self._share(name, key, use) for key in use}
 
     def _share(self, name: str, key: str, use: Mapping[str, float]) -> float:
-        return use.get(key, 0) / self._room.allocatable(name)[key]
+        return use.get(key, 0) / self._room.amounts.offered(name)[key]
 
     # -- both --------------------------------------------------------------------------------------------------------
 
     def _takes(self, name: str) -> bool:
         """Whether a node may be a target, its use aside."""
-        return name not in self._memory.gave and self._room.usable(name) and _selected(self._targets, self._nodes[name])
+        return (
+            name not in self._memory.gave
+            and self._room.fleet.usable(name)
+            and _selected(self._targets, self._nodes[name])
+        )
 
     def _stays(self, subject: Subject, node: str, per_node: int | None) -> bool:
         """Whether a rule or a limit keeps the pod; the reason is noted."""

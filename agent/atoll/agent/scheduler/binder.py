@@ -104,13 +104,13 @@ class Binder:
         if pod.needs:
             # We did not check its requirements: the plan grants capacity, its scheduler selects the node.
             del spec["affinity"]
-        notes = {keys.PLANNED_NODE: node, **self._room.notes_of(pod)}
+        notes = {keys.PLANNED_NODE: node, **self._room.gpus.notes_of(pod, node)}
         patch = {"metadata": {"uid": meta.uid, "annotations": notes}, "spec": spec}
         await self._api.merge_patch(PODS, meta.name, patch, meta.namespace)
 
     async def _create(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
-        notes = self._room.notes_of(pod)
+        notes = self._room.gpus.notes_of(pod, node)
         if hami.ALLOCATED in notes:
             await self._locks.take(pod, node)
             notes |= hami.bound(int(time.time()))

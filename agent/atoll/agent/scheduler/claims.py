@@ -54,7 +54,7 @@ class Claims:
         return all(self._reaches(pod, name) for pod, name in nodes if pod.claims)
 
     def _reaches(self, pod: Pod, name: str) -> bool:
-        node, reach = self._core.room.node(name), self._core.mounts.storage.reach(pod)
+        node, reach = self._core.room.fleet.node(name), self._core.mounts.storage.reach(pod)
         return (
             node is not None
             and not reach.problem

@@ -169,7 +169,7 @@ class Scheduler:
     @property
     def use_matters(self) -> bool:
         """Whether nodes are preferred by how much of them is in use."""
-        return self.room.use_matters or "usage" in self.room.scoring.terms
+        return self.room.arrays.use_matters or "usage" in self.room.arrays.scoring.terms
 
     def use_nodes(self, selector: str) -> None:
         """Place on nodes with these labels and no others from now on."""

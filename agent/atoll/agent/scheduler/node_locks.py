@@ -41,7 +41,7 @@ class NodeLocks:
             Locked: not now.
             errors.ApiError: the member refuses.
         """
-        node = self._room.node(name)
+        node = self._room.fleet.node(name)
         if node is None:
             raise Locked(name)
         moment, owner = hami.locked(node.metadata.annotations.get(hami.LOCK, ""))
@@ -57,7 +57,7 @@ class NodeLocks:
 
     async def give_back(self, pod: Pod, name: str) -> None:
         """Unlock a node whose pod is not bound after all; where that fails, the lock expires."""
-        node = self._room.node(name)
+        node = self._room.fleet.node(name)
         if node is None or hami.locked(node.metadata.annotations.get(hami.LOCK, ""))[1] != pod.metadata.key:
             return
         try:

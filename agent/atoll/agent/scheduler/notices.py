@@ -175,7 +175,7 @@ class Notices:
 
 def refusals(room: Room, pod: Pod) -> str:
     """Why no node takes the pod, node by node, in kube-scheduler's words; empty where one would take it."""
-    nodes = room.nodes()
+    nodes = room.arrays.nodes()
     counts: Counter[str] = Counter()
     [rules] = gangs.rules_of([pod], room.peers.read_keys() if room.peers.keep_others_away else None)
     task = gangs.task_of(pod, rules)
@@ -199,14 +199,14 @@ def refusals(room: Room, pod: Pod) -> str:
     for name, amount in pod.requests.items():
         if short := int((accepting & (_free(nodes, name) < amount)).sum()):
             counts["Too many pods" if name == "pods" else f"Insufficient {name}"] += short
-    if away := room.size - len(nodes):
-        lost = sum(1 for name in room.lost if (node := room.node(name)) is not None and node.ready)
+    if away := len(room.fleet) - len(nodes):
+        lost = sum(1 for name in room.fleet.lost if (node := room.fleet.node(name)) is not None and node.ready)
         counts["node(s) were in a HyperNode that is lost"] += lost
         counts["node(s) were not ready"] += away - lost
-    if not room.size:
+    if not len(room.fleet):
         return "no nodes available to schedule pods"
     reasons = ", ".join(sorted(f"{count} {text}" for text, count in counts.items() if count))
-    return f"0/{room.size} nodes are available: {reasons}."
+    return f"0/{len(room.fleet)} nodes are available: {reasons}."
 
 
 def _free(nodes: Nodes, resource: str) -> Ints:

@@ -65,8 +65,8 @@ def group_status(group: PodGroup, pods: Iterable[Pod], room: Room, wait: Wait | 
 def _domain_around(nodes: Iterable[str], room: Room) -> str:
     """The smallest domain of each tree that holds all of these nodes, as the end of a sentence; empty for none."""
     nodes = list(nodes)
-    found = [("", *room.topology())]
-    found += [(f", tree {name}", grown.tree, grown.lowest) for name, grown in room.other_trees().items()]
+    found = [("", *room.fleet.topology())]
+    found += [(f", tree {name}", grown.tree, grown.lowest) for name, grown in room.fleet.other_trees().items()]
     said = [
         f"{domain.name} (tier {domain.tier}{which})"
         for which, tree, lowest in found

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from atoll.agent.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from atoll.agent.objects import Pod
+from atoll.agent.objects import Node, Pod
 from atoll.fit.devices import (
     Answers,
     Pick,
@@ -28,7 +28,7 @@ from atoll.fit.devices import (
 )
 from atoll.fit.devices.problem import DevicesError, SelectionError
 from atoll.fit.devices.selection import Selection
-from atoll.model import device_claims
+from atoll.model import device_claims, quantity
 from atoll.model.device_claims import Claim
 from atoll.model.devices import Device, DeviceId, Held, Taint, Taken, held_by
 from atoll.model.labels import SelectorError
@@ -92,8 +92,8 @@ class DeviceBook:
         self._promises: dict[str, _Promise] = {}
         #: resource by which pods ask for a class without a claim -> the class
         self._by_resource: dict[str, str] = {}
-        #: whether a node has a resource by a device plug-in, which goes before classes
-        self.advertised: Callable[[str], bool] = lambda _: False
+        #: resource -> how many nodes have some by a device plug-in, which goes before classes
+        self._plugged: Counter[str] = Counter()
         self.taken = Taken()
         self._selects = Selection(limit=_DEAREST)
         self._answers = Answers(_STEPS)
@@ -149,6 +149,13 @@ class DeviceBook:
     def node_changed(self, name: str) -> None:
         """Labels of a node, by which slices choose nodes, may be others."""
         self._forget({name})
+
+    def plugged(self, old: Node | None, new: Node | None) -> bool:
+        """Device plug-ins of a node offer others. True if a class begins or ends to stand for a resource."""
+        before, now = _plugged(old), _plugged(new)
+        self._plugged.update(now - before)
+        self._plugged.subtract(before - now)
+        return any(self._plugged[name] == int(name in now) and name in self._by_resource for name in before ^ now)
 
     def claim_changed(self, key: str, new: ResourceClaim | None) -> None:
         """A claim got an allocation, lost it, or went."""
@@ -278,14 +285,10 @@ class DeviceBook:
         offers = self._offered(node)
         return self._with_resources({name: sum(map(self.taken.holds, devices)) for name, devices in offers.items()})
 
-    def stands_for(self, resource: str) -> bool:
-        """Whether some class stands for the resource, where no device plug-in has it."""
-        return resource in self._by_resource
-
     def class_of(self, resource: str) -> str:
         """The class whose devices a pod gets for a resource; empty for none."""
         found = self._by_resource.get(resource, "")
-        return found if found and not self.advertised(resource) else ""
+        return found if found and not self._plugged[resource] else ""
 
     def _with_resources(self, found: dict[str, int]) -> dict[str, int]:
         """The same with the other names of classes that pods may ask for."""
@@ -434,6 +437,12 @@ class Aside(DeviceBook):
             if not self._left:
                 known[name] = found
         return known.get(name)
+
+
+def _plugged(node: Node | None) -> set[str]:
+    """Resources that a node has by device plug-ins."""
+    offers = node.status.allocatable if node is not None else {}
+    return {name for name, each in offers.items() if quantity.is_device(name) and str(each) != "0"}
 
 
 def _key(claims: Sequence[Json]) -> bytes:

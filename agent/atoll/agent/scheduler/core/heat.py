@@ -58,8 +58,8 @@ class Heat:
         self._clock, self._offset = clock, clock - now if clock else math.inf
         for name in [name for name, at in self._renewed.items() if self._over(at)]:
             del self._renewed[name]
-            if (node := self._room.known(name)) is not None:
-                self._room.node_changed(node, _preferred(node))
+            if (node := self._room.fleet.known(name)) is not None:
+                self._room.node_changed(name, _preferred(node))
 
     def _over(self, at: float) -> bool:
         # A clock that is ahead by more makes the time as doubtful as age does.

@@ -267,8 +267,8 @@ class Holds:
         try:
             for asked in gang.tasks:
                 selectors.check_node_terms(asked.node_terms)
-            room.select_by(labels_selected(gang.tasks))
-            nodes = room.nodes() if hold.gone is None else room.nodes_without(hold.gone)
+            room.arrays.select_by(labels_selected(gang.tasks))
+            nodes = room.arrays.nodes() if hold.gone is None else room.nodes_without(hold.gone)
             gang = heeding(gang, nodes, [gang.priority] * len(gang.tasks))
             outcome = place(nodes, gang)
         except MALFORMED as error:
@@ -341,21 +341,21 @@ class Holds:
             self._refuse(hold, why, sum(hold.gang.floor()), kept if lost else 0)
 
     def _trouble(self, task: Task, name: str) -> str:
-        node = self._room.node(name)
+        node = self._room.fleet.node(name)
         if node is None:
             return f"reserved node {name} is gone"
         if not node.ready:
             return f"reserved node {name} is not ready"
-        if name in self._room.lost:
+        if name in self._room.fleet.lost:
             return f"reserved node {name} is in a HyperNode that is lost"
         if not Profile(node.metadata.labels, tuple(node.taints)).accepts(task, name):
             return f"reserved node {name} no longer accepts pods of task {task.name}"
-        if self._room.overbooked(name, task):
+        if self._room.amounts.overbooked(name, task):
             return f"others took the room on reserved node {name}"
         return ""
 
     def _near_enough(self, hold: Hold) -> bool:
-        nodes = self._room.nodes().seen_by(hold.gang.network_topology)
+        nodes = self._room.arrays.nodes().seen_by(hold.gang.network_topology)
         allowed = nodes.tree.ceiling(hold.gang.network_topology)
         if allowed is None:
             return True

@@ -176,7 +176,7 @@ class MemberCore:
             case NodeSet() | NodeGone() | NodesUsed() | HyperNodeSet() | HyperNodeGone():
                 self._nodes_changed(event)
             case Configured(scoring, preempts, waiting_time):
-                self.room.scoring_changed(scoring)
+                self.room.arrays.scoring_changed(scoring)
                 if waiting_time != self.queues.waiting_time:
                     self.queues.waiting_time = waiting_time
                     self._look_at_waiting()
@@ -190,7 +190,7 @@ class MemberCore:
                 if self.queues.changed(name, None):
                     self._look_at_waiting()
             case Measured(uses):
-                self.room.measured(uses)
+                self.room.arrays.measured(uses)
             case ClaimSet() | ClaimGone() | VolumeSet() | VolumeGone() | StorageClassSet() | StorageClassGone():
                 self._look_at_claims(self.mounts.changed(event))
             case CsiNodeSet(csi_node):
@@ -260,19 +260,19 @@ class MemberCore:
         room, version = self.room, self.room.version
         match event:
             case NodeSet(node):
-                room.node_changed(room.known(node.metadata.name), self._heat.node_changed(node))
+                room.node_changed(node.metadata.name, self._heat.node_changed(node))
                 self.kept.node_changed(node.metadata.name, node.metadata.annotations.get(keys.KEPT_PLACES, ""))
             case NodeGone(name):
-                room.node_changed(room.known(name), None)
+                room.node_changed(name, None)
                 self.kept.node_changed(name, "")
                 self._heat.node_gone(name)
             case NodesUsed(text):
                 selector = parse_selector(text)
                 room.use_nodes(lambda node: label_selector_matches(selector, node.metadata.labels))
             case HyperNodeSet(domain):
-                room.hyper_node_changed(room.hyper_node(domain.metadata.name), domain)
+                room.hyper_node_changed(domain.metadata.name, domain)
             case HyperNodeGone(name):
-                room.hyper_node_changed(room.hyper_node(name), None)
+                room.hyper_node_changed(name, None)
         self.due = self.due or room.version != version
 
     def _devices_changed(

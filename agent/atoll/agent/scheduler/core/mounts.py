@@ -45,7 +45,7 @@ class Mounts:
         self.storage = Storage(self._claims.get, self._volumes.get, self._storage_classes.get)
         #: `namespace/name` of a claim -> keys of the pods that mount it; without empty ones
         self._users: Index = {}
-        room.attached = self._attached
+        room.volumes.attached = self._attached
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class Mounts:
     def _attach(self, pod: Pod) -> dict[str, int]:
         """Driver -> volumes of the pod, where some node has a limit of them."""
         volumes = (self.storage.attached(key) for key in claims_of(pod))
-        return dict(Counter(each[0] for each in volumes if each is not None and self._room.limited(each[0])))
+        return dict(Counter(each[0] for each in volumes if each is not None and self._room.volumes.limits(each[0])))
 
     def _shared(self, pod: Pod) -> dict[str, list[str]]:
         """Driver -> handles of volumes that other pods use as well, where some node has a limit of them."""
@@ -145,7 +145,7 @@ class Mounts:
         for key in claims_of(pod):
             if len(self._users.get(key, ())) > (pod.metadata.key in self._users.get(key, ())):
                 volume = self.storage.attached(key)
-                if volume is not None and self._room.limited(volume[0]):
+                if volume is not None and self._room.volumes.limits(volume[0]):
                     found.setdefault(volume[0], []).append(volume[1])
         return {driver: sorted(handles) for driver, handles in found.items()}
 

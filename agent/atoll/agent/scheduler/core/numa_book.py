@@ -107,25 +107,23 @@ class NumaBook:
         pinned = Counter(self._pinned.get(node, {})) - Counter(asks for _, asks in gone)
         return told.now(pinned, self._then.get(node, Counter()), gone)
 
-    def exact(
-        self, column: Callable[[str], int | None], leaving: Mapping[str, Sequence[tuple[str, Asks]]]
-    ) -> tuple[Exact, ...]:
+    def exact(self, columns: Mapping[str, int], leaving: Mapping[str, Sequence[tuple[str, Asks]]]) -> tuple[Exact, ...]:
         """The constraint of these arrays; none where nothing tells of any node.
 
         Args:
-            column: of a node; None for one that is not in the arrays.
+            columns: node -> its column, of nodes in the arrays.
             leaving: node -> (UID, use) of each pod there that is taken for gone.
         """
         if not self._reported:
             return ()
 
         def known() -> dict[int, Cells]:
-            places = ((column(node), node) for node in self._reported)
+            places = ((columns.get(node), node) for node in self._reported)
             found = ((place, self.cells(node, leaving.get(node, ()))) for place, node in places if place is not None)
             return {place: cells for place, cells in found if cells is not None}
 
         def islands() -> dict[int, Cells]:
-            joined = ((column(node), node, told.islands) for node, told in self._reported.items())
+            joined = ((columns.get(node), node, told.islands) for node, told in self._reported.items())
             return {
                 place: self._now(node, told, leaving.get(node, ()))
                 for place, node, told in joined

@@ -152,7 +152,7 @@ def plan(
         wanted = wishes.pop(view.key, None) or (kept.wanted() if kept is not None else places.wanted(owners))
         open_to_it = places.lift(owners, view.priority)
         try:
-            room.select_by(labels_selected(view.waiting))
+            room.arrays.select_by(labels_selected(view.waiting))
             aside = tuple(sorted({*(each.gang for each in lifted), *(place.owner for _, place, _ in open_to_it)}))
             decide = partial(
                 _decide, room, parked=parked, holds=holds, wanted=wanted, others=wishes.values(), lifted=aside
@@ -177,10 +177,10 @@ def plan(
 def _assumed(room: Room, plan: Plan) -> Plan | Wait:
     """The plan, of which each pod now counts on its node; or why some pod did not get its devices there."""
     for pod, node in plan.nodes:
-        if room.cards:
-            room.typical.see(task_of(pod, None))
+        if room.gpus.cards:
+            room.gpus.typical.see(task_of(pod, None))
         room.assume(pod, node)
-        if room.lacks_devices(pod):
+        if room.gpus.lacks(pod):
             for each, _ in plan.nodes:
                 room.forget(each)
             text = f"pod {pod.metadata.name} did not get the devices on node {node} that the plan had for it"
@@ -206,9 +206,9 @@ def _beside(room: Room, view: Standing, decide: Callable[[Standing], Plan | Wait
     sharing = {pod.metadata.key: pod for pod in view.waiting if joined.intersection(pod.joins + pod.device_claims)}
     total = vector.total(pod.requests for pod in sharing.values())
     getting = [pod.devices for pod in sharing.values() if pod.devices]
-    book, names, tried = room.devices, room.nodes().names, list[Wait]()
+    book, names, tried = room.devices, room.arrays.nodes().names, list[Wait]()
     for name in names:
-        free = room.free(name)
+        free = room.amounts.free(name)
         short = any(amount > free.get(resource, 0) for resource, amount in total.items())
         if short or not all(book.count(devices, name, book.taken) for devices in getting):
             continue
@@ -263,12 +263,12 @@ def _decide(
         return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, text))
     if text := scoring_of(view):
         try:
-            room.use_matters |= "usage" in scoring.parse(text).terms
+            room.arrays.use_matters |= "usage" in scoring.parse(text).terms
         except scoring.ScoringError as error:
             return Wait(view, NOT_ENOUGH_RESOURCES, _message(view, f"annotation {keys.NODE_SCORING} {error}"))
     # Slots kept before the pods existed may be out of their volumes' reach.
     kept = holds.claim(view)
-    nodes = room.nodes()
+    nodes = room.arrays.nodes()
     if kept and view.group is not None and view.group.spec.sub_group_policy:
         # Which pod goes to which of these nodes follows from its sub-group.
         wanted = {}
@@ -300,7 +300,7 @@ def _decide(
         if _is_whole(outcome, gang):
             return Plan(view, spread(pods, nodes, outcome))
     # Most that come many at a time are single pods that are alike.
-    quick = room.singles.place(gang)
+    quick = room.arrays.singles.place(gang)
     # With the minimum running, any fitting pods go; each task may be short of capacity by itself.
     put = place if view.missing or any(task.min_available for task in gang.tasks) else grow
     outcome = quick if quick is not None else put(nodes, gang, within=within)
@@ -315,7 +315,7 @@ def _decide(
 
 def _without_devices(room: Room, gang: Gang) -> str:
     """Why claims of the gang get no devices, as an addition to a sentence; empty where each task has a node."""
-    names = room.nodes().names
+    names = room.arrays.nodes().names
     found = (room.devices.reasons(task.claims, names) for task in gang.tasks if task.claims)
     return "".join(f"; devices: {why}" for why in dict.fromkeys(filter(None, found)))
 
@@ -324,7 +324,7 @@ def _reaches(room: Room, pod: Pod, name: str) -> bool:
     """Whether the nodes of the pod's volumes are this one, too."""
     if pod.own_terms is None:
         return True
-    node = room.node(name)
+    node = room.fleet.node(name)
     return node is not None and selectors.node_affinity_matches(pod.node_terms, node.metadata.labels, name)
 
 
@@ -335,7 +335,7 @@ def _bear(room: Room, kept: Sequence[tuple[Pod, str]]) -> bool:
     rules = rules_of((pod for pod, _ in kept), room.peers.read_keys() if room.peers.keep_others_away else None)
     if not any(rules) and not any(pod.attach or pod.devices or (room.aligns and pod.aligned) for pod, _ in kept):
         return True
-    nodes = room.nodes().copy()
+    nodes = room.arrays.nodes().copy()
     columns = {name: column for column, name in enumerate(nodes.names)}
     left = [(task_of(pod, said), columns.get(node, -1)) for (pod, node), said in zip(kept, rules, strict=True)]
     while left:
@@ -366,7 +366,7 @@ def asked(room: Room, view: Standing) -> tuple[Gang, list[list[Pod]], int | None
     Raises:
         msgspec.ValidationError: its topology can't be read.
     """
-    nodes = room.nodes()
+    nodes = room.arrays.nodes()
     domains = {}
     for sub_group, names in (view.joined.nodes | view.joined.inner).items():
         wish = sub_groups.wish_of(view.group, sub_group.policy) if view.group is not None else None

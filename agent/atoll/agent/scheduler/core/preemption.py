@@ -133,10 +133,10 @@ class _Trial:
     ) -> None:
         self._room, self._gang, self._within, self._leaving = room, gang, within, leaving
         self._left = {key: budget.status.disruptions_allowed for key, budget in budgets.items()}
-        nodes = room.nodes().copy()
+        nodes = room.arrays.nodes().copy()
         for key in leaving:
             node, requests = room.requests_of(key)
-            if (column := room.column_of(node)) is not None:
+            if (column := room.arrays.column_of(node)) is not None:
                 nodes.free[:, column] += nodes.column(requests)
         inside = np.ones(len(nodes), np.bool_)
         if within is not None:
@@ -255,7 +255,7 @@ def _bundles(room: Room, each: Victim, budgets: Mapping[str, Budget]) -> Iterato
     spare = each.spare()
     rest = [pod for pod in each.pods if pod not in spare]
     for members, may in (*(([pod], True) for pod in spare), (rest, False)):
-        pods = [(column, pod.requests, 1) for pod in members if (column := room.column_of(pod.node)) is not None]
+        pods = [(column, pod.requests, 1) for pod in members if (column := room.arrays.column_of(pod.node)) is not None]
         counted = Counter(key for pod in members for key, budget in budgets.items() if budget.covers(pod))
         twice = any(sum(budget.covers(pod) for budget in budgets.values()) > 1 for pod in members)
         if not members or twice:
@@ -272,7 +272,7 @@ def _way(room: Room, trial: _Trial, chosen: Sequence[Bundle], leaving: Collectio
     placement = trial.placement()
     if placement is None:
         return None
-    nodes = room.nodes()
+    nodes = room.arrays.nodes()
     names = {nodes.names[node] for _, node, _ in placement.pods}
     members = [pod for bundle in trial.taken for pod in bundle.members]
     awaited = [key for key in leaving if room.requests_of(key)[0] in names]

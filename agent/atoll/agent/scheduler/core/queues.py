@@ -194,7 +194,7 @@ class Queues:
 
     def _path(self, name: str) -> list[tuple[str, int, Vector]]:
         found = []
-        deserved = self._room.total()
+        deserved = self._room.amounts.total()
         deserved.pop("pods", None)
         for each in [queue.metadata.name for queue in self._upwards(name)][::-1] or [name]:
             deserved = self._deserved(each, deserved)
