@@ -45,7 +45,7 @@ class Needs(IntEnum):
     """What has to run for the tests of a file."""
 
     SESSION = 0
-    """The session's federation: each process starts one for the first file that uses it."""
+    """The session's federation: a process starts one for the first file that uses it."""
     OWN = 1
     """API servers that the file starts itself."""
     NOTHING = 2
@@ -53,24 +53,50 @@ class Needs(IntEnum):
 
 _PREFERENCES = (
     (Needs.SESSION, Needs.OWN, Needs.NOTHING),
-    (Needs.NOTHING, Needs.SESSION, Needs.OWN),
     (Needs.OWN, Needs.NOTHING, Needs.SESSION),
+    (Needs.NOTHING, Needs.OWN, Needs.SESSION),
 )
-"""What the first, second and third process take first: tests with API servers mostly wait, and leave processors to those
-without. Two of three start a session's federation.
+"""What the first, second and third process take first: tests with API servers partly wait, and leave processors to those
+without.
+"""
+WORTH_A_FEDERATION = 10
+"""So many files wait for each session's federation that runs when a further process starts one, which costs 35 seconds of CPU
+and a sixth of a core as long as it runs.
 """
 
 
-class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """A file's tests in one process, and files with different needs in different ones as long as there are such."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        #: processes that have a session's federation
+        self._federations: set[Any] = set()
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid.partition("::")[0]
 
+    def _reschedule(self, node: Any) -> None:
+        if self.workqueue and not self._open_to(node):
+            node.shutdown()
+        else:
+            super()._reschedule(node)
+
     def _assign_work_unit(self, node: Any) -> None:
         preference = _PREFERENCES[self.nodes.index(node) % len(_PREFERENCES)]
-        self.workqueue.move_to_end(min(self.workqueue, key=lambda file: preference.index(needs(file))), last=False)
+        file = min(self._open_to(node) or self.workqueue, key=lambda file: preference.index(needs(file)))
+        if needs(file) is Needs.SESSION:
+            self._federations.add(node)
+        self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
+
+    def _open_to(self, node: Any) -> list[str]:
+        """Files that wait, without those whose federations other processes have and that are not worth a further one."""
+        using = sum(needs(file) is Needs.SESSION for file in self.workqueue)
+        running = self._federations.intersection(self.nodes)
+        if node in running or using >= len(running) * WORTH_A_FEDERATION:
+            return list(self.workqueue)
+        return [file for file in self.workqueue if needs(file) is not Needs.SESSION]
 
 
 @cache
@@ -101,11 +127,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     """Where tests run in several processes (-n 3)."""
     # The order is that of the collection.
     config.option.loadscopereorder = False
-    return _ByFile(config, log)
+    return ByFile(config, log)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
