@@ -417,6 +417,13 @@ def test_one_replica_is_not_many_and_what_asks_for_nothing_has_no_line() -> None
     assert "request" not in text
 
 
+def test_moves_that_are_not_made_are_explained() -> None:
+    why = "2 pods of 1 gang would leave rack r1 of east: 3.20 pod-hours lost; waiting costs 1.00 pod-hours, at 2027-01-15T08:00:00Z"
+    verdict = {"phase": "Suspended", "reason": "NoDomainFits", "message": "no room", "changes": [], "moves": why}
+    facts = explanation.Facts(job(), binding(), [queue()], verdict=verdict)
+    assert f"  moves     none: {why}" in explanation.text(explanation.explain(facts, NOW)).splitlines()
+
+
 def test_a_reserved_start_in_the_past_is_overdue() -> None:
     verdict = {
         "phase": "Suspended",

@@ -398,7 +398,7 @@ def _never(facts: Facts, view: Seen) -> str:
 def _by_verdict(waiting: Json, verdict: Json, now: float) -> Json:
     """What the dispatcher knows now in place of what the binding says."""
     result = {**waiting, "reason": verdict["reason"], "message": verdict["message"]}
-    for key in ("since", "blocker", "limits", "clusters", "reserved", "changes", "never"):
+    for key in ("since", "blocker", "limits", "clusters", "reserved", "changes", "never", "moves"):
         if key in verdict:
             result[key] = verdict[key]
     if late := verdicts.overdue(verdict.get("reserved", {}).get("at", ""), now):

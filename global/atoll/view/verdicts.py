@@ -71,7 +71,7 @@ def details(status: Json) -> list[str]:
         if late := reserved.get("overdueSeconds"):
             when = _overdue(reserved["at"], late)
         lines.append(f"  reserved  in {reserved['cluster']}{when}")
-    return lines
+    return [*lines, f"  moves     none: {moves}"] if (moves := status.get("moves")) else lines
 
 
 def _limit(several: list[Json]) -> str:

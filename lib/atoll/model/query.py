@@ -181,5 +181,7 @@ class Account(Value, frozen=True):
     """Changes that are enough by themselves first."""
     never: str = ""
     """Why it can't start as things are, whatever ends; empty where it may."""
+    moves: str = ""
+    """Why no gangs move out of a topology domain for it, by the last search; empty where none was made."""
     figures: list[Figure] = []
     """Of its queue."""

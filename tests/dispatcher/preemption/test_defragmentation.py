@@ -9,6 +9,7 @@ import pytest
 
 from atoll.dispatcher.core import Ask, Dispatch, Evict, Strategy
 from atoll.dispatcher.core.settings import CoreSettings, DefragmentationSettings
+from atoll.dispatcher.explain.verdicts import account
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import HOUR, make_binding, make_queue
 from tests.dispatcher.virtual import Town, gpus
@@ -20,14 +21,14 @@ def having(**more: float) -> CoreSettings:
     return CoreSettings(defragmentation=DefragmentationSettings(**({"hourly": 10} | more)))  # type: ignore[arg-type]
 
 
-def scattered(settings: CoreSettings, *, runs: float = math.inf, **more: object) -> Town:
-    """One gang of 2 GPUs in each of two racks of 8 GPUs."""
+def scattered(settings: CoreSettings, *, pods: int = 2, runs: float = math.inf, **more: object) -> Town:
+    """One gang of so many GPUs in each of two racks of 8 GPUs."""
     town = Town(make_queue("q", view=dict(more)), settings=settings, racks={"m": RACKS}, check=True, m=gpus(4, 4, 4, 4))
-    town.submit(make_binding("a").tasks(2).hard(1), runs)
+    town.submit(make_binding("a").tasks(pods).hard(1), runs)
     town.run(1)
-    town.submit(make_binding("filler").tasks(6).hard(1))
+    town.submit(make_binding("filler").tasks(8 - pods).hard(1))
     town.run(1)
-    town.submit(make_binding("b").tasks(2).hard(1), runs)
+    town.submit(make_binding("b").tasks(pods).hard(1), runs)
     town.run(1)
     town.delete("uid-filler")
     town.run(1)
@@ -63,14 +64,26 @@ def test_nothing_moves_by_default() -> None:
     assert "wide" not in town.running()
 
 
-def test_nothing_moves_if_that_loses_more_than_the_wait() -> None:
+def why_not(town: Town) -> str:
+    found = account(town.core, "uid-wide")
+    assert found is not None
+    return found.moves
+
+
+def test_nothing_moves_if_that_loses_more_than_the_wait_and_explain_has_both_costs() -> None:
     """Both have run for an hour and end in a minute: 2.03 pod-hours against 8 pods for a minute."""
     town = scattered(having(), runs=HOUR + 100)
     town.run(HOUR)
     town.submit(make_binding("wide").tasks(8).hard(1), HOUR)
+    assert why_not(town) == ""
+    town.run(40)
+    text = why_not(town)
+    assert text.startswith("2 pods of 1 gang would leave rack r"), text
+    assert ": 2.05 pod-hours lost; waiting costs 0.15 pod-hours, at " in text, text
     town.run(2000)
     assert moved(town) == []
     assert "wide" in town.running()
+    assert why_not(town) == ""
 
 
 def test_a_checkpoint_bounds_the_loss() -> None:
@@ -87,15 +100,16 @@ def test_a_checkpoint_bounds_the_loss() -> None:
 
 
 def test_nothing_moves_where_the_lifted_gang_would_have_no_place() -> None:
-    town = scattered(having())
-    # Five GPUs are free beside each, and none of the gangs can go to the other rack.
-    town.submit(make_binding("full-1").tasks(5).hard(1))
-    town.submit(make_binding("full-2").tasks(5).hard(1))
+    town = scattered(having(), pods=3)
+    # Two GPUs stay free in each rack, and none of the gangs can go to the other one.
+    town.submit(make_binding("full-1").tasks(3).hard(1))
+    town.submit(make_binding("full-2").tasks(3).hard(1))
     town.run(100)
     assert town.running() == ["a", "b", "full-1", "full-2"]
     town.submit(make_binding("wide").tasks(4).hard(1), HOUR)
     town.run(5 * HOUR)
     assert moved(town) == []
+    assert why_not(town).startswith("no gangs whose moves would free a domain for it, at ")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +151,8 @@ def test_no_more_gangs_move_in_an_hour_than_the_bound() -> None:
         town.submit(make_binding(f"wide-{number}").tasks(8).hard(1))
     town.run(HOUR - 10)
     assert len(moved(town)) == 1
+    texts = [each.moves for number in range(3) if (each := account(town.core, f"uid-wide-{number}")) is not None]
+    assert any(each.startswith("1 gang moved in the last hour, and no more may, at ") for each in texts), texts
     town.run(HOUR)
     assert len(moved(town)) == 2
 

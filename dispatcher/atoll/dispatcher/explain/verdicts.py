@@ -99,6 +99,7 @@ def _account(core: Dispatcher, binding: Binding) -> Account:
             reserved=_reserved(core, uid),
             changes=look.changes(verdict),
             never=look.never(verdict),
+            moves=core.defragmentation.declined(uid) if verdict.reason is Reason.NO_DOMAIN_FITS else "",
         )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,11 +32,23 @@ from atoll.dispatcher.core.preemption.moves import Lifting, Movable, Moving, los
 from atoll.dispatcher.core.preemption.triggers import Triggers
 from atoll.dispatcher.core.quota.queue import Standing
 from atoll.model.decision import Phase
+from atoll.model.plurals import counted
 from atoll.model.queues import Strategy
-from atoll.model.timestamps import seconds_or
+from atoll.model.timestamps import rfc3339, seconds_or
 from atoll.model.verdict import Reason
 
 _HOUR = 3600.0
+
+
+class _Due(NamedTuple):
+    """When moves are searched for a class, and why the last search moved nothing."""
+
+    when: float
+    pause: float
+    """Seconds before that."""
+    uid: str = ""
+    """Of the claimant."""
+    why: str = ""
 
 
 class Defragmentation:
@@ -46,8 +59,8 @@ class Defragmentation:
         self._settings = state.settings.defragmentation
         self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
         self.reservations, self.namespaces = state.reservations, state.namespaces
-        #: classes that wait for a domain -> (when moves are searched, the pause before that)
-        self._due: dict[ShapeClass, tuple[float, float]] = {}
+        #: classes that wait for a domain
+        self._due: dict[ShapeClass, _Due] = {}
         #: decided in this pass
         self.decided: list[Moving] = []
         #: UID -> when the gang was moved, of the last hour
@@ -74,35 +87,41 @@ class Defragmentation:
         """The class is blocked; if it waits for a domain, moves may help it after a pause."""
         wish = group.shape.gang.network_topology
         if self._settings.hourly and wish is not None and wish.hard and group not in self._due:
-            self._due[group] = self._state.now + self._settings.pause, self._settings.pause
+            self._due[group] = _Due(self._state.now + self._settings.pause, self._settings.pause)
 
     @property
     def next(self) -> float | None:
         """When moves are searched next."""
-        return earliest(*(when for when, _ in self._due.values())) if self._due else None
+        return earliest(*(each.when for each in self._due.values())) if self._due else None
+
+    def declined(self, uid: str) -> str:
+        """Why the last search moved nothing for this workload; empty where it did, or none was made."""
+        return next((each.why for each in self._due.values() if each.uid == uid), "")
 
     def find(self) -> Iterator[tuple[Binding, Moving, Rules]]:
         """One claimant at most in a pass, with the moves by which it fits."""
-        for group in [group for group, (when, _) in self._due.items() if when <= self._state.now]:
+        for group in [group for group, each in self._due.items() if each.when <= self._state.now]:
             if group.lot is None or group.parked is None or group.parked.reason is not Reason.NO_DOMAIN_FITS:
                 # The next verdict about it files it again.
                 del self._due[group]
                 continue
-            _, pause = self._due[group]
+            due, now = self._due[group], self._state.now
             if self._triggers.searches.tokens < 1:
-                self._due[group] = self._state.now + 1.0, pause
+                self._due[group] = due._replace(when=now + 1.0)
                 continue
-            pause = min(2 * pause, self._settings.longest_pause)
-            self._due[group] = self._state.now + pause, pause
+            pause = min(2 * due.pause, self._settings.longest_pause)
+            self._due[group] = _Due(now + pause, pause)
             binding = self.bindings[group.members[0][2]]
             if not self._may_claim(binding, group.shape):
                 continue
             self._triggers.searches.tokens -= 1
             rules = self._policy.rules(binding, group.shape)
-            moving = self._search(binding, group.shape, rules)
-            if moving is not None:
-                yield binding, moving, rules
+            found = self._search(binding, group.shape, rules)
+            if isinstance(found, Moving) and found.pays:
+                yield binding, found, rules
                 return
+            why = found.sentence() if isinstance(found, Moving) else found
+            self._due[group] = _Due(now + pause, pause, binding.view.uid, f"{why}, at {rfc3339(now)}")
 
     def _may_claim(self, binding: Binding, shape: Shape) -> bool:
         """Whether a domain is all that the workload lacks."""
@@ -120,16 +139,19 @@ class Defragmentation:
             and not self._triggers.starts_soon(binding)
         )
 
-    def _search(self, binding: Binding, shape: Shape, rules: Rules) -> Moving | None:
+    def _search(self, binding: Binding, shape: Shape, rules: Rules) -> Moving | str:
+        """The cheapest moves, whether they pay or not; else why there are none."""
         budget, uid = self._budget(), binding.view.uid
         members = self._members_for(binding, shape, rules, uid)
-        if not members or budget <= 0:
-            return None
+        if budget <= 0:
+            return f"{counted(self._settings.hourly, 'gang')} moved in the last hour, and no more may"
+        if not members:
+            return "no member in which gangs could move for it"
         start = self.reservations.expected_start(binding, members)
         waiting, known = waits_for(start, self._state.now, shape.least.replicas, self._settings.unknown)
         lifting = Lifting(shape, self._movable(members, binding), partial(self._targets, uid), budget)
-        freed = lifting.search(members, waiting)
-        return None if freed is None else Moving(freed, waiting, known)
+        freed = lifting.search(members)
+        return "no gangs whose moves would free a domain for it" if freed is None else Moving(freed, waiting, known)
 
     def _budget(self) -> int:
         """Gangs that may be moved now."""

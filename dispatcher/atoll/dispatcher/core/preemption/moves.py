@@ -76,12 +76,19 @@ class Moving:
     estimated: bool = True
     """Whether `waiting` follows from estimates; else from the setting for an unknown end."""
 
+    @property
+    def pays(self) -> bool:
+        """Whether the moves cost less than waiting."""
+        return self.freed.lost < self.waiting
+
     def sentence(self) -> str:
         """The arithmetic for a person."""
-        freed = self.freed
-        verb, gangs = "leaves" if freed.pods == 1 else "leave", counted(len(freed.moves), "gang")
-        text = f"{counted(freed.pods, 'pod')} of {gangs} {verb} {freed.domain} of {freed.choice.members[0].name}"
-        text += f": {freed.lost / _HOUR:.2f} pod-hours lost; waiting would cost {self.waiting / _HOUR:.2f} pod-hours"
+        freed, verb = self.freed, "would leave"
+        if self.pays:
+            verb = "leaves" if freed.pods == 1 else "leave"
+        gangs, where = counted(len(freed.moves), "gang"), f"{freed.domain} of {freed.choice.members[0].name}"
+        text = f"{counted(freed.pods, 'pod')} of {gangs} {verb} {where}: {freed.lost / _HOUR:.2f} pod-hours lost"
+        text += f"; waiting {'would cost' if self.pays else 'costs'} {self.waiting / _HOUR:.2f} pod-hours"
         return text if self.estimated else f"{text} (no estimate says when it could start)"
 
 
@@ -97,11 +104,10 @@ class Lifting:
         self._gang, self._movable, self._targets = shape.least, movable, targets
         self._most = min(most, _GANGS)
 
-    def search(self, members: Sequence[Member], bound: float) -> Freed | None:
-        """The domain that costs least, of these members; None where all cost `bound` pod-seconds or more, or some
-        lifted gang would have no place.
-        """
+    def search(self, members: Sequence[Member]) -> Freed | None:
+        """The domain that costs least, of these members; None where some lifted gang would have no place."""
         best: Freed | None = None
+        bound = math.inf
         found = [(cost, member.name, domain, member) for member in members for cost, domain in self._domains(member)]
         for _, _, domain, member in sorted(found, key=lambda each: each[:3])[:_DOMAINS]:
             attempt = self._free(member, domain, bound)
