@@ -26,7 +26,7 @@ from atoll.model.claim_shapes import name_of, shape_of
 from tests.integration.command_line import atollctl
 from tests.integration.device_drivers import DRIVER, GPUS, PAIR, equipped, head, template, using
 from tests.integration.federation import Site, job, until
-from tests.integration.test_figures import scraped
+from tests.integration.scrapes import scraped
 
 pytestmark = pytest.mark.integration
 MEMBER, OTHER = "alpha", "beta"

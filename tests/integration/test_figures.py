@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-import aiohttp
 import pytest
 
 from tests.integration.federation import Site, job, until
+from tests.integration.scrapes import scraped
 
 pytestmark = pytest.mark.integration
-
-
-async def scraped(site: Site, process: str) -> dict[str, float]:
-    ready = site.federation.process(process).process.spec.ready_url
-    assert ready is not None
-    async with aiohttp.ClientSession() as session, session.get(ready.replace("/readyz", "/metrics")) as answer:
-        text = await answer.text()
-    return {name: float(value) for name, value in re.findall(r"^(atoll_\S+) (\S+)$", text, re.M)}
 
 
 async def test_times_by_queue_and_figures_by_member_are_exported(site: Site) -> None:

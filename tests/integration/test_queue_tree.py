@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import orjson
 import pytest
 
@@ -20,6 +19,7 @@ from tests.integration.command_line import atollctl
 from tests.integration.decisions import decisions, status
 from tests.integration.federation import Site, job, until
 from tests.integration.queue_states import command, in_state
+from tests.integration.scrapes import scraped
 
 pytestmark = pytest.mark.integration
 
@@ -43,14 +43,6 @@ async def settle(site: Site, dispatched: set[str], waiting: dict[str, tuple[str,
         await until(look)
     except AssertionError:
         raise AssertionError(f"wanted {dispatched} and {waiting}, last seen {seen}") from None
-
-
-async def metrics(site: Site) -> list[str]:
-    """What the dispatcher tells Prometheus."""
-    url = site.federation.process("dispatcher").process.spec.ready_url
-    assert url is not None
-    async with aiohttp.ClientSession() as session, session.get(url.replace("readyz", "metrics")) as answer:
-        return (await answer.text()).splitlines()
 
 
 def valid(found: dict[str, Any]) -> tuple[str, str]:
@@ -100,15 +92,15 @@ async def test_every_queue_of_the_path_limits_and_is_named_when_it_blocks(site: 
     assert valid(found)[0] == "True"
     await status(site, queues["team"], running=3, pending=1)
     await status(site, queues["a"], running=2, allocated={"cpu": "2", "memory": "32Mi", "pods": "2"})
-    shown = await metrics(site)
-    for line in (
-        f'atoll_queue_used{{queue="{queues["org"]}",resource="cpu"}} 4.0',
-        f'atoll_queue_limit{{queue="{queues["team"]}",resource="cpu"}} 3.0',
-        f'atoll_queue_guarantee{{queue="{queues["a"]}",resource="cpu"}} 1.0',
-        f'atoll_queue_blocked{{queue="{queues["b"]}",reason="QuotaExceeded"}} 1.0',
-        f'atoll_queue_charged{{queue="{queues["a"]}"}} 2.0',
+    shown = await scraped(site, "dispatcher")
+    for name, value in (
+        (f'queue_used{{queue="{queues["org"]}",resource="cpu"}}', 4),
+        (f'queue_limit{{queue="{queues["team"]}",resource="cpu"}}', 3),
+        (f'queue_guarantee{{queue="{queues["a"]}",resource="cpu"}}', 1),
+        (f'queue_blocked{{queue="{queues["b"]}",reason="QuotaExceeded"}}', 1),
+        (f'queue_charged{{queue="{queues["a"]}"}}', 2),
     ):
-        assert line in shown
+        assert shown[f"atoll_{name}"] == value
     with pytest.raises(ApiError, match="takes no workloads itself"):
         await run(site, "wrong", queue=queues["team"])
     await site.host.delete(JOBS, "a1", site.namespace)
