@@ -6,7 +6,7 @@ import msgspec
 import orjson
 import pytest
 
-from atoll.control.works import _granted_more
+from atoll.control.work_drafts import _granted_more
 from atoll.kinds import Part, apps
 from atoll.model.objects import decode_full
 from tests.kinds.samples import taken

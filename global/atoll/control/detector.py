@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
-import msgspec
 import structlog
 
-from atoll.admission import trust
 from atoll.control import foreign, policies
+from atoll.control.binding_drafts import BindingDrafts, claim, owned
 from atoll.control.caches import Caches
 from atoll.control.objects import BindingObject
 from atoll.control.predecessors import Predecessors
@@ -28,18 +26,15 @@ from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
-from atoll.model import claim_charges, failover, gang, keys, lost, network, numbers, quantity, together
-from atoll.model import placement as placements
-from atoll.model.apiresource import BINDINGS, PRIORITY_CLASSES, ApiResource
+from atoll.model import claim_charges, gang, keys
+from atoll.model.apiresource import BINDINGS, ApiResource
 from atoll.model.binding_names import binding_names
 from atoll.model.objects import MALFORMED, Full
 from atoll.model.overrides import OverrideObject
-from atoll.model.policies import PolicyObject, TooMany, best, claim_metadata, claim_of, suspended_on
-from atoll.model.priority import PriorityClassObject, class_of, default_class
+from atoll.model.policies import TooMany
 from atoll.model.queue_object import QueueObject
 from atoll.model.reports import readable
-from atoll.model.timestamps import is_time, rfc3339_seconds, to_seconds
-from atoll.model.verdict import Reason
+from atoll.model.timestamps import rfc3339_seconds
 
 Json = dict[str, Any]
 Key = tuple[ApiResource, str]
@@ -57,6 +52,7 @@ class Detector:
     ) -> None:
         self._settings = settings
         self._host, self._caches, self._recorder = host, caches, recorder
+        self._drafts = BindingDrafts(caches, self._tell)
         self._predecessors = Predecessors(host, caches, recorder, settings=settings.predecessors)
         self.queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
         #: namespaces all of whose workloads need a look
@@ -97,7 +93,7 @@ class Detector:
 
     def _binding_changed(self, old: BindingObject | None, new: BindingObject | None) -> None:
         binding = new or old
-        same = old is not None and new is not None and _owned(old) == _owned(new) and old.charged == new.charged
+        same = old is not None and new is not None and owned(old) == owned(new) and old.charged == new.charged
         if binding is None or same:
             return
         self._look_at_workload_of(binding)
@@ -186,7 +182,7 @@ class Detector:
                 if kind.dedicated and current is None:
                     return
             try:
-                policy = self._policy(kind, obj, current)
+                policy = self._drafts.policy(kind, obj, current)
             except TooMany as error:
                 await self._tell_not_followed(kind, obj, current, "TooManyPolicies", str(error))
                 return
@@ -197,7 +193,7 @@ class Detector:
                 await self._tell_not_followed(kind, obj, current, "DependentOverridesMissing", note)
                 return
             try:
-                wanted = self._wanted(kind, obj, current, policy)
+                wanted = self._drafts.of(kind, obj, current, policy)
             except claim_charges.Missing as error:
                 note = f"its pods use what does not exist in namespace {obj.metadata.namespace}: {error}; create it"
                 await self._tell_not_followed(kind, obj, current, "ResourceClaimNotFound", note)
@@ -209,9 +205,7 @@ class Detector:
             return
         if current is None:
             await self._create(kind, obj, wanted)
-        elif (
-            _owned(current) != (wanted["annotations"][keys.GANG], wanted["spec"]) or _claim(current) != wanted["claim"]
-        ):
+        elif owned(current) != (wanted["annotations"][keys.GANG], wanted["spec"]) or claim(current) != wanted["claim"]:
             labels, notes = wanted["claim"]
             metadata: Json = {"annotations": {**wanted["annotations"], **notes}, "labels": labels}
             was, now = current.gang, gang.decode(wanted["annotations"][keys.GANG])
@@ -221,7 +215,7 @@ class Detector:
             ):
                 # A workload dispatched in the meantime keeps the queue and the devices that it was admitted with.
                 metadata["resourceVersion"] = current.metadata.resource_version
-            patch = {"metadata": metadata, "spec": _replacing(_owned(current)[1], wanted["spec"])}
+            patch = {"metadata": metadata, "spec": _replacing(owned(current)[1], wanted["spec"])}
             await self._host.merge_patch(
                 BINDINGS, current.metadata.name, patch, current.metadata.namespace, field_manager="atoll-detector"
             )
@@ -275,150 +269,6 @@ class Detector:
             # Ours and not seen yet, or that of another kind's workload of this name: the cache is about to tell.
             raise errors.Retry(0.2) from error
 
-    def _policy(self, kind: Kind, obj: Full, current: BindingObject | None) -> PolicyObject | None:
-        """The policy that it follows."""
-        wished = kind.queue_of(obj.body, default=self._caches.default_queue(obj.metadata.namespace))
-        claim = claim_of(current.metadata.annotations) if current is not None else None
-        return policies.choose(self._caches, kind.resource, obj, _queue(wished, current), claim)
-
-    def _claim(self, namespace: str, resource: ApiResource, name: str) -> Json | None:
-        found = self._caches.device_claims[resource].get(f"{namespace}/{name}")
-        return found.body if found is not None else None
-
-    def _wanted(self, kind: Kind, obj: Full, current: BindingObject | None, policy: PolicyObject | None) -> Json:
-        """The detector's own fields of the binding."""
-        claim = claim_metadata(policy if policy is not None and best([policy], kind.resource, obj) else None)
-        if _is_lazy(policy, current, obj):
-            # What the policy says now counts from the workload's next change.
-            assert current is not None
-            own, kept = _owned(current)
-            return {"annotations": {keys.GANG: own}, "spec": kept, "claim": claim}
-        status = obj.body.get("status") or {}
-        class_ = self._class(kind, obj, policy)
-        wish = kind.gang(
-            obj.body,
-            priority=class_.value,
-            default_class=default_class(self._caches.priority_classes),
-            default_queue=self._caches.default_queue(obj.metadata.namespace),
-            carried=self._caches.carried(current, kind, obj) if current is not None else kind.carried(status),
-        )
-        wish = msgspec.structs.replace(
-            wish, preempts=class_.preempts, arrival=_arrival(obj, current), queue=_queue(wish.queue, current)
-        )
-        runs = None
-        # Most have no claims, and decoding is dear.
-        if current is not None and current.charged and '"claimCharges":' in current.metadata.annotations[keys.GANG]:
-            runs = current.gang
-        wish = claim_charges.charged(wish, partial(self._claim, obj.metadata.namespace), runs)
-        if wish.replicas > numbers.INT32:
-            raise ValueError(f"{wish.replicas} pods are more than an object can say")
-        placement = placements.with_annotations(
-            (policy.spec.placement if policy is not None else None) or {}, obj.metadata.annotations
-        )
-        on_lost, toleration = lost.wish(
-            obj.metadata.annotations,
-            policy.metadata.annotations if policy is not None else {},
-            placement.get("clusterTolerations") or (),
-            wish.queue,
-            self._caches.said_of_queue,
-        )
-        said = policy.spec.failover if policy is not None else None
-        wish = msgspec.structs.replace(
-            wish,
-            on_lost=on_lost,
-            lost_toleration=toleration,
-            unhealthy=failover.of_application(said, service=kind.service),
-            leaving=failover.of_cluster(said, service=kind.service),
-            suspended=suspended_on(policy),
-            copies=kind.service and placements.duplicates(placement.get("replicaScheduling")),
-            network=network.read(policy.metadata.annotations.get(keys.NETWORK)) if policy is not None else "",
-            **placements.groups_of(placement, obj.metadata.labels),
-            together=together.read(obj.metadata.annotations.get(keys.TOGETHER)),
-        )
-        spec: Json = {
-            "resource": {
-                "apiVersion": kind.resource.api_version,
-                "kind": kind.resource.kind,
-                "namespace": obj.metadata.namespace,
-                "name": obj.metadata.name,
-                "uid": obj.metadata.uid,
-            },
-            "replicas": wish.replicas,
-            "schedulePriority": {"priority": wish.priority},
-            "conflictResolution": policy.spec.conflict_resolution if policy is not None else "Abort",
-            "components": [
-                {
-                    "name": gang.component_name(task.name),
-                    "replicas": task.replicas,
-                    "replicaRequirements": {
-                        "resourceRequest": {
-                            name: quantity.format_units(name, amount)
-                            for name, amount in sorted(task.requests.items())
-                            if name != "pods"
-                        }
-                    },
-                }
-                for task in wish.tasks
-            ],
-        }
-        if placement:
-            spec["placement"] = placement
-        if wish.follows or wish.avoids:
-            groups = {"affinityGroup": wish.follows, "antiAffinityGroup": wish.avoids}
-            spec["workloadAffinityGroups"] = {name: each for name, each in groups.items() if each}
-        if policy is not None and (propagates := policy.spec.propagates) is not None:
-            spec["propagateDeps"] = propagates
-        if policy is not None and policy.spec.preserve_resources_on_deletion:
-            spec["preserveResourcesOnDeletion"] = True
-        if at := self._rescheduled(kind, obj, current):
-            spec["rescheduleTriggeredAt"] = at
-        if said:
-            spec["failover"] = said
-        annotations = {keys.GANG: gang.encode(wish)}
-        if policy is not None and policy.spec.activation_preference == "Lazy":
-            annotations[keys.POLICY_ACTIVE] = str(obj.metadata.generation)
-        try:
-            gang.check(wish)
-        except gang.BadGang as error:
-            # The dispatcher says that it is invalid, not why.
-            self._tell(kind, obj, Reason.INVALID_GANG, str(error))
-        for resource, name in kind.namespaced_needs(obj.body):
-            if resource == PRIORITY_CLASSES and self._caches.priority_classes.get(name) is None:
-                note = (
-                    f"PriorityClass {name} does not exist here: it counts with priority {wish.priority}, and members"
-                    " that have no such class start none of its pods; create it, or correct priorityClassName"
-                )
-                self._tell(kind, obj, "PriorityClassNotFound", note)
-        return {"annotations": annotations, "spec": spec, "claim": claim}
-
-    def _rescheduled(self, kind: Kind, obj: Full, current: BindingObject | None) -> str:
-        """Time of a requested new placement: by its annotation, or by a note of others on its binding."""
-        said = obj.metadata.annotations.get(keys.RESCHEDULE, "")
-        before = current.spec.reschedule_triggered_at if current is not None else ""
-        if said and not is_time(said):
-            self._tell(kind, obj, "RescheduleIgnored", f"annotation {keys.RESCHEDULE}: {readable(said)} is no time")
-        elif said and (not before or to_seconds(said) > to_seconds(before)):
-            return said
-        return before
-
-    def _class(self, kind: Kind, obj: Full, policy: PolicyObject | None) -> PriorityClassObject:
-        """The PriorityClass that its policy names, if its queue allows that one; else its own."""
-        classes = self._caches.priority_classes
-        if name := policies.class_of(policy):
-            queue = kind.queue_of(obj.body, default=self._caches.default_queue(obj.metadata.namespace))
-            found = self._caches.queues.get(queue)
-            allowed = trust.classes_allowed(found.metadata.annotations) if found is not None else None
-            field = "spec.schedulePriority.priorityClassName"
-            problems = [
-                *trust.class_problems(name, field),
-                *trust.not_allowed([(field, name)], queue, allowed),
-                *trust.unknown_classes([(field, name)], lambda each: classes.get(each) is not None),
-            ]
-            if not problems:
-                return class_of(name, classes)
-            self._tell(kind, obj, "PolicyPriorityIgnored", f"its policy's {problems[0]}")
-        return class_of(kind.priority_class_of(obj.body), classes)
-
     async def _tell_not_followed(
         self, kind: Kind, obj: Full, current: BindingObject | None, reason: str, note: str
     ) -> None:
@@ -465,22 +315,6 @@ def _inherited(queue: QueueObject | None) -> tuple[object, ...]:
     return notes.get(keys.DEFAULT_POLICY), notes.get(keys.LOST_TOLERATION), queue.spec.parent
 
 
-def _arrival(obj: Full, current: BindingObject | None) -> int:
-    """The workload's place in its second: by the resourceVersion that it was first seen with, which its
-    binding keeps. Versions of all workloads of a host can be compared.
-    """
-    if current is not None:
-        return current.gang.arrival if current.gang is not None else 0
-    return numbers.whole(obj.metadata.resource_version) or 0
-
-
-def _queue(wished: str, current: BindingObject | None) -> str:
-    """The queue of the binding: that which the workload names, but while it is charged the one that admitted it."""
-    if current is None or current.gang is None or not current.charged:
-        return wished
-    return current.gang.queue
-
-
 def _said(kind: Kind, obj: Full) -> tuple[object, ...]:
     """What of a workload its binding depends on."""
     metadata = obj.metadata
@@ -494,56 +328,8 @@ def _said(kind: Kind, obj: Full) -> tuple[object, ...]:
     )
 
 
-def _owned(binding: BindingObject) -> tuple[str, Json]:
-    """The detector's fields as they are, comparable with `_wanted`."""
-    reference = binding.spec.resource
-    spec: Json = {
-        "resource": {
-            "apiVersion": reference.api_version,
-            "kind": reference.kind,
-            "namespace": reference.namespace,
-            "name": reference.name,
-            "uid": reference.uid,
-        },
-        "replicas": binding.spec.replicas,
-        "components": binding.spec.components,
-        "conflictResolution": binding.spec.conflict_resolution,
-    }
-    if binding.spec.schedule_priority is not None:
-        spec["schedulePriority"] = binding.spec.schedule_priority
-    if binding.spec.placement is not None:
-        spec["placement"] = binding.spec.placement
-    if binding.spec.propagate_deps is not None:
-        spec["propagateDeps"] = binding.spec.propagate_deps
-    if binding.spec.workload_affinity_groups is not None:
-        spec["workloadAffinityGroups"] = binding.spec.workload_affinity_groups
-    if binding.spec.preserve_resources_on_deletion is not None:
-        spec["preserveResourcesOnDeletion"] = binding.spec.preserve_resources_on_deletion
-    if binding.spec.reschedule_triggered_at:
-        spec["rescheduleTriggeredAt"] = binding.spec.reschedule_triggered_at
-    if binding.spec.failover is not None:
-        spec["failover"] = binding.spec.failover
-    return binding.metadata.annotations.get(keys.GANG, ""), spec
-
-
-def _claim(binding: BindingObject) -> tuple[dict[str, str | None], dict[str, str | None]]:
-    """The labels and annotations by which it says which policy it follows, comparable with `_wanted`."""
-    labels, notes = claim_metadata(None)
-    metadata = binding.metadata
-    return {key: metadata.labels.get(key) for key in labels}, {key: metadata.annotations.get(key) for key in notes}
-
-
 def _said_of(claim: dict[str, str | None]) -> dict[str, str]:
     return {key: value for key, value in claim.items() if value is not None}
-
-
-def _is_lazy(policy: PolicyObject | None, current: BindingObject | None, obj: Full) -> bool:
-    """Whether a binding keeps the policy of the time of its workload's last change."""
-    if policy is None or current is None or policy.spec.activation_preference != "Lazy":
-        return False
-    notes = current.metadata.annotations
-    follows = claim_of(notes) == (policy.metadata.namespace or "", policy.metadata.name)
-    return follows and notes.get(keys.POLICY_ACTIVE) == str(obj.metadata.generation)
 
 
 def _replacing(old: Any, new: Any) -> Any:
