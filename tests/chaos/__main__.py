@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--pace", type=float, metavar="X", help="every wait is X times as long (default: as slow as this machine is)"
     )
+    parser.add_argument(
+        "--moves", action="store_true", help="gangs are in racks, and move for others that wait for one"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep logs and audit logs in this folder")
     parser.add_argument("--judge", type=Path, metavar="DIR", help="run nothing: judge what --keep kept there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write counts, table and violations there")
@@ -46,7 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _folder(options.keep) as folder:
             slow = options.pace or pace.measured()
             say(f"seed {options.seed}, pace {slow:.1f}")
-            facts = asyncio.run(run(options.seed, options.seconds, folder, every=options.every, pace=slow, say=say))
+            running = run(
+                options.seed, options.seconds, folder, every=options.every, pace=slow, moves=options.moves, say=say
+            )
+            facts = asyncio.run(running)
             outcome = judge(facts, folder / "logs")
     print(report.table(outcome))
     print(report.explanations(outcome), end="")

@@ -213,7 +213,7 @@ def decided_once(record: Record) -> Iterator[Violation]:
 
 def decisions_kept(record: Record) -> Iterator[Violation]:
     """What was decided for an epoch stays, whoever leads, but for the size of what is elastic; what was bound is taken
-    back for its user only, or for its member: one that is drained, or lost to what does not wait: invariant 9.
+    back for its user only, for its member, one that is drained, or lost to what does not wait, or moved: invariant 9.
     """
     for uid, states in record.bindings.items():
         for before, after in itertools.pairwise(states):
@@ -223,9 +223,42 @@ def decisions_kept(record: Record) -> Iterator[Violation]:
             taken = after.epoch > before.epoch and after.phase is Phase.EVICTING and after.reason is not Reason.HELD
             wish = record.plan.get(after.workload)
             moved = after.reason is Reason.MEMBER_LOST and wish is not None and (wish.exclusive or wish.moves)
-            if taken and "Bound" in before.conditions and not moved and after.reason is not Reason.MEMBER_DRAINED:
+            others = after.reason in (Reason.MEMBER_DRAINED, Reason.MOVED)
+            if taken and "Bound" in before.conditions and not moved and not others:
                 text = f"binding {uid} was bound and taken back with epoch {after.epoch} because of {after.reason}"
                 yield Violation("decisions kept", after.workload, after.at, text)
+
+
+def moves(states: Sequence[Seen]) -> Iterator[Seen]:
+    """The states with which a binding was taken back so that another one has its rack."""
+    for before, after in itertools.pairwise(states):
+        if after.epoch > before.epoch and after.reason is Reason.MOVED:
+            yield after
+
+
+def moved_have_places(record: Record) -> Iterator[Violation]:
+    """A gang moves once at most, and is dispatched again at once, unless its user or another fate comes first. Faults
+    stop the clock; a dispatcher that takes over does not know the places of those that leave.
+    """
+    troubles = [(span.began, span.ended + SETTLING_S * record.pace) for span in record.faults]
+    led = [span for span in record.faults if _reaches(span, "dispatcher")]
+    for uid, states in record.bindings.items():
+        moved = list(moves(states))
+        for each in moved[1:]:
+            yield Violation("moved have places", each.workload, each.at, f"binding {uid} was moved again")
+        for each in moved:
+            later = (s for s in states if s.at > each.at and (s.deleted or s.epoch > each.epoch or _holds(s)))
+            back = next((s.at for s in later), record.end)
+            if any(span.began <= back and span.ended + SETTLING_S * record.pace >= each.at for span in led):
+                continue
+            lasted = (back - each.at) - _covered(each.at, back, troubles)
+            if lasted > COMMIT_TIMEOUT_S * record.pace:
+                text = f"binding {uid} was moved, and not dispatched again for {lasted:.1f} s without faults"
+                yield Violation("moved have places", each.workload, each.at, text)
+
+
+def _holds(seen: Seen) -> bool:
+    return seen.gang is not None and seen.gang.hold
 
 
 def _same_parts(before: Seen, after: Seen, wish: Submission | None) -> bool:
@@ -337,6 +370,7 @@ CHECKS: tuple[Check, ...] = (
     lost_pods_go,
     decided_once,
     decisions_kept,
+    moved_have_places,
     held_stays_held,
     nothing_lost,
     ran_once,

@@ -22,6 +22,8 @@ GPU = "nvidia.com/gpu"
 LAYOUT = FederationConfig(members=[member("alpha", 8), member("beta", 4), member("gamma", 4)])
 QUEUES_GPUS = {"research": 48, "nightly": 32, "shared": 24}
 """Queue -> its capability in GPUs; the members hold 128, so that some wait for quota and others for room."""
+_RACK_GPUS = 16
+"""Of the two nodes of a rack."""
 PROBES = "probes"
 """The queue of the probes, without limit."""
 _SPREAD = "chaos.atoll.sh/spread"
@@ -81,6 +83,8 @@ class Submission:
     """It waits for a lost member however long that is away."""
     fickle: bool = False
     """Its policy changes all the time."""
+    rack: bool = False
+    """All of its pods in one rack."""
     config: bool = False
     """Its pods refer to a ConfigMap of the host."""
     acts: tuple[tuple[float, Act], ...] = ()
@@ -165,6 +169,14 @@ def _wishes(rng: random.Random) -> tuple[bool, tuple[tuple[float, Act], ...]]:
     if draw < 0.28:
         return False, ((at, Act.HOLD),)
     return False, ()
+
+
+def in_racks(wishes: Sequence[Submission]) -> list[Submission]:
+    """The same, each gang of one member in one rack if a rack can hold it."""
+    return [
+        replace(wish, rack=not wish.batch and wish.spread == 1 and wish.pods * wish.gpus <= _RACK_GPUS)
+        for wish in wishes
+    ]
 
 
 def slower(wishes: Sequence[Submission], pace: float) -> list[Submission]:
@@ -297,7 +309,10 @@ def workload(wish: Submission) -> Json:
     if wish.batch:
         return {**head, "spec": {"parallelism": wish.pods, "completions": wish.runs, "template": template}}
     task = {"name": "worker", "replicas": wish.pods, "template": template}
-    return {**head, "spec": {"queue": wish.queue, "minAvailable": wish.needed, "tasks": [task]}}
+    spec: Json = {"queue": wish.queue, "minAvailable": wish.needed, "tasks": [task]}
+    if wish.rack:
+        spec["networkTopology"] = {"mode": "hard", "highestTierAllowed": 1}
+    return {**head, "spec": spec}
 
 
 def resources(wish: Submission) -> Vector:

@@ -163,6 +163,8 @@ class Facts:
     seconds: float
     #: so many times as long every wait was
     pace: float = 1.0
+    #: gangs in racks, and moves of gangs for others
+    moves: bool = False
     #: what ended the run before its time
     broken: str = ""
     spans: list[Span] = field(default_factory=list)

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.chaos.checks import Violation
+from tests.chaos.checks import Violation, moves
 from tests.chaos.player import recoveries
 from tests.chaos.run import Outcome
 
@@ -71,10 +71,12 @@ def line(outcome: Outcome) -> str:
     """One line of counts."""
     record, facts = outcome.record, outcome.facts
     kills = ", ".join(f"{name} {times}" for name, times in facts.kills.items())
+    moved = sum(1 for states in record.bindings.values() for _ in moves(states))
     again = sum(states[-1].epoch > 1 for states in record.bindings.values())
     return (
         f"seed {facts.seed}: {len(record.plan)} workloads, {len(record.pods)} pods, {len(record.written)} decisions, "
-        f"{again} workloads dispatched or taken back more than once; {len(record.faults)} faults, kills: {kills}, "
+        f"{again} workloads dispatched or taken back more than once"
+        f"{f', {moved} moved' if facts.moves else ''}; {len(record.faults)} faults, kills: {kills}, "
         f"at {len(facts.killed_at)} kinds of writes; pace {facts.pace:.1f}; {len(outcome.violations)} violations"
         + (f"; broken off: {facts.broken}" if facts.broken else "")
     )

@@ -34,6 +34,9 @@ _ELECTION = {"lease-seconds": 5, "renew-deadline": 3.5, "retry-period": 1}
 _PROGRESS = {"reserve": 10, "commit": 30, "regain": 30, "grow": 30}
 """The defaults of the dispatcher's deadlines."""
 _HEARTBEAT = {"period": 1, "silent": 4, "duration": 6, "fence": 6}
+MOVES = ("--moved-gangs-per-hour=10000", "--set=core.preemption.protection=0", "--set=core.defragmentation.pause=1",
+          "--set=core.defragmentation.longestPause=5")  # fmt: skip
+"""Gangs move as soon as another one waits for a rack."""
 _FACTS = "chaos.json"
 
 
@@ -59,6 +62,7 @@ async def run(
     every: float = EVERY_S,
     pace: float = 1.0,
     patience: float = drive.PATIENCE_S,
+    moves: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Facts:
     """Everything but the verdict; nothing is left running.
@@ -70,13 +74,14 @@ async def run(
         every: seconds from one fault to the next, at pace 1.
         pace: every wait is so many times as long; see `pace.measured`.
         patience: seconds after the last fault within which all must be over.
+        moves: gangs are in racks, and move for others.
         say: gets a line per step.
     """
-    wishes = plan.generate(seed, seconds)
+    facts = Facts(seed, seconds, pace, moves)
+    wishes = _wishes(facts)
     connections = Connections(directory / "proxies", seed, lambda name: player.kill(name))
-    federation = stage(directory, connections, pace=pace, say=say)
+    federation = stage(directory, connections, pace=pace, moves=moves, say=say)
     player = Player(federation, connections, seed, every=every, pace=pace)
-    facts = Facts(seed, seconds, pace)
     try:
         async with federation, clients(federation) as (host, members):
             await drive.prepare(host, pace=pace)
@@ -103,13 +108,23 @@ async def _timed(player: Player, seconds: float) -> None:
             await player.run()
 
 
-def stage(directory: Path, connections: Connections, *, pace: float, say: Callable[[str], None]) -> AtollFederation:
+def _wishes(facts: Facts) -> list[Submission]:
+    wishes = plan.generate(facts.seed, facts.seconds)
+    return plan.in_racks(wishes) if facts.moves else wishes
+
+
+def stage(
+    directory: Path, connections: Connections, *, pace: float, say: Callable[[str], None], moves: bool = False
+) -> AtollFederation:
     """A federation with standbys, each of its connections through a proxy; members are lost within seconds."""
+    flags = deadlines(pace)
+    if moves:
+        flags["dispatcher"] += MOVES
     return AtollFederation(
         plan.LAYOUT,
         directory,
         replicas={"control": 2, "dispatcher": 2},
-        flags=deadlines(pace),
+        flags=flags,
         through=connections.through,
         on_progress=say,
     )
@@ -150,8 +165,7 @@ async def play(
 
 def judge(facts: Facts, logs: Path) -> Outcome:
     """The verdict on a run, from its facts and its audit logs."""
-    wishes = plan.generate(facts.seed, facts.seconds)
-    return judge_of(facts, wishes, logs)
+    return judge_of(facts, _wishes(facts), logs)
 
 
 def judge_of(

@@ -11,7 +11,7 @@ from atoll.control.settings import ControlSettings
 from atoll.dispatcher.settings import DispatcherSettings
 from atoll.kube.settings import ProcessSettings, load
 from tests.chaos import pace, report
-from tests.chaos.run import deadlines, judge, run
+from tests.chaos.run import MOVES, deadlines, judge, run
 
 SEED, SECONDS = 7, 8.0
 
@@ -24,7 +24,8 @@ def test_processes_take_the_deadlines_of_a_slow_machine(
     slow: float, process: str, model: type[ProcessSettings]
 ) -> None:
     needed = ("--cluster=m",) if process == "agent" else ()
-    load(model, process, "", (*needed, *deadlines(slow)[process]))
+    moves = MOVES if process == "dispatcher" else ()
+    load(model, process, "", (*needed, *deadlines(slow)[process], *moves))
 
 
 @pytest.mark.integration

@@ -52,6 +52,29 @@ def test_an_elastic_gang_may_have_another_size() -> None:
     assert len(list(checks.decisions_kept(history.record()))) == 1
 
 
+@pytest.mark.parametrize(
+    ("back", "again", "led", "violations"),
+    [
+        pytest.param(3, False, False, 0, id="back at once"),
+        pytest.param(60, False, False, 1, id="back late"),
+        pytest.param(60, False, True, 0, id="another dispatcher led"),
+        pytest.param(3, True, False, 1, id="moved twice"),
+    ],
+)
+def test_a_moved_gang_is_back_at_once_and_moves_once(back: float, again: bool, led: bool, violations: int) -> None:
+    history = History(GANG)
+    history.binding(1, "gang-1", 1, ("alpha", 2), conditions=["Bound"])
+    history.binding(2, "gang-1", 2, phase=Phase.EVICTING, reason=Reason.MOVED)
+    history.binding(back, "gang-1", 3, ("beta", 2))
+    if again:
+        history.binding(70, "gang-1", 4, phase=Phase.EVICTING, reason=Reason.MOVED)
+        history.binding(71, "gang-1", 5, ("beta", 2))
+    if led:
+        history.faults.append(Span("killed (dispatcher)", "dispatcher", EPOCH_S + 2, EPOCH_S + 2))
+    assert len(list(checks.moved_have_places(history.record()))) == violations
+    assert list(checks.decisions_kept(history.record())) == []
+
+
 @pytest.mark.parametrize(("least", "violations"), [(1, 0), (2, 1)], ids=["shrunk", "never smaller"])
 def test_a_pod_is_made_again_only_where_its_gang_had_shrunk(least: int, violations: int) -> None:
     history = History(Submission("gang-1", "q", pods=2, gpus=1, seconds=1, minimum=1))
@@ -228,6 +251,11 @@ def taken(history: History) -> None:
     history.binding(2.15, "gang-1", 2, phase=Phase.EVICTING, reason=Reason.DEADLINE_EXCEEDED)
 
 
+def homeless(history: History) -> None:
+    history.binding(1.5, "gang-1", 2, phase=Phase.EVICTING, reason=Reason.MOVED)
+    history.binding(60, "gang-1", 3, ("alpha", 2))
+
+
 def unheld(history: History) -> None:
     history.binding(9, "gang-3", 1, ("beta", 2), hold=True)
 
@@ -288,6 +316,7 @@ DOCTORED: dict[str, tuple[Callable[[History], None], str]] = {
     "an epoch left out": (leapt, "decided once"),
     "a decision changed": (moved, "decisions kept"),
     "a bound gang taken back": (taken, "decisions kept"),
+    "a moved gang without a place": (homeless, "moved have places"),
     "a held gang dispatched": (unheld, "held stays held"),
     "a held gang that runs at the end": (runs_on, "held stays held"),
     "a workload that is gone": (vanished, "nothing lost"),
