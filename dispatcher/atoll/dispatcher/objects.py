@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -129,6 +130,9 @@ class Placed(Part, frozen=True, rename="camel"):
     requests: dict[str, dict[str, int]] = {}
 
 
+_UNPLACED = Placed()
+
+
 class Hold(Part, frozen=True, rename="camel"):
     epoch: int = -1
     state: str = ""
@@ -152,10 +156,14 @@ class MemberStatus(Part, frozen=True, rename="camel"):
     released: dict[str, int] = {}
 
     @property
+    def placed(self) -> Placed:
+        """The placement; an empty one where there is none."""
+        return self.placement or _UNPLACED
+
+    @property
     def waiting(self) -> str:
         """Why pods have no node; empty where all have."""
-        said = (self.placement.waiting if self.placement is not None else "") or self.suspended
-        return said or (_UNMADE if self.unmade else "")
+        return self.placed.waiting or self.suspended or (_UNMADE if self.unmade else "")
 
 
 class Aggregated(Part, frozen=True, rename="camel"):
@@ -386,30 +394,14 @@ def read_report(report: CapacityReport) -> CapacityObject:
 
 _YES = ("Reserved", "Fits")
 """What members say of a hold that they grant, and of a question."""
+_NO_REASON = "it does not say why"
 
 
 def binding_view(obj: BindingObject) -> BindingView | None:
     """The core's view; None for a binding that is not Atoll's (no gang annotation)."""
-    annotations = obj.metadata.annotations
-    text = annotations.get(keys.GANG)
-    if text is None:
+    if keys.GANG not in obj.metadata.annotations:
         return None
-    read: gang.Gang | None = None
-    told = decision.Decision()
-    try:
-        wish = gang.decode(text)
-        gang.check(wish)
-        rank = obj.spec.schedule_priority
-        wish = wish.with_any_gpu()
-        read = wish if rank is None else msgspec.structs.replace(wish, priority=rank.priority)
-    except (msgspec.MsgspecError, gang.BadGang) as error:
-        log.warning("gang annotation can't be read", **_about(obj), error=str(error))
-    try:
-        said_last = decision.decode(annotations.get(keys.DECISION))
-        decision.check(said_last)
-        told = said_last
-    except (msgspec.MsgspecError, decision.BadDecision) as error:
-        log.warning("decision annotation can't be read", **_about(obj), error=str(error))
+    read, decided = _gang(obj), _decision(obj)
     conditions = {condition.type: condition for condition in obj.status.conditions}
     released, bound = conditions.get("Released"), conditions.get("Bound", Condition())
     healthy = conditions.get("Healthy", Condition())
@@ -418,8 +410,9 @@ def binding_view(obj: BindingObject) -> BindingView | None:
     mode, tasks = placement.mode(read), obj.spec.graceful_eviction_tasks
     # Its policy sends nothing there, or it left them and its tasks there are not over.
     excluded = [*(read.suspended if read is not None else ()), *(task.from_cluster for task in tasks)]
-    at = numbers.whole(annotations.get(keys.EPOCH)) or 0
-    said = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
+    at = numbers.whole(obj.metadata.annotations.get(keys.EPOCH)) or 0
+    reports = {item.cluster_name: item.status for item in obj.status.aggregated_status if item.status is not None}
+    of_each = partial(_by_member, reports)
     return BindingView(
         uid=obj.metadata.uid,
         namespace=obj.metadata.namespace,
@@ -427,7 +420,7 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         generation=obj.metadata.generation,
         epoch=at,
         gang=read,
-        decision=told,
+        decision=decided,
         created=obj.metadata.creation_timestamp,
         kind=obj.spec.resource.whole_kind,
         suspended=obj.spec.suspension is not None and obj.spec.suspension.scheduling,
@@ -438,64 +431,29 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         least_clusters=mode.least,
         most_clusters=mode.most,
         sharing=_sharing(placement, mode, obj.spec.resource.uid),
-        rescheduled=_asked_anew(obj.spec.reschedule_triggered_at, told, said),
-        leaves={
-            cluster: status.placement.moves[:MOST_WORDS]
-            for cluster, status in said.items()
-            if status.placement is not None and status.placement.moves
-        }
-        or NOTHING,
+        rescheduled=_asked_anew(obj.spec.reschedule_triggered_at, decided, reports),
+        leaves=of_each(lambda status: status.placed.moves[:MOST_WORDS]),
         bound=whole or lost,
         bound_at=bound.last_transition_time if whole else "",
         lost_at=bound.last_transition_time if lost else "",
-        waiting={cluster: status.waiting for cluster, status in said.items() if status.waiting} or NOTHING,
+        waiting=of_each(lambda status: status.waiting),
         started="Running" in conditions and conditions["Running"].status == "True",
-        held_up={
-            cluster: status.placement.starting
-            for cluster, status in said.items()
-            if status.placement is not None and status.placement.starting
-        }
-        or NOTHING,
+        held_up=of_each(lambda status: status.placed.starting),
         finished="Finished" in conditions and conditions["Finished"].status == "True",
         stuck=released.message if released is not None and released.status == "False" else "",
         released=released.observed_generation if released is not None and released.status == "True" else 0,
-        placed={
-            cluster: (status.placement.generation, sum(status.placement.nodes.values()))
-            for cluster, status in said.items()
-            if status.placement is not None
-        }
-        or NOTHING,
-        reserved={
-            cluster: MemberAnswer(
-                hold.state in _YES, hold.generation, hold.requested, hold.available, hold.message[:MOST_WORDS]
-            )
-            for cluster, status in said.items()
-            if (hold := status.reservation) is not None and hold.epoch == at
-        }
-        or NOTHING,
-        nodes={
-            cluster: status.placement.nodes
-            for cluster, status in said.items()
-            if status.placement is not None and status.placement.nodes
-        }
-        or NOTHING,
-        requests={
-            cluster: status.placement.requests
-            for cluster, status in said.items()
-            if status.placement is not None and status.placement.requests
-        }
-        or NOTHING,
-        ended={cluster: status.released for cluster, status in said.items() if status.released} or NOTHING,
-        unmade=tuple(cluster for cluster, status in said.items() if status.unmade),
-        refused={
-            cluster: refusal.message or "it does not say why"
-            for cluster, status in said.items()
-            if (refusal := status.refused) is not None and refusal.epoch == at
-        }
-        or NOTHING,
+        placed=of_each(
+            lambda status: (status.placed.generation, sum(status.placed.nodes.values())) if status.placement else None
+        ),
+        reserved=of_each(lambda status: _answer(status.reservation, at)),
+        nodes=of_each(lambda status: status.placed.nodes),
+        requests=of_each(lambda status: status.placed.requests),
+        ended=of_each(lambda status: status.released),
+        unmade=tuple(cluster for cluster, status in reports.items() if status.unmade),
+        refused=of_each(lambda status: _reason(status.refused, at)),
         unhealthy_at=healthy.last_transition_time if healthy.status == "False" else "",
         unhealthy={
-            item.cluster_name: healthy.message or "it does not say why"
+            item.cluster_name: healthy.message or _NO_REASON
             for item in obj.status.aggregated_status
             if healthy.status == "False" and item.health == "Unhealthy"
         }
@@ -503,6 +461,48 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         tasks=tuple(tasks),
         state=obj.left or NOTHING,
     )
+
+
+def _gang(obj: BindingObject) -> gang.Gang | None:
+    """The wish; None where it can't be read."""
+    try:
+        wish = gang.decode(obj.metadata.annotations[keys.GANG])
+        gang.check(wish)
+        wish = wish.with_any_gpu()
+    except (msgspec.MsgspecError, gang.BadGang) as error:
+        log.warning("gang annotation can't be read", **_about(obj), error=str(error))
+        return None
+    rank = obj.spec.schedule_priority
+    return wish if rank is None else msgspec.structs.replace(wish, priority=rank.priority)
+
+
+def _decision(obj: BindingObject) -> decision.Decision:
+    """The last decision; an empty one where it can't be read."""
+    try:
+        last = decision.decode(obj.metadata.annotations.get(keys.DECISION))
+        decision.check(last)
+        return last
+    except (msgspec.MsgspecError, decision.BadDecision) as error:
+        log.warning("decision annotation can't be read", **_about(obj), error=str(error))
+        return decision.Decision()
+
+
+def _by_member(reports: Mapping[str, MemberStatus], value: Callable[[MemberStatus], T | None], /) -> Mapping[str, T]:
+    """Member -> value, of members whose report has one that is not empty."""
+    if not reports:
+        return NOTHING
+    return {cluster: found for cluster, status in reports.items() if (found := value(status))} or NOTHING
+
+
+def _answer(hold: Hold | None, epoch: int) -> MemberAnswer | None:
+    if hold is None or hold.epoch != epoch:
+        return None
+    words = hold.message[:MOST_WORDS]
+    return MemberAnswer(hold.state in _YES, hold.generation, hold.requested, hold.available, words)
+
+
+def _reason(refusal: Refusal | None, epoch: int) -> str:
+    return (refusal.message or _NO_REASON) if refusal is not None and refusal.epoch == epoch else ""
 
 
 def _counts(read: gang.Gang | None, target: Target) -> tuple[int, ...]:
@@ -521,7 +521,7 @@ def _asked_anew(by_user: str, decided: decision.Decision, members: Mapping[str, 
     asked = [by_user] if is_time(by_user) else []
     if decided.dispatched:
         earliest = to_seconds(decided.dispatched) + decision.MOVES_AFTER
-        moves = [status.placement.move for status in members.values() if status.placement is not None]
+        moves = [status.placed.move for status in members.values()]
         asked += [move for move in moves if is_time(move) and to_seconds(move) >= earliest]
     return max(asked, key=to_seconds, default="")
 
