@@ -1,4 +1,4 @@
-"""docs/install.md shows what its commands print: all of them are typed, in its order."""
+"""docs/install.md and docs/first-job.md show what their commands print: all of them are typed, in their order."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from atoll.local.binaries import ensure
 from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 from atoll.local.ports import free_ports
+from tests.docs import first_job
 from tests.docs.pages import DOCS, ROOT
 from tests.docs.replay import search_path, shell, shows, steps
 
@@ -30,6 +31,8 @@ _ELSEWHERE = {
     "atollctl local up --provider kind --members 2": "needs Docker",
 }
 """Commands that are not typed here, and why."""
+_FIRST_JOB_AFTER = "atollctl local status"
+"""The command of this page whose reader has the federation in which docs/first-job.md begins."""
 _PATIENCE = 90.0
 """Seconds until commands that look show what the page does."""
 _LOOKS = ("curl", "kubectl get")
@@ -81,11 +84,18 @@ async def test_a_federation_on_this_machine(tmp_path: Path) -> None:
         # The programs stay where they are.
         "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"),
     }
+    read = False
     try:
         for command, shown in halves()[0]:
             printed, code = await shell(command, ROOT, environment)
             assert code == 0, f"$ {command}\n{printed}"
             assert not shown or shows(shown, printed.replace(str(tmp_path), "$HOME")), f"$ {command}\n{printed}"
+            if command == _FIRST_JOB_AFTER:
+                folder = tmp_path / "first-job"
+                folder.mkdir()
+                await first_job.type_all(tmp_path / ".local/state/atoll/local/default/clusters/host/kubeconfig", folder)
+                read = True
+        assert read, "a reader of the first job's page has no federation"
     finally:
         for name in ("default", "second"):
             await shell(f"atollctl local down --name {name}", ROOT, environment)

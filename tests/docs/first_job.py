@@ -1,4 +1,4 @@
-"""docs/first-job.md shows what its commands print: all of them are typed, in its order, in a federation as it says."""
+"""What docs/first-job.md tells its reader to type: in its order, in the federation that docs/install.md starts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from atoll.local.atoll_federation import AtollFederation
-from atoll.local.layout import default_config
 from tests.atollctl import atollctl
 from tests.docs.pages import DOCS, blocks
 from tests.docs.replay import shell, shows, steps
-
-pytestmark = pytest.mark.integration
 
 PAGE = DOCS / "first-job.md"
 _ELSEWHERE = "local up"
@@ -50,15 +44,19 @@ async def run(command: str, kubeconfig: Path, folder: Path) -> str:
     return (await shell(command, folder, {"KUBECONFIG": str(kubeconfig)}))[0]
 
 
-async def test_the_page_shows_what_its_commands_print(tmp_path: Path) -> None:
+async def type_all(kubeconfig: Path, folder: Path) -> None:
+    """Type the page in this folder.
+
+    Raises:
+        AssertionError: a command prints what the page does not show.
+    """
     for name, content in files():
-        (tmp_path / name).write_text(content)
+        (folder / name).write_text(content)
     loop = asyncio.get_running_loop()
-    async with AtollFederation(default_config(2, 8), tmp_path / "federation") as federation:
-        for command, shown in typed():
-            end = loop.time() + (_PATIENCE if command.startswith(_LOOKS) else 0.0)
-            printed = await run(command, federation.host.kubeconfig, tmp_path)
-            while not shows(shown, printed) and loop.time() < end:
-                await asyncio.sleep(0.2)
-                printed = await run(command, federation.host.kubeconfig, tmp_path)
-            assert shows(shown, printed), f"$ {command}\n{printed}"
+    for command, shown in typed():
+        end = loop.time() + (_PATIENCE if command.startswith(_LOOKS) else 0.0)
+        printed = await run(command, kubeconfig, folder)
+        while not shows(shown, printed) and loop.time() < end:
+            await asyncio.sleep(0.2)
+            printed = await run(command, kubeconfig, folder)
+        assert shows(shown, printed), f"$ {command}\n{printed}"
