@@ -90,7 +90,7 @@ class Ground:
         keys = self.federation.federation.keys
         tls = ssl.create_default_context(cafile=str(keys.etcd_authority.path))
         tls.load_cert_chain(*map(str, keys.etcd))
-        url = next(each for each in self.servers.of(STORE).spec.argv if each.startswith("--listen-client-urls="))
+        url = next(each for each in self.servers.of(STORE).spec.argv if each.startswith("--listen-client-http-urls="))
         timeout = aiohttp.ClientTimeout(total=120)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), timeout=timeout) as session:
 

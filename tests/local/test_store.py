@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import stat
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -26,16 +28,34 @@ async def keys_in(url: str, tls: ssl.SSLContext | bool) -> int:
         return answer.status
 
 
+async def settings_of(url: str, tls: ssl.SSLContext) -> bytes:
+    """The first frame of a gRPC server: what API servers ask of the store goes this way."""
+    tls.set_alpn_protocols(["h2"])
+    address = urlsplit(url)
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection(address.hostname, address.port, ssl=tls)
+        try:
+            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+            return await reader.readexactly(9)
+        finally:
+            writer.close()
+
+
 @pytest.mark.integration
 async def test_no_client_reads_it_without_its_certificate(federation: AtollFederation) -> None:
     store = federation.federation
     url, own = store_of(store)
+    (process,) = (each for each in store.processes.processes if each.spec.name == "etcd")
+    [grpc] = [flag.partition("=")[2] for flag in process.spec.argv if flag.startswith("--listen-client-urls=")]
     assert await keys_in(url, own) == 200
+    assert (await settings_of(grpc, own))[3] == 4, "a frame of settings"
 
     stranger = ssl.create_default_context(cafile=str(store.keys.etcd_authority.path))
     for refused in (stranger, as_client(store, store.keys.proxy), as_client(store, store.keys.serving)):
         with pytest.raises(aiohttp.ClientError):
             await keys_in(url, refused)
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            await settings_of(grpc, refused)
     with pytest.raises(aiohttp.ClientError):
         await keys_in(url.replace("https:", "http:"), False)
 

@@ -118,12 +118,12 @@ def write_kubeconfig(handle: ClusterHandle, path: Path, *, url: str | None = Non
 
 
 def etcd(
-    binaries: Binaries, keys: Keys, data: Path, client_port: int, peer_port: int, address: str = "127.0.0.1"
+    binaries: Binaries, keys: Keys, data: Path, ports: tuple[int, int, int], address: str = "127.0.0.1"
 ) -> ProcessSpec:
-    """Run one store for all clusters, each under a prefix of its own. Other users of the machine reach its ports, and
-    it answers whoever has its own certificate.
+    """Run one store for all clusters, each under a prefix of its own. Other users of the machine reach its ports (gRPC,
+    HTTP, peers), and it answers whoever has its own certificate.
     """
-    client, peer = f"https://{at(address, client_port)}", f"https://{at(address, peer_port)}"
+    client, http, peer = (f"https://{at(address, port)}" for port in ports)
     certificate, key = keys.etcd
     return ProcessSpec(
         name="etcd",
@@ -132,6 +132,8 @@ def etcd(
             "--name=atoll",
             f"--data-dir={data}",
             f"--listen-client-urls={client}",
+            # Where both share a port, Go's HTTP server carries gRPC, which costs more of a processor.
+            f"--listen-client-http-urls={http}",
             f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
@@ -155,7 +157,7 @@ def etcd(
             "--election-timeout=500",
             "--log-level=warn",
         ],
-        ready_url=f"{client}/health",
+        ready_url=f"{http}/health",
         ready_ca=keys.etcd_authority.path,
         ready_certificate=keys.etcd,
         disposable=True,

@@ -29,7 +29,7 @@ from atoll.model.apiresource import HYPER_NODES, NODES
 
 HOST = "host"
 _READY_DEADLINE_S = 120.0
-_PORTS_PER_CLUSTER = 4
+_PORTS_OF_STORE, _PORTS_PER_CLUSTER = 3, 4
 _GRACE_PER_LEASE = 1.25
 """Kubernetes waits 50 s for a node whose lease lasts 40 s."""
 _NOT_READY = "node.kubernetes.io/not-ready"
@@ -120,7 +120,7 @@ class Federation:
         self.directory.chmod(0o700)
         names = [HOST, *(member.name for member in self.config.members)]
         address = self.config.address
-        ports = iter(free_ports(2 + _PORTS_PER_CLUSTER * len(names), address))
+        ports = iter(free_ports(_PORTS_OF_STORE + _PORTS_PER_CLUSTER * len(names), address))
 
         authority = Authority(self.directory / "pki", "ca")
         etcd_authority = Authority(self.directory / "pki", "etcd-ca")
@@ -144,7 +144,8 @@ class Federation:
 
         self._progress("starting etcd")
         etcd_port = next(ports)
-        etcd = cluster.etcd(self._binaries, self.keys, self.directory / "etcd", etcd_port, next(ports), address)
+        store_ports = (etcd_port, next(ports), next(ports))
+        etcd = cluster.etcd(self._binaries, self.keys, self.directory / "etcd", store_ports, address)
         await self.processes.start([etcd])
 
         self._progress(f"starting {len(handles)} API servers")

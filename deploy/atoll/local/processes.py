@@ -23,7 +23,7 @@ from pathlib import Path
 import aiohttp
 
 _PR_SET_PDEATHSIG = 1
-_POLL_S = 0.03
+_POLL_S = 0.1
 _TAIL_LINES = 15
 _RESTARTS, _RESTARTS_S = 5, 600.0
 """New starts of one process within so many seconds."""
