@@ -12,7 +12,8 @@ import pytest
 from atoll import install
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import Dispatch, Evict, Part, Refused
-from atoll.dispatcher.shell import Shell, patch_of
+from atoll.dispatcher.shell import Shell
+from atoll.dispatcher.writes import patch_of
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
@@ -81,7 +82,7 @@ async def test_a_refused_decision_is_not_made_again_at_once(site: Site, dispatch
     meta = objects.decode_binding(orjson.dumps(await binding_of(site, "moved"))).metadata
     outdated = Evict(meta.uid, meta.namespace, meta.name, meta.generation, 7, Decision(8, Phase.EVICTING, Reason.HELD))
     shell = Shell(dispatcher)
-    await shell._carry_out(1, outdated, None)
+    await shell._writes.carry_out(1, outdated, None)
     assert not shell._events
 
     async def told() -> bool:

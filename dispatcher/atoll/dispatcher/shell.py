@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
-import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
@@ -22,7 +20,6 @@ from atoll.dispatcher import flavoring, objects
 from atoll.dispatcher.capacity import Capacities
 from atoll.dispatcher.checking import Checker
 from atoll.dispatcher.core import (
-    Ask,
     BindingGone,
     BindingSet,
     BindingView,
@@ -30,19 +27,13 @@ from atoll.dispatcher.core import (
     ClusterGone,
     ClusterSet,
     Command,
-    Commit,
-    Dispatch,
     Dispatcher,
     Event,
-    Evict,
     NamespaceGone,
     NamespaceSet,
-    Part,
     Pass,
     QueueGone,
     QueueSet,
-    Refused,
-    Resize,
 )
 from atoll.dispatcher.core.log import Begin
 from atoll.dispatcher.intake import Intake
@@ -51,27 +42,23 @@ from atoll.dispatcher.metrics import Metrics
 from atoll.dispatcher.reporting import Reporter
 from atoll.dispatcher.settings import DispatcherSettings
 from atoll.dispatcher.strategies.installed import Watch, installed
+from atoll.dispatcher.writes import Writes
 from atoll.kube import errors
-from atoll.kube.backoff import Backoff
 from atoll.kube.events import Recorder
 from atoll.kube.garbage import short_collections
 from atoll.kube.logs import working_on
 from atoll.kube.recording import BestEffort, LogWriter
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
-from atoll.model import decision, keys, versions
+from atoll.model import keys, versions
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, NAMESPACES, QUEUES, RESOURCE_QUOTAS
 from atoll.model.flavors import NONE
-from atoll.model.gang import component_name
 from atoll.model.objects import HasMeta, Meta, Slim, decode_meta
 from atoll.model.queue_object import QueueObject, decode_queue
 
 T = TypeVar("T", bound=HasMeta)
 
 _ANNOTATIONS = "/metadata/annotations/"
-_DECISION = _ANNOTATIONS + keys.DECISION.replace("/", "~1")
-_EPOCH = _ANNOTATIONS + keys.EPOCH.replace("/", "~1")
-_GANG = _ANNOTATIONS + keys.GANG.replace("/", "~1")
 
 log = structlog.get_logger(__name__)
 
@@ -114,18 +101,6 @@ class Shell:
         #: events since the last pass
         self._events: list[Event] = []
         self._wake = asyncio.Event()
-        #: (number of the pass that decided it, what to write, the binding as it was decided on)
-        self._commands: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]] = asyncio.Queue()
-        #: UIDs of bindings that are there and of which the last decision was refused
-        self._again: Backoff[str] = Backoff(self._settings.shell.again, self._settings.shell.longest_again)
-        #: the same for UIDs whose last decision got no answer, or that of a server in trouble
-        self._unanswered: Backoff[str] = Backoff(self._settings.shell.again, self._settings.shell.longest_again)
-        #: namespaces in which the last write got none
-        self._troubled: set[str] = set()
-        #: repeated writes, and writes without an answer; as `_commands`
-        self._repeats: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]] = asyncio.Queue()
-        #: on the loop's clock, when a write was answered last
-        self._answered_at = -math.inf
         self._cycle = 0
         #: set once the core has decided for the first time
         self._passed = asyncio.Event()
@@ -138,6 +113,7 @@ class Shell:
         self._all: tuple[Reflector[Any], ...] = (
             self._queues, self._namespaces, self._quotas, self._clusters, self._capacities, self._bindings,
         )  # fmt: skip
+        self._writes = Writes(host, self.core, self._bindings, self._tell, self.metrics, settings=settings.shell)
         self._bindings.on_change(self._binding_changed)
         self._bindings.add_index("namespace", lambda binding: [binding.metadata.namespace])
         #: of the root queue
@@ -169,8 +145,6 @@ class Shell:
         self._checker = Checker(self.core, events, self.metrics.broken, settings=settings.check)
         #: set once the core has all present objects
         self.all_read = asyncio.Event()
-        #: UID -> time.monotonic() of the first sight, while it waits
-        self._first_seen: dict[str, float] = {}
 
     @property
     def synced(self) -> bool:
@@ -213,12 +187,7 @@ class Shell:
                 self._reporter.adopt()
             self.all_read.set()
             log.info("all read", bindings=len(self._bindings))
-            for queue, workers in (
-                (self._commands, self._settings.shell.writers),
-                (self._repeats, self._settings.shell.repeaters),
-            ):
-                for _ in range(workers):
-                    group.create_task(self._write(queue))
+            self._writes.start(group)
             group.create_task(self._decide())
             group.create_task(self._report())
             group.create_task(self._members.run())
@@ -372,9 +341,7 @@ class Shell:
 
     def _binding_changed(self, old: objects.BindingObject | None, new: objects.BindingObject | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._first_seen.pop(old.metadata.uid, None)
-            self._again.forget(old.metadata.uid)
-            self._unanswered.forget(old.metadata.uid)
+            self._writes.gone(old.metadata.uid)
             self._tell(BindingGone(old.metadata.uid))
         if new is None:
             return
@@ -383,7 +350,7 @@ class Shell:
             return
         view = objects.binding_view(new)
         if old is None:
-            self._first_seen[new.metadata.uid] = time.monotonic()
+            self._writes.came(new.metadata.uid)
         if view is not None:
             runs_now = view.started and old is not None and not _runs(old)
             if runs_now and view.gang is not None and self.all_read.is_set():
@@ -410,10 +377,7 @@ class Shell:
             self.metrics.passes.observe(time.perf_counter() - started)
             self.metrics.show_moves(self.core.defragmentation.decided)
             self._passed.set()
-            for command in commands:
-                seen = self._bindings.get(f"{command.namespace}/{command.name}")
-                queue = self._repeats if command.namespace in self._troubled else self._commands
-                queue.put_nowait((self._cycle, command, seen))
+            self._writes.add(self._cycle, commands)
 
     def _handle(self, event: Event) -> list[Command]:
         commands = self.core.handle(event)
@@ -440,138 +404,12 @@ class Shell:
         except TimeoutError:
             return
 
-    # -- out ---------------------------------------------------------------------------------------------------------
-
-    async def _write(self, queue: asyncio.Queue[tuple[int, Command, objects.BindingObject | None]]) -> None:
-        while True:
-            cycle, command, seen = await queue.get()
-            with working_on(cycle=cycle, **self._about(command)):
-                await self._carry_out(cycle, command, seen)
-
-    def _about(self, command: Command) -> dict[str, str]:
-        """The log fields of a command: its binding and the workload behind it."""
-        key = f"{command.namespace}/{command.name}"
-        binding = self._bindings.get(key)
-        return {"binding": key, **({"workload": binding.workload} if binding is not None else {})}
-
-    async def _carry_out(self, cycle: int, command: Command, seen: objects.BindingObject | None) -> None:
-        outcome = "written"
-        try:
-            await self._host.json_patch(
-                BINDINGS, command.name, patch_of(command, seen), command.namespace, field_manager="atoll-dispatcher"
-            )
-        except (errors.Invalid, errors.NotFound, errors.Conflict) as error:
-            outcome = "refused"
-            log.info("decision refused, will decide again", error=str(error))
-            # Not at once: it would be decided the same way until the watch shows the change.
-            refused = Refused(command.uid, command.decision.epoch, command.generation)
-            asyncio.get_running_loop().call_later(self._pause_after(command, error), self._tell, refused)
-        except errors.ApiError as error:
-            outcome = "repeated"
-            if not self._is_there(command):
-                # A process that may not write gets no answer that there is nothing to write.
-                log.info("decision on a binding that is gone not written", error=str(error))
-            else:
-                # It may or may not have been carried out: the epoch test makes a second try harmless.
-                log.warning("decision not written, will try again", error=str(error))
-                pause = self._pause_after(command, error)
-                asyncio.get_running_loop().call_later(pause, self._repeats.put_nowait, (cycle, command, seen))
-        else:
-            if not command.only_tells:
-                self._again.forget(command.uid)
-        if outcome != "repeated":
-            self._answered_at = asyncio.get_running_loop().time()
-            self._unanswered.forget(command.uid)
-            self._troubled.discard(command.namespace)
-        self.metrics.writes.labels(type(command).__name__, outcome).inc()
-        if outcome == "written" and isinstance(command, Dispatch):
-            log.info("dispatched", clusters=[part.cluster for part in command.parts], epoch=command.decision.epoch)
-        if outcome == "written" and isinstance(command, Dispatch):
-            since = self._first_seen.pop(command.uid, None)
-            if since is not None:
-                self.metrics.latency.observe(time.monotonic() - since)
-            binding = self.core.bindings.get(command.uid)
-            if binding is not None:
-                self.metrics.queues.admitted(binding.leaf.name, binding.view, time.time())
-
-    def _is_there(self, command: Command) -> bool:
-        binding = self._bindings.get(f"{command.namespace}/{command.name}")
-        return binding is not None and binding.metadata.uid == command.uid
-
-    def _pause_after(self, command: Command, error: errors.ApiError) -> float:
-        """Seconds until a decision is made or written again."""
-        least = max(self._settings.shell.again, min(error.retry_after or 0.0, self._settings.shell.longest_again))
-        if not self._is_there(command):
-            return least
-        if isinstance(error, errors.Unreachable | errors.Busy):
-            # It says nothing about the decision.
-            self._troubled.add(command.namespace)
-            away = asyncio.get_running_loop().time() - self._answered_at > self._settings.shell.outage
-            pause = self._unanswered.failed(command.uid, at_least=least)
-            return max(min(pause, self._settings.shell.longest_outage_again), least) if away else pause
-        if command.only_tells and not isinstance(error, errors.Forbidden):
-            # Reasons are written beside what users and members change: that they meet now and then is no failure.
-            return least
-        return self._again.failed(command.uid, at_least=least)
-
-
-def patch_of(command: Command, seen: objects.BindingObject | None = None) -> list[dict[str, Any]]:
-    """The JSON patch of a command: nothing of it happens unless the binding is as it was decided on.
-
-    Args:
-        command: the decision.
-        seen: the binding that it was decided on. Annotations and status do not raise the generation: with it, nothing
-            is dispatched that its user has held since, and nothing evicted that has been bound since.
-    """
-    tests: list[dict[str, Any]] = [
-        {"op": "test", "path": "/metadata/uid", "value": command.uid},
-        {"op": "test", "path": _EPOCH, "value": str(command.epoch)},
-    ]
-    text = {"op": "add", "path": _DECISION, "value": decision.encode(command.decision)}
-    if command.only_tells:
-        return [*tests, text]
-    tests.append({"op": "test", "path": "/metadata/generation", "value": command.generation})
-    if seen is not None and seen.metadata.uid == command.uid:
-        if isinstance(command, Evict):
-            tests.append({"op": "test", "path": "/metadata/resourceVersion", "value": seen.metadata.resource_version})
-        elif keys.GANG in seen.metadata.annotations:
-            tests.append({"op": "test", "path": _GANG, "value": seen.metadata.annotations[keys.GANG]})
-    if isinstance(command, Ask):
-        return [*tests, {"op": "replace", "path": _EPOCH, "value": str(command.decision.epoch)}, text]
-    if isinstance(command, Commit):
-        return [*tests, text, {"op": "add", "path": "/spec/suspension/dispatching", "value": False}]
-    parts = command.parts if isinstance(command, Dispatch | Resize) else ()
-    targets = [_target(part, divided=len(parts) > 1) for part in parts]
-    clusters = {"op": "add", "path": "/spec/clusters", "value": targets}
-    if isinstance(command, Resize):
-        return [*tests, text, clusters]
-    operations = [
-        *tests,
-        {"op": "replace", "path": _EPOCH, "value": str(command.decision.epoch)},
-        text,
-        clusters,
-        {"op": "add", "path": "/spec/suspension/scheduling", "value": isinstance(command, Evict)},
-    ]
-    if isinstance(command, Evict) and (command.tasks or (seen is not None and seen.spec.graceful_eviction_tasks)):
-        tasks = [msgspec.to_builtins(task) for task in command.tasks]
-        operations.append({"op": "add", "path": "/spec/gracefulEvictionTasks", "value": tasks})
-    if command.decision.phase is decision.Phase.RESERVING:
-        operations.append({"op": "add", "path": "/spec/suspension/dispatching", "value": True})
-    return operations
-
 
 def _mark(meta: Meta, version: str) -> list[dict[str, Any]]:
     """The JSON patch that changes a binding, and nothing that matters to a process."""
     present = {"op": "add", "path": _ANNOTATIONS + keys.SEEN.replace("/", "~1"), "value": version}
     first = {"op": "add", "path": "/metadata/annotations", "value": {keys.SEEN: version}}
     return [{"op": "test", "path": "/metadata/uid", "value": meta.uid}, present if meta.annotations else first]
-
-
-def _target(part: Part, *, divided: bool) -> dict[str, Any]:
-    target: dict[str, Any] = {"name": part.cluster, "replicas": part.pods}
-    if divided or len(part.tasks) > 1:
-        target["components"] = [{"name": component_name(task), "replicas": pods} for task, pods in part.tasks]
-    return target
 
 
 def _runs(binding: objects.BindingObject) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from atoll.dispatcher import objects
 from atoll.dispatcher.core import BindingView, ClusterSet, Dispatch
 from atoll.dispatcher.explain.verdicts import account
-from atoll.dispatcher.shell import patch_of
+from atoll.dispatcher.writes import patch_of
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import Scene, dispatched, make_binding, make_capacity, make_cluster, make_queue

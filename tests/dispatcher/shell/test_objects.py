@@ -27,7 +27,7 @@ from atoll.dispatcher.core import (
 )
 from atoll.dispatcher.core.events import NodeClass
 from atoll.dispatcher.core.quota.tree import Tree
-from atoll.dispatcher.shell import patch_of
+from atoll.dispatcher.writes import patch_of
 from atoll.model import decision, gang, keys
 from atoll.model.decision import Decision, Phase
 from atoll.model.failover import EvictionTask, Failover, Purge

@@ -53,10 +53,10 @@ async def test_a_decision_is_not_sent_again_before_the_server_wants_it() -> None
     async with serving(busy) as host:
         shell = Shell(host, settings=again(0.01))
         shell._bindings.put("ns/b", binding())
-        await shell._carry_out(1, command, None)
+        await shell._writes.carry_out(1, command, None)
         await asyncio.sleep(0.1)
-        assert shell._repeats.empty()
-        assert await asyncio.wait_for(shell._repeats.get(), 2.0) == (1, command, None)
+        assert shell._writes._repeats.empty()
+        assert await asyncio.wait_for(shell._writes._repeats.get(), 2.0) == (1, command, None)
 
 
 async def test_what_the_host_can_t_take_is_sent_ever_more_rarely_and_holds_up_no_other_namespace() -> None:
@@ -82,13 +82,15 @@ async def test_what_the_host_can_t_take_is_sent_ever_more_rarely_and_holds_up_no
             for number in range(count):
                 shell._bindings.put(f"{namespace}/b{number}", binding(namespace, f"b{number}", f"{namespace}{number}"))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(shell._write(shell._commands)) for _ in range(ShellSettings().writers)]
-            tasks += [group.create_task(shell._write(shell._repeats)) for _ in range(REPEATERS)]
+            tasks = [
+                group.create_task(shell._writes._write(shell._writes._first)) for _ in range(ShellSettings().writers)
+            ]
+            tasks += [group.create_task(shell._writes._write(shell._writes._repeats)) for _ in range(REPEATERS)]
             for number in range(300):
-                shell._commands.put_nowait((1, evict("bad", number), None))
+                shell._writes._first.put_nowait((1, evict("bad", number), None))
             await trouble.wait()
-            await eventually(lambda: "bad" in shell._troubled and shell._commands.empty(), 60)
-            shell._commands.put_nowait((2, evict("good", 0), None))
+            await eventually(lambda: "bad" in shell._writes._troubled and shell._writes._first.empty(), 60)
+            shell._writes._first.put_nowait((2, evict("good", 0), None))
             before = time.monotonic()
             await eventually(lambda: asked["good"] == 1, 60)
             # Four repeaters of 50 ms each: what they could send meanwhile, and no more.
@@ -124,9 +126,9 @@ async def test_a_decision_that_stays_refused_is_made_ever_more_rarely(code: int)
         shell = Shell(host, settings=again(0.02, 0.3))
         shell._bindings.put("ns/b", binding())
         for _ in range(8):
-            await shell._carry_out(1, command, None)
+            await shell._writes.carry_out(1, command, None)
             if code == 403 and len(asked) < 8:
-                await shell._repeats.get()
+                await shell._writes._repeats.get()
             elif len(asked) < 8:
                 await eventually(lambda: Refused("u", 2, 1) in shell._events)
                 shell._events.clear()
@@ -134,7 +136,7 @@ async def test_a_decision_that_stays_refused_is_made_ever_more_rarely(code: int)
         assert len(pauses) == 7
         assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.02, 0.04, 0.08, 0.15, 0.15), strict=False))
         assert max(pauses) < 1.0
-        assert len(shell._again) == 0, "what was written starts anew"
+        assert len(shell._writes._again) == 0, "what was written starts anew"
 
 
 async def test_a_decision_on_a_binding_that_is_gone_is_not_sent_again() -> None:
@@ -146,13 +148,13 @@ async def test_a_decision_on_a_binding_that_is_gone_is_not_sent_again() -> None:
     async with serving(forbid) as host:
         shell = Shell(host, settings=again(0.01))
         shell._bindings.put("ns/b", binding())
-        await shell._carry_out(1, command, None)
-        assert len(shell._again) == 1
+        await shell._writes.carry_out(1, command, None)
+        assert len(shell._writes._again) == 1
         shell._bindings.put("ns/b", None)
-        await asyncio.wait_for(shell._repeats.get(), 1.0)
-        await shell._carry_out(1, command, None)
+        await asyncio.wait_for(shell._writes._repeats.get(), 1.0)
+        await shell._writes.carry_out(1, command, None)
         await asyncio.sleep(0.05)
-        assert (shell._repeats.empty(), len(shell._again)) == (True, 0)
+        assert (shell._writes._repeats.empty(), len(shell._writes._again)) == (True, 0)
 
 
 async def test_what_the_shell_records_is_replayed(tmp_path: Path) -> None:

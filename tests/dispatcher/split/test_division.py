@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll.dispatcher.core import Commit, Dispatch, Evict, MemberAnswer
-from atoll.dispatcher.shell import patch_of
 from atoll.dispatcher.split import Division, Short, divide_natively
+from atoll.dispatcher.writes import patch_of
 from atoll.fit import Nodes, Profile
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang, Task, TopologyWish, divide

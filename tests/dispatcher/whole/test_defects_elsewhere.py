@@ -20,7 +20,7 @@ from atoll.dispatcher.core import (
     QueueSet,
     Strategy,
 )
-from atoll.dispatcher.shell import patch_of
+from atoll.dispatcher.writes import patch_of
 from atoll.model.decision import Decision
 from atoll.model.queues import EVICT_TIMEOUT
 from atoll.model.verdict import Blocker, Reason
