@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from atoll.delivery.delivered import change, encode, recorded, with_record
+from atoll.delivery.changes import Changes, manifest_for
+from atoll.delivery.delivered import with_record
 from atoll.delivery.memory import WorkMemory
 from atoll.delivery.namespaces import NotAccepted
 from atoll.delivery.needs import Needs
@@ -38,7 +39,7 @@ from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import WORKS, ApiResource
 from atoll.model.objects import Full, made_by
-from atoll.model.placer import MadeFor, Unplaceable, made_for
+from atoll.model.placer import MadeFor, Unplaceable
 
 Json = dict[str, Any]
 
@@ -95,6 +96,7 @@ class Delivery:
         self._newest: dict[str, int] = {}
         #: of Works with something that the member refused
         self._pauses: Backoff[str] = Backoff(settings.refused_first, settings.refused_most)
+        self._changes = Changes(member, cluster, self._queue, self._memory, self._pauses)
         self._refusals = PodRefusals(member, ownership)
         self._needs = Needs(member, cluster, self.works, placing)
         self._statuses = Statuses(
@@ -306,7 +308,7 @@ class Delivery:
                 problem = ""
                 if found.metadata.deletion_timestamp is None:
                     problem = await self._needs.keep(work)
-                    problem = await self._follow(work, kind, found) or problem
+                    problem = await self._changes.follow(work, kind, found) or problem
                 await self._statuses.report(work, kind, found, problem)
 
     def _look(self, work: WorkObject) -> Look:
@@ -344,13 +346,13 @@ class Delivery:
         if work.exclusive and not await self._stands(work):
             raise Retry(self._settings.look_again)
         try:
-            made = _made_for(work, kind, self._placing())
+            made = manifest_for(work, kind, self._placing())
         except Unplaceable as error:
             await self._statuses.explain(work, kind, str(error))
             return
         try:
             await self._needs.make(work)
-            manifest = with_record(made, self._record(work, made))
+            manifest = with_record(made, self._changes.record(work, made))
             # Before the request: the watch may tell of the object before the answer does.
             until = asyncio.get_running_loop().time() + self._settings.trust
             self._memory[work.metadata.key].sent = (work.binding_uid, work.epoch, until)
@@ -378,54 +380,6 @@ class Delivery:
                 raise Retry(self._settings.look_again) from error
             await self._statuses.refuse(work, kind, error.said)
             raise Retry(self._pauses.failed(work.metadata.key)) from error
-
-    async def _follow(self, work: WorkObject, kind: Kind, found: Full) -> str:
-        """Bring what changed on the host since the last delivery to the object; why the member refused that, or "".
-
-        The member's own changes stand. A refused change is offered again with a growing pause, and
-        at once where the host asks for something else.
-        """
-        key, metadata, memory = work.metadata.key, found.metadata, self._memory[work.metadata.key]
-        # As it was when it was delivered.
-        made = _made_for(work, kind, made_for(metadata.annotations.get(keys.MADE_FOR)))
-        record = self._record(work, made)
-        if metadata.annotations.get(keys.DELIVERED) == record:
-            memory.declined = None
-            return ""
-        last = recorded(metadata.annotations)
-        patch = change(last, made, found.body)
-        declined = memory.declined
-        if declined is not None and declined[0] == record and self._pauses.pauses(key):
-            return declined[1]
-        patch.setdefault("metadata", {}).setdefault("annotations", {})[keys.DELIVERED] = record
-        patch["metadata"]["resourceVersion"] = metadata.resource_version
-        try:
-            await self._member.merge_patch(
-                kind.resource, metadata.name, patch, metadata.namespace, field_manager="atoll-delivery"
-            )
-        except (errors.NotFound, errors.Conflict):
-            # The cache is behind; its event brings us back.
-            return declined[1] if declined is not None else ""
-        except errors.Unauthorized:
-            raise
-        except (errors.Invalid, errors.Forbidden) as error:
-            problem = f"{self._cluster} refused a change and runs it as it was: {error.said}"
-            if declined is None or declined[0] != record:
-                self._pauses.forget(key)
-            memory.declined = (record, problem)
-            self._queue.add(key, after=self._pauses.failed(key))
-            return problem
-        memory.declined = None
-        self._pauses.forget(key)
-        return ""
-
-    def _record(self, work: WorkObject, made: Json) -> str:
-        """See `delivered.encode`; made once for each version of the Work's spec and each way to make it."""
-        way = made["metadata"]["annotations"].get(keys.MADE_FOR, "")
-        memory, version = self._memory[work.metadata.key], (work.metadata.uid, work.metadata.generation, way)
-        if memory.record is None or memory.record[0] != version:
-            memory.record = (version, encode(made))
-        return memory.record[1]
 
     async def _stands(self, work: WorkObject) -> bool:
         """Whether the host itself, not merely the cache, asks for a Work that is exclusive and may still start."""
@@ -457,16 +411,3 @@ class Delivery:
         if state is not None:
             await self._statuses.reserve(work, kind, state)
         self._queue.add(work.metadata.key, after=self._settings.renew)
-
-
-def _made_for(work: WorkObject, kind: Kind, how: MadeFor | None) -> Json:
-    """The manifest as a member's placer wants it, or as it is.
-
-    Raises:
-        Unplaceable: the placer does not take it.
-    """
-    if how is None:
-        return work.manifest
-    made = kind.placed(work.manifest, how)
-    annotations = {**made["metadata"].get("annotations", {}), keys.MADE_FOR: how.text()}
-    return {**made, "metadata": {**made["metadata"], "annotations": annotations}}
