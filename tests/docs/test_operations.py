@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
+import importlib
 import re
-import sys
 
 import aiohttp
 import pytest
@@ -18,22 +16,19 @@ from tests.docs.pages import DOCS, rows
 PROCESSES = ("webhook", "control", "dispatcher", "agent")
 
 
-async def flags_of(process: str) -> set[str]:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part), "COLUMNS": "200"}
+@pytest.mark.parametrize("process", settings_reference.PROCESSES)
+def test_every_flag_of_every_process_is_in_the_page_of_its_settings(
+    process: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = {"descheduler": "atoll.agent.descheduler", "web": "atoll.cli.web"}.get(process, f"atoll.{process}")
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, "--help", env=env, stdout=asyncio.subprocess.PIPE
-    )
-    out, _ = await child.communicate()
-    return set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", out.decode(), re.M)) - {"--help"}
-
-
-async def test_every_flag_of_every_process_is_in_the_page_of_its_settings() -> None:
-    page = settings_reference.render()
-    introduction, *processes = page.split("\n## atoll-")
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit, match=r"^0$"):
+        importlib.import_module(f"{module}.__main__").main(["--help"])
+    flags = set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", capsys.readouterr().out, re.M)) - {"--help"}
+    introduction, *pages = settings_reference.render().split("\n## atoll-")
+    [page] = [each for each in pages if each.startswith(f"{process}\n")]
     general = set(re.findall(r"`(--[a-z-]+)", introduction)) - {"--lease-seconds"}
-    for told, found in zip(processes, await asyncio.gather(*map(flags_of, settings_reference.PROCESSES)), strict=True):
-        assert general | set(re.findall(r"\| `(--[a-z-]+)` \|", told)) == found
+    assert general | set(re.findall(r"\| `(--[a-z-]+)` \|", page)) == flags
 
 
 def test_the_page_of_settings_is_what_the_processes_read() -> None:
