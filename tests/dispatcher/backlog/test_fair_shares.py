@@ -288,9 +288,9 @@ def test_each_start_is_the_next_one_by_the_oracle(seed: int, strategy: Strategy,
                 running[command.name] = (namespace, request)
                 town.bound(command.name, generation=1)
                 started += 1
-        for name in oracle.waiting:
+        for number, name in enumerate(oracle.first(town.now), 1):
             position = verdicts.account(town.core, f"uid-{name}")
             assert position is not None
             assert position.queue is not None
-            assert position.queue.position == oracle.first(town.now).index(name) + 1
+            assert position.queue.position == number
     assert started > 20
