@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 
 import aiohttp
@@ -12,19 +11,17 @@ from atoll.cli import settings_reference
 from atoll.kube.settings import ProcessSettings, leaves
 from atoll.local.atoll_federation import AtollFederation
 from tests.docs.pages import DOCS, rows
+from tests.programs import printed
 
 PROCESSES = ("webhook", "control", "dispatcher", "agent")
 
 
 @pytest.mark.parametrize("process", settings_reference.PROCESSES)
 def test_every_flag_of_every_process_is_in_the_page_of_its_settings(
-    process: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    process: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = {"descheduler": "atoll.agent.descheduler", "web": "atoll.cli.web"}.get(process, f"atoll.{process}")
     monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit, match=r"^0$"):
-        importlib.import_module(f"{module}.__main__").main(["--help"])
-    flags = set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", capsys.readouterr().out, re.M)) - {"--help"}
+    flags = set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", printed(f"atoll-{process}", "--help"), re.M)) - {"--help"}
     introduction, *pages = settings_reference.render().split("\n## atoll-")
     [page] = [each for each in pages if each.startswith(f"{process}\n")]
     general = set(re.findall(r"`(--[a-z-]+)", introduction)) - {"--lease-seconds"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from atoll.model.apiresource import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from tests.atollctl import Ran, atollctl
 from tests.install.rendered import CHARTS, helm, is_hook, ran, refused, template
 from tests.install.served import apply, try_strictly
+from tests.programs import printed
 
 Json = dict[str, Any]
 
@@ -244,14 +243,9 @@ def test_processes_take_their_flags_and_settings(chart: str, values: Json, tmp_p
             if settings:
                 file.write_text(settings[0]["data"]["settings.yaml"])
                 flags = [f"--config={file}" if flag.startswith("--config=") else flag for flag in flags]
-            program = container["command"][0]
-            modules = {"atoll-descheduler": "atoll.agent.descheduler", "atoll-web": "atoll.cli.web"}
-            module = modules.get(program, program.replace("-", ".", 1))
-            words = [sys.executable, "-m", module, *flags, "--print-config"]
-            run = subprocess.run(words, capture_output=True, text=True, check=False)
-            assert run.returncode == 0, run.stderr
+            shown = printed(container["command"][0], *flags, "--print-config")
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        assert yaml.safe_load(run.stdout)["health"] == {"port": ports["health"], "host": "0.0.0.0"}
+        assert yaml.safe_load(shown)["health"] == {"port": ports["health"], "host": "0.0.0.0"}
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             assert container[probe]["httpGet"]["port"] == "health"
 
