@@ -117,7 +117,7 @@ def test_nothing_is_left_of_a_gang_that_goes() -> None:
     assert [each.reason for each in of(Explain, settle(core))] == [NO_POD_GROUP]
     core.handle(PodGone("default/p"))
     assert of(Explain, settle(core)) == [Explain("default/g", "", "")]
-    assert (core.waits, core._gangs, core._pods, core._pending) == ({}, {}, {}, {})
+    assert (core.waits, core.roster.gangs, core.roster.pods, core._pending) == ({}, {}, {}, {})
 
 
 def test_a_pod_becomes_ours_when_its_workload_is_known() -> None:
@@ -245,7 +245,7 @@ def test_an_elastic_gang_starts_with_one_of_the_pods_that_share_a_claim_of_one_p
         mounting(core, f"p{index}", "data", group="g", index=index)
     commands = settle(core)
     assert [[key for key, _, _ in each.pods] for each in of(Bind, commands)] == [["default/p0"]]
-    bound = core.pod("default/p0")
+    bound = core.roster.pod("default/p0")
     assert bound is not None
     core.handle(PodSet(msgspec.structs.replace(bound, node="n"), Whose.OURS))
     settle(core)

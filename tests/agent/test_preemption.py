@@ -66,7 +66,7 @@ def evicted(commands: list[Any]) -> list[str]:
 def leave(core: MemberCore, *names: str) -> None:
     """Evicted pods are deleted, and still there."""
     for name in names:
-        pod = core.pod(f"default/{name}")
+        pod = core.roster.pod(f"default/{name}")
         assert pod is not None
         meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:01:00Z")
         core.handle(PodSet(msgspec.structs.replace(pod, metadata=meta), Whose.OURS))

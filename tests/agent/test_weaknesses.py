@@ -277,7 +277,7 @@ def test_w13_a_gangs_status_says_its_domain_and_why_it_has_none() -> None:
     settle(core)
 
     def said(name: str) -> dict[str, str]:
-        there = [core.pod(f"default/{name}-{i}") for i in range(3)]
+        there = [core.roster.pod(f"default/{name}-{i}") for i in range(3)]
         known = [pod for pod in there if pod is not None]
         group = make_group(name, len(known), topology=HARD)
         status = group_status(group, known, core.room, core.waits.get(f"default/{name}"), 0.0)

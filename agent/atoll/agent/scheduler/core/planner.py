@@ -90,8 +90,6 @@ class Parked:
 
     misses: dict[tuple[str, int | None, tuple[str, ...]], str] = field(default_factory=dict)
     """(shape, domain to stay inside, gangs whose nominations were out of its way) -> shortage."""
-    hopeless: set[tuple[object, ...]] = field(default_factory=set)
-    """Shapes for which no others may be evicted, or none that helps."""
 
 
 def plan(
