@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from atoll.kube.transport import ApiServer
 from atoll.model.apiresource import BINDINGS, CAPACITIES, CRDS, NODES, NUMA_TOPOLOGIES
@@ -50,20 +51,29 @@ async def told(site: Site, policy: str | None) -> None:
     await until(look, what=f"the host knows of {policy}")
 
 
-@pytest.fixture
-async def numa(site: Site, request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """Numatopologies of this policy, which come after the agents began."""
-    policy: str = request.param
-    members = [site.members[name] for name in NAMES]
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def described(administrator: tuple[ApiServer, dict[str, ApiServer]]) -> AsyncIterator[list[ApiServer]]:
+    """Both members, which have the CRD of Numatopologies some time after their agents began."""
+    members = [administrator[1][name] for name in NAMES]
     await bring(members, [NUMA_TOPOLOGIES])
+    yield members
+    for member in members:
+        await member.delete(CRDS, f"{NUMA_TOPOLOGIES.plural}.{NUMA_TOPOLOGIES.group}")
+
+
+@pytest.fixture
+async def numa(site: Site, described: list[ApiServer], request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """Numatopologies of this policy."""
+    policy: str = request.param
     try:
-        for member in members:
+        for member in described:
             await _describe(member, policy)
         await told(site, policy)
         yield policy
     finally:
-        for member in members:
-            await member.delete(CRDS, f"{NUMA_TOPOLOGIES.plural}.{NUMA_TOPOLOGIES.group}")
+        for member in described:
+            for each in await member.list(NUMA_TOPOLOGIES):
+                await member.delete(NUMA_TOPOLOGIES, each["metadata"]["name"])
         await told(site, None)
 
 
