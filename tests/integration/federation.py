@@ -13,7 +13,6 @@ import orjson
 
 from atoll.kinds import BY_RESOURCE, kind_of, makers
 from atoll.kube import errors
-from atoll.kube.served import served
 from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.binaries import ensure
@@ -141,10 +140,19 @@ class Site:
     async def no_jobs(self) -> None:
         """Delete the jobs of this test and wait until their pods are gone."""
         # What would make them again goes first.
-        for resource in await served(self.host, [*makers.ROUTES, *BY_RESOURCE]):
-            for each in await self.host.list(resource, self.namespace):
-                await self.host.delete(resource, each["metadata"]["name"], self.namespace)
+        for resources in (makers.ROUTES, BY_RESOURCE):
+            found = await asyncio.gather(*(self._there(each) for each in resources))
+            for resource, names in zip(resources, found, strict=True):
+                for name in names:
+                    await self.host.delete(resource, name, self.namespace)
         await until(self._empty, what=f"the pods of {self.namespace} are gone")
+
+    async def _there(self, resource: ApiResource) -> list[str]:
+        """Names of this test's objects of a resource; none where the host does not serve it."""
+        try:
+            return [each["metadata"]["name"] for each in await self.host.list(resource, self.namespace)]
+        except errors.NotFound:
+            return []
 
     async def _empty(self) -> bool:
         if await self.host.list(BINDINGS, self.namespace):
