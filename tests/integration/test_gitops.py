@@ -68,7 +68,7 @@ async def test_a_file_that_is_applied_again_after_the_dispatch_changes_nothing(
         await site.host.create(CLUSTER_TRAINING_RUNTIMES, RUNTIME)
     wanted = files()
     # In one file: each call of kubectl takes half a second of a processor.
-    text = "\n---\n".join(json.dumps(obj) for _, obj in wanted)
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [obj for _, obj in wanted]})
     apply = ("apply", *flags, "-n", site.namespace, "-f", "-")
 
     async def taken() -> bool:
