@@ -98,6 +98,68 @@ class Lot:
         self.heads: dict[Queue, _Heads] = {}
 
 
+class _Lots:
+    """All lots but the fresh ones. A lot of a limit wakes while enough is left of it."""
+
+    def __init__(self, index: WakeIndex, wake: Callable[[Lot], None], sleep: Callable[[Lot], None]) -> None:
+        """`wake` and `sleep` are called with lots of limits."""
+        self._index, self._wake, self._sleep = index, wake, sleep
+        self._by_key: dict[Limit | bytes, Lot] = {}
+        #: limit of any amount -> lots that wait for it; these limits sleep in the index
+        self._limits: dict[Limit, _Amounts] = {}
+
+    def get(self, shape: bytes) -> Lot | None:
+        """The lot of a shape."""
+        return self._by_key.get(shape)
+
+    def of_shape(self, shape: bytes, root: Queue) -> Lot:
+        """The lot of a shape, new where there is none."""
+        lot = self._by_key.get(shape)
+        if lot is None:
+            lot = self._by_key[shape] = Lot(root, shape)
+        return lot
+
+    def of_limit(self, limit: Limit) -> Lot:
+        """The lot of a limit, new where there is none, perhaps for a slightly smaller amount."""
+        # Users may ask for any number of amounts: few lots wake and sleep with each change. An amount short by
+        # less than the rounding waits for itself, lest it is looked at again and again.
+        left, rounded = _left(limit), _rounded(limit.amount)
+        if left is not None and left < rounded:
+            limit = limit._replace(amount=rounded)
+        lot = self._by_key.get(limit)
+        if lot is None:
+            lot = self._by_key[limit] = Lot(limit.queue, limit)
+            known = self._limits.get(limit.of_any_amount)
+            if known is None:
+                known = self._limits[limit.of_any_amount] = _Amounts()
+                known.left = _left(limit)
+                self._index.park(limit.of_any_amount, self._left_changed, (Trigger(Cause.LEFT, limit.queue),))
+            known.add(limit.amount, lot)
+        return lot
+
+    def drop(self, lot: Lot) -> None:
+        """The last class has left a lot."""
+        if lot.key is not None:
+            del self._by_key[lot.key]
+        if isinstance(lot.key, Limit):
+            amounts = self._limits[limit := lot.key.of_any_amount]
+            amounts.remove(lot.key.amount)
+            if not amounts.lots:
+                del self._limits[limit]
+                self._index.drop(limit)
+
+    def _left_changed(self, limits: list[Limit], _: Trigger) -> None:
+        """Lots of one queue wake, or go to sleep."""
+        for limit in limits:
+            enough, short = self._limits[limit].change(_left(limit))
+            for lot in enough:
+                if not lot.awake:
+                    self._wake(lot)
+            for lot in short:
+                if lot.awake:
+                    self._sleep(lot)
+
+
 class _Heads:
     """Classes by the key of their first member; outdated entries are dropped when they come up."""
 
@@ -226,10 +288,7 @@ class Waiting:
     def __init__(self, tree: Tree, index: WakeIndex) -> None:
         self._tree, self._index = tree, index
         self._spots: dict[Queue, _Spot] = {}
-        #: by their keys, all lots but the fresh ones
-        self._lots: dict[Limit | bytes, Lot] = {}
-        #: limit of any amount -> lots that wait for it; these are what sleeps in the index
-        self._limits: dict[Limit, _Amounts] = {}
+        self._lots = _Lots(index, self._wake, self._sleep)
         #: leaf -> its classes that wait for capacity in members, awake or not
         self.short: dict[Queue, Line] = {}
         #: classes whose members may not know `parked` yet, in the order in which they got it
@@ -347,28 +406,12 @@ class Waiting:
         """Wait until the queue has the requested amount of the resource left."""
         self.say(group, verdict)
         limit = Limit(short.queue, short.resource, short.requested, group.leaf if short.below is not None else None)
-        # Users may ask for any number of amounts: few lots wake and sleep with each change. An amount short by
-        # less than the rounding waits for itself, lest it is looked at again and again.
-        left, rounded = _left(limit), _rounded(limit.amount)
-        if left is not None and left < rounded:
-            limit = limit._replace(amount=rounded)
-        lot = self._lots.get(limit)
-        if lot is None:
-            lot = self._lots[limit] = Lot(short.queue, limit)
-            known = self._limits.get(limit.of_any_amount)
-            if known is None:
-                known = self._limits[limit.of_any_amount] = _Amounts()
-                known.left = _left(limit)
-                self._index.park(limit.of_any_amount, self._left_changed, (Trigger(Cause.LEFT, short.queue),))
-            known.add(limit.amount, lot)
-        self._move(group, lot)
+        self._move(group, self._lots.of_limit(limit))
 
     def park_on_shape(self, group: ShapeClass, verdict: Verdict) -> None:
         """Wait until the shape is woken; whatever else waits for it there sleeps again as well."""
         self.say(group, verdict)
-        lot = self._lots.get(group.shape.key)
-        if lot is None:
-            lot = self._lots[group.shape.key] = Lot(self._tree.root, group.shape.key)
+        lot = self._lots.of_shape(group.shape.key, self._tree.root)
         lot.verdict = verdict
         self._sleep(lot)
         self._move(group, lot)
@@ -421,17 +464,6 @@ class Waiting:
         lot = self._lots.get(shape)
         if lot is not None:
             self._sleep(lot)
-
-    def _left_changed(self, limits: list[Limit], _: Trigger) -> None:
-        """Lots of one queue wake, or go to sleep."""
-        for limit in limits:
-            enough, short = self._limits[limit].change(_left(limit))
-            for lot in enough:
-                if not lot.awake:
-                    self._wake(lot)
-            for lot in short:
-                if lot.awake:
-                    self._sleep(lot)
 
     # -- the next one ------------------------------------------------------------------------------------------------
 
@@ -606,14 +638,7 @@ class Waiting:
         if not lot.heads:
             self._sleep(lot)
             lot.awake = lot.key is None
-            if lot.key is not None:
-                del self._lots[lot.key]
-            if isinstance(lot.key, Limit):
-                amounts = self._limits[limit := lot.key.of_any_amount]
-                amounts.remove(lot.key.amount)
-                if not amounts.lots:
-                    del self._limits[limit]
-                    self._index.drop(limit)
+            self._lots.drop(lot)
 
     def _put_in_line(self, group: ShapeClass, entry: _Entry | None) -> None:
         if group.place == entry:
