@@ -99,6 +99,68 @@ class _Initial:
         self.end = ""
 
 
+class _Source:
+    """The objects of one reflector at the server."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        resource: ApiResource,
+        namespace: str | None,
+        labels: str,
+        fields: str,
+        metadata_only: bool,
+    ) -> None:
+        """With arguments as of `Reflector`."""
+        self._api, self._resource, self._namespace = api, resource, namespace
+        self._labels, self._fields, self._metadata_only = labels, fields, metadata_only
+
+    def watch(self, version: str, *, initial: bool, inactivity: float) -> AsyncGenerator[bytes, None]:
+        """Lines of a stream from this version on; `initial`: events of present objects come first."""
+        return self._api.watch(
+            self._resource,
+            self._namespace,
+            resource_version=version,
+            label_selector=self._labels,
+            field_selector=self._fields,
+            metadata_only=self._metadata_only,
+            initial_events=initial,
+            inactivity=inactivity,
+        )
+
+    async def version(self) -> str:
+        """The server's present one."""
+        async with aclosing(self._list(1, metadata_only=True)) as pages:
+            return (await anext(pages)).metadata.resource_version
+
+    async def pages(self, size: int) -> AsyncGenerator[Page, None]:
+        """The pages of a list, the next one under way while the caller works on this one."""
+        source = self._list(size, metadata_only=self._metadata_only)
+
+        async def ask() -> Page | None:
+            return await anext(source, None)
+
+        ahead = asyncio.create_task(ask())
+        try:
+            while (page := await ahead) is not None:
+                ahead = asyncio.create_task(ask())
+                yield page
+        finally:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+            await source.aclose()
+
+    def _list(self, size: int, *, metadata_only: bool) -> AsyncGenerator[Page, None]:
+        return self._api.pages(
+            self._resource,
+            self._namespace,
+            label_selector=self._labels,
+            field_selector=self._fields,
+            metadata_only=metadata_only,
+            page_size=size,
+        )
+
+
 class Reflector(Store[T]):
     """The objects of one resource, as last reported by the API server.
 
@@ -141,12 +203,10 @@ class Reflector(Store[T]):
             withheld: the same of a server that does not let this account read it.
         """
         super().__init__(resource.plural)
-        self._api = api
         self.resource = resource
         self._decode = decode
-        self._namespace = namespace
-        self._labels, self._fields = label_selector, field_selector
-        self._metadata_only, self._watch_list, self._inactivity = metadata_only, watch_list, inactivity
+        self._source = _Source(api, resource, namespace, label_selector, field_selector, metadata_only)
+        self._watch_list, self._inactivity = watch_list, inactivity
         #: objects in the first page of the next list
         self._page_size = PAGE_SIZE
         #: where a watch is resumed; empty when only a list can help
@@ -294,17 +354,7 @@ class Reflector(Store[T]):
         """After a time without an answer: where the store was put back, a watch from a version that it does not have
         any more is silent, and what changed is never heard.
         """
-        source = self._api.pages(
-            self.resource,
-            self._namespace,
-            label_selector=self._labels,
-            field_selector=self._fields,
-            metadata_only=True,
-            page_size=1,
-        )
-        async with aclosing(source) as pages:
-            page = await anext(pages)
-        now = page.metadata.resource_version
+        now = await self._source.version()
         if 0 <= versions.number(now) < versions.number(self._version):
             raise _Distrusted(f"the server is at {now}, before {self._version}")
 
@@ -313,16 +363,7 @@ class Reflector(Store[T]):
         loop = asyncio.get_running_loop()
         self._initial, opened, turn = initial, loop.time(), _Turn()
         self._opened_at = versions.number(self._version)
-        lines = self._api.watch(
-            self.resource,
-            self._namespace,
-            resource_version=self._version,
-            label_selector=self._labels,
-            field_selector=self._fields,
-            metadata_only=self._metadata_only,
-            initial_events=initial is not None,
-            inactivity=self._inactivity,
-        )
+        lines = self._source.watch(self._version, initial=initial is not None, inactivity=self._inactivity)
         try:
             async with asyncio.timeout(_INITIAL_SILENCE if initial is not None else None) as limit, aclosing(lines):
                 async for line in lines:
@@ -347,7 +388,7 @@ class Reflector(Store[T]):
         """Read all pages; the next attempt begins with smaller ones if not even the first comes."""
         turn, seen, version = _Turn(), set[str](), ""
         size, self._page_size = self._page_size, max(self._page_size // 2, LEAST_PAGE_SIZE)
-        async with aclosing(self._pages(size)) as pages:
+        async with aclosing(self._source.pages(size)) as pages:
             async for page in pages:
                 self.heard_at = time.monotonic()
                 if not version:
@@ -368,30 +409,6 @@ class Reflector(Store[T]):
                 self._freeze()
         self._page_size = PAGE_SIZE
         await self._complete(seen, version)
-
-    async def _pages(self, size: int) -> AsyncGenerator[Page, None]:
-        """The pages of a list, the next one under way while the caller works on this one."""
-        source = self._api.pages(
-            self.resource,
-            self._namespace,
-            label_selector=self._labels,
-            field_selector=self._fields,
-            metadata_only=self._metadata_only,
-            page_size=size,
-        )
-
-        async def ask() -> Page | None:
-            return await anext(source, None)
-
-        ahead = asyncio.create_task(ask())
-        try:
-            while (page := await ahead) is not None:
-                ahead = asyncio.create_task(ask())
-                yield page
-        finally:
-            ahead.cancel()
-            await asyncio.gather(ahead, return_exceptions=True)
-            await source.aclose()
 
     async def _complete(self, seen: set[str], version: str) -> None:
         """The list is complete: objects outside of it are gone."""
