@@ -15,6 +15,7 @@ import pytest_asyncio
 import yaml
 
 from atoll import install
+from atoll.cli.errors import CommandError
 from atoll.client import AsyncClient, Job
 from atoll.install.rights import ROLE_BINDINGS
 from atoll.kube.errors import Busy, Forbidden, Invalid, NotFound
@@ -24,6 +25,9 @@ from atoll.local.ports import free_ports
 from atoll.model import keys
 from atoll.model.apiresource import (
     API_SERVICES,
+    AVAILABILITIES,
+    CAPACITIES,
+    CLUSTERS,
     JOBS,
     NAMESPACES,
     PRIORITY_CLASSES,
@@ -222,6 +226,45 @@ async def test_names_in_other_namespaces_are_for_those_who_may_list_them(served:
     await served.host.delete(PRIORITY_CLASSES, urgent)
     assert (masked["position"], masked.get("ahead"), masked["more"]) == (2, None, 1)
     assert [each["namespace"] for each in whole["ahead"]] == ["default"]
+
+
+async def test_a_user_with_edit_alone_sees_what_the_namespace_may_use(served: Site, stranger: ApiServer) -> None:
+    """Neither members nor their nodes may be read; nothing names workloads or namespaces of others."""
+    own = served.namespace
+    queue = await served.queue(capability={"cpu": "6"})
+    closed = await served.queue(annotations={keys.NAMESPACE_SELECTOR: "kubernetes.io/metadata.name=other"})
+    await served.submit(job(f"theirs-{own}", cpu="2", seconds=None, queue=queue), namespace="default")
+    with pytest.raises(Forbidden, match="cannot list resource"):
+        await stranger.list(AVAILABILITIES, own)
+    await grant(served, "edit")
+
+    async def answered() -> list[Json] | None:
+        try:
+            return await stranger.list(AVAILABILITIES, own)
+        except Forbidden:
+            return None
+
+    found = await until(answered, what="the new rights count")
+    for resource in (CLUSTERS, CAPACITIES):
+        with pytest.raises(Forbidden):
+            await stranger.list(resource)
+    with pytest.raises(Forbidden):
+        await stranger.list(AVAILABILITIES, "default")
+    assert {each["metadata"]["name"] for each in found} == {"alpha", "beta", "topo"}
+    kubeconfig = str(served.federation.atoll.credentials / f"{own}.kubeconfig")
+    async with AsyncClient(namespace=own, kubeconfig=kubeconfig) as client:
+
+        async def charged() -> bool:
+            mine = await client.available(queue)
+            return {each["queues"] for each in mine if each["resource"] == "cpu"} == {f"{queue} (4)"}
+
+        await until(charged, what="what others use of the queue is not left")
+        with pytest.raises(CommandError, match=f"queue {closed} takes nothing from namespace {own} now"):
+            await client.available(closed)
+    seen = str(await stranger.list(AVAILABILITIES, own))
+    served.kubectl("delete", "vcjob", f"theirs-{own}", "-n", "default")
+    assert f"theirs-{own}" not in seen
+    assert "default" not in seen.replace("'queue': 'default'", "")
 
 
 async def test_no_client_is_answered_directly(served: Site) -> None:

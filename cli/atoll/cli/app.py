@@ -60,6 +60,7 @@ COMMANDS = {
         " --embedded --yes",
     ),
     "nodes": _Entry("nodes", "nodes"),
+    "available": _Entry("available", "available"),
     "web": _Entry("web.command", "web"),
     "top": _Entry("top", "top"),
     "kinds": _Entry("kinds", "kinds"),

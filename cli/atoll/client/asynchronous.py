@@ -13,6 +13,7 @@ from typing import Any
 from atoll.cli import explain as explaining
 from atoll.cli import what_if as asking
 from atoll.cli.array_retry import again
+from atoll.cli.available import gather as asked_available
 from atoll.cli.lookup import binding_of, find
 from atoll.cli.options import default_namespace
 from atoll.cli.submission import BadSubmission, manifest
@@ -27,7 +28,7 @@ from atoll.kube.transport import ApiServer
 from atoll.model import array_states
 from atoll.model.apiresource import BINDINGS, JOB_ARRAYS, JOBS, VERDICTS
 from atoll.model.objects import Full, decode_full
-from atoll.view import explanation, verdicts
+from atoll.view import available, explanation, verdicts
 
 Json = dict[str, Any]
 Template = Job | Callable[..., Job]
@@ -216,6 +217,18 @@ class AsyncClient:
         answer = await asking.ask(self._connected, made, self.namespace)
         name = f"{made['kind']} {self.namespace}/{made['metadata'].get('name') or made['metadata'].get('generateName')}"
         return verdicts.answer(name, answer["status"], time.time())
+
+    async def available(self, queue: str = "") -> list[Json]:
+        """What the namespace may use now: the columns of `atollctl available`, for each resource of each member.
+
+        Args:
+            queue: only its members and amounts; empty for those of all queues.
+
+        Raises:
+            CommandError: no dispatcher answers, or the queue takes nothing of the namespace.
+        """
+        items = await asked_available(self._connected, self.namespace, queue)
+        return [dict(zip(available.KEYS, row, strict=True)) for row in available.rows(items)]
 
     async def cancel(self, job: Submitted) -> None:
         """Delete it, unless another one has its name by now."""

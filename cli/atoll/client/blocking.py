@@ -120,6 +120,10 @@ class Client:
         """See `AsyncClient.what_if`."""
         return self._run(self._client.what_if(job))
 
+    def available(self, queue: str = "") -> list[Json]:
+        """See `AsyncClient.available`."""
+        return self._run(self._client.available(queue))
+
     def cancel(self, job: Submitted) -> None:
         """See `AsyncClient.cancel`."""
         self._run(self._client.cancel(job))

@@ -15,6 +15,7 @@ from atoll.kinds import makers
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import (
+    AVAILABILITIES,
     BINDINGS,
     CAPACITIES,
     CLUSTER_ROLE_BINDINGS,
@@ -67,6 +68,7 @@ VIEW: Final = Grant(
         *(_on(resource, _READ) for resource in makers.ROUTES),
         *(_on(resource, ("get",), sub="status") for resource in (JOBS, JOB_ARRAYS, BINDINGS)),
         _on(VERDICTS, ("get", "list")),
+        _on(AVAILABILITIES, ("list",)),
         # Whoever may not read logs of pods is refused all the same.
         _on(VERDICTS, ("get",), sub="log"),
         _on(VERDICTS, ("get",), sub="events"),

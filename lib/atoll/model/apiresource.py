@@ -149,6 +149,7 @@ CLUSTER_REQUESTS: Final = ApiResource("atoll.sh", "v1alpha1", "clusterrequests",
 VERDICTS: Final = ApiResource("query.atoll.sh", "v1alpha1", "verdicts", "Verdict")
 TUNNELS: Final = ApiResource("query.atoll.sh", "v1alpha1", "tunnels", "Tunnel", namespaced=False)
 WHAT_IFS: Final = ApiResource("query.atoll.sh", "v1alpha1", "whatifs", "WhatIf")
+AVAILABILITIES: Final = ApiResource("query.atoll.sh", "v1alpha1", "availabilities", "Availability")
 
 MADE: Final[dict[ApiResource, ApiResource]] = {
     CRON_JOBS: BATCH_JOBS,

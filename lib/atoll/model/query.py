@@ -185,3 +185,48 @@ class Account(Value, frozen=True):
     """Why no gangs move out of a topology domain for it, by the last search; empty where none was made."""
     figures: list[Figure] = []
     """Of its queue."""
+
+
+class Gang(Value, frozen=True):
+    """The largest gang of equal pods that has room now, by this resource alone."""
+
+    each: str
+    """What one pod requests."""
+    pods: int
+    """In the member."""
+    near: int
+    """In one of its lowest topology domains; 0 where nodes are in none."""
+
+
+class Stock(Value, frozen=True):
+    """A resource of a member."""
+
+    resource: str
+    free: str
+    total: str
+    node: str
+    """The most that is free on one node."""
+    gangs: list[Gang] = []
+    """Pods of 1, 2, 4 and so on, up to what one node has free."""
+
+
+class Left(Value, frozen=True):
+    """What a queue may still use in a member."""
+
+    queue: str
+    resources: dict[str, str] = {}
+    """Resource -> amount left by its limits, those above it, its ceilings in the member and the quotas of the
+    namespace; a resource without an entry is unlimited.
+    """
+
+
+class Available(Value, frozen=True):
+    """What a namespace may use of a member."""
+
+    message: str = ""
+    """Why the member takes nothing now, or not everything; empty where it does."""
+    stocks: list[Stock] = []
+    queues: list[Left] = []
+    """Open to the namespace and served by the member: the ones that name their namespaces first."""
+    more: int = 0
+    """How many further queues."""

@@ -11,8 +11,8 @@ import msgspec
 from atoll.dispatcher.objects import BindingObject
 from atoll.model import gang, keys, tunnel
 from atoll.model.ages import age
-from atoll.model.apiresource import TUNNELS, VERDICTS, WHAT_IFS
-from atoll.model.query import Account, Change, Named, Position
+from atoll.model.apiresource import AVAILABILITIES, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
+from atoll.model.query import Account, Available, Change, Named, Position
 
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ RESOURCES: Json = {
             "kind": resource.kind,
             "verbs": verbs,
         }
-        for resource, verbs in ((VERDICTS, ["get", "list"]), (WHAT_IFS, ["create"]))
+        for resource, verbs in ((VERDICTS, ["get", "list"]), (WHAT_IFS, ["create"]), (AVAILABILITIES, ["list"]))
     ]
     + [
         {"name": name, "singularName": "", "namespaced": each.namespaced, "kind": each.kind, "verbs": ["get"]}
@@ -103,10 +103,20 @@ def _queue(binding: BindingObject) -> str:
         return ""
 
 
-def verdict_list(items: Sequence[Json], after: str, left: int) -> Json:
-    """A page of verdicts; `after` is where the next one begins."""
+def availability(namespace: str, member: str, found: Available) -> Json:
+    """An Availability: what a namespace may use of a member."""
+    return {
+        "apiVersion": AVAILABILITIES.api_version,
+        "kind": AVAILABILITIES.kind,
+        "metadata": {"name": member, "namespace": namespace},
+        "status": msgspec.to_builtins(found),
+    }
+
+
+def page(resource: ApiResource, items: Sequence[Json], after: str, left: int) -> Json:
+    """A part of a list; `after` is where the next one begins."""
     more = {"continue": after, "remainingItemCount": left} if after else {}
-    return {"apiVersion": VERDICTS.api_version, "kind": "VerdictList", "metadata": more, "items": list(items)}
+    return {"apiVersion": resource.api_version, "kind": f"{resource.kind}List", "metadata": more, "items": list(items)}
 
 
 def what_if(asked: Json, account: Account) -> Json:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import orjson
 import structlog
 from aiohttp import web
 
-from atoll.dispatcher.explain import verdicts
+from atoll.dispatcher.explain import available, verdicts
 from atoll.dispatcher.query import documents
 from atoll.dispatcher.query.access import Access, Front, Unknown, User, identify
 from atoll.dispatcher.query.budget import Budget, Exhausted
@@ -25,7 +25,7 @@ from atoll.kube import errors
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model import numbers, tunnel
-from atoll.model.apiresource import EVENTS, PODS, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
+from atoll.model.apiresource import AVAILABILITIES, EVENTS, PODS, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
 from atoll.model.reports import readable
 from atoll.model.tunnel import Session, Wanted
 
@@ -33,6 +33,8 @@ Json = dict[str, Any]
 
 PAGE: Final = 50
 """Verdicts in one answer."""
+MEMBERS: Final = 20
+"""Availabilities in one answer."""
 _MAX_BODY: Final = 2**20
 _USER: Final = web.RequestKey("user", User)
 _ROOT: Final = f"/apis/{VERDICTS.group}"
@@ -88,6 +90,7 @@ class Server:
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/portforward", self._port_forward)
         app.router.add_get(f"{_VERSION}/{TUNNELS.plural}/{{name}}/{tunnel.SUBRESOURCE}", self._tunnel)
         app.router.add_post(f"{_NAMESPACED}/{WHAT_IFS.plural}", self._what_if)
+        app.router.add_get(f"{_NAMESPACED}/{AVAILABILITIES.plural}", self._available)
         return app
 
     @web.middleware
@@ -149,13 +152,10 @@ class Server:
         """The bindings of a namespace in order of their names, some in each answer."""
         namespace = request.match_info["namespace"]
         everything = await self._may(request, "list", VERDICTS, namespace)
-        limit = min(_whole(request, "limit") or PAGE, PAGE)
-        names = sorted(self._shell.bindings_in(namespace))
-        begin = request.query.get("continue", "")
-        names = [name for name in names if name >= begin]
+        names, after, left = _page(request, self._shell.bindings_in(namespace), PAGE)
         items = []
         user = request[_USER].name
-        for name in names[:limit]:
+        for name in names:
             await self._verdicts.wait(user)
             with self._verdicts.spend(user):
                 found = self._verdict(namespace, name, everything=everything)
@@ -163,8 +163,22 @@ class Server:
                 items.append(found)
             # A pass need not wait for the whole page.
             await asyncio.sleep(0)
-        after = names[limit] if len(names) > limit else ""
-        return _shown(request, documents.verdict_list(items, after, max(len(names) - limit, 0)))
+        return _shown(request, documents.page(VERDICTS, items, after, left))
+
+    async def _available(self, request: web.Request) -> web.Response:
+        """What a namespace may use: members in order of their names, some in each answer."""
+        namespace = request.match_info["namespace"]
+        await self._may(request, "list", AVAILABILITIES, namespace)
+        core, user, items = self._shell.core, request[_USER].name, []
+        known = [name for name, member in core.members.by_name.items() if member.view is not None]
+        names, after, left = _page(request, known, MEMBERS)
+        await self._verdicts.wait(user)
+        with self._verdicts.spend(user):
+            queues = available.queues_of(core, namespace, request.query.get("queue", ""))
+            for name in names:
+                found = available.available(core, namespace, core.members.by_name[name], queues)
+                items.append(documents.availability(namespace, name, found))
+        return _json(documents.page(AVAILABILITIES, items, after, left))
 
     async def _what_if(self, request: web.Request) -> web.Response:
         namespace = request.match_info["namespace"]
@@ -315,6 +329,13 @@ class Server:
                 f' "{plural}" in API group "{resource.group}" in the namespace "{namespace}"',
             )
         return await self._access.allowed(user, "list", VERDICTS)
+
+
+def _page(request: web.Request, names: Iterable[str], most: int) -> tuple[list[str], str, int]:
+    """The names of the page that is asked for, where the next one begins (empty: nowhere), and how many are left."""
+    limit, begin = min(_whole(request, "limit") or most, most), request.query.get("continue", "")
+    rest = sorted(name for name in names if name >= begin)
+    return rest[:limit], rest[limit] if len(rest) > limit else "", max(len(rest) - limit, 0)
 
 
 def _whole(request: web.Request, parameter: str) -> int:
