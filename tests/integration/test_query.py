@@ -267,6 +267,34 @@ async def test_a_user_with_edit_alone_sees_what_the_namespace_may_use(served: Si
     assert "default" not in seen.replace("'queue': 'default'", "")
 
 
+async def test_pods_by_name_are_for_those_who_may_list_pods(served: Site, stranger: ApiServer) -> None:
+    await served.submit(job("named", cpu="1", replicas=2, seconds=None, queue="default"))
+    await served.phase("named", "Running")
+
+    async def told() -> list[list[str]]:
+        lines = (await atollctl(served, "job", "pods", "named", "--each", "--no-headers")).splitlines()
+        return [line.split() for line in lines]
+
+    async def running() -> list[list[str]] | None:
+        found = await told()
+        return found if found and all("Running" in each for each in found) else None
+
+    first, second = await until(running, what="both pods run")
+    assert (first[1], second[1]) == ("named-worker-0", "named-worker-1")
+    path = VERDICTS.path(served.namespace, "named-job", "pods")
+    with pytest.raises(Forbidden):
+        await stranger.request("GET", path)
+    await grant(served, "view")
+
+    async def allowed() -> bool:
+        try:
+            return b"named-worker-1" in await stranger.request("GET", path)
+        except Forbidden:
+            return False
+
+    await until(allowed, what="view suffices")
+
+
 async def test_no_client_is_answered_directly(served: Site) -> None:
     """Headers say who asks; without the API server's own certificate they are worth nothing."""
     port = (await served.host.get(API_SERVICES, keys.QUERY_API))["spec"]["service"]["port"]

@@ -125,7 +125,7 @@ async def setup(running: Process, settings: AgentSettings) -> None:
         agent.on_placement(delivery.touch)
         agent.jobs.statuses.just_sent = delivery.just_sent
         agent.surroundings.on_change(lambda _: delivery.look_again())
-        reading = Tunnel(host, member, settings.cluster, agent.pods_of, settings=settings.tunnel)
+        reading = Tunnel(host, member, settings.cluster, agent.pods_of, agent.domain_of, settings=settings.tunnel)
         works = agent, delivery
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -37,6 +37,7 @@ from atoll.model import claim_shapes, keys
 from atoll.model.apiresource import PODS
 from atoll.model.placer import MadeFor
 from atoll.model.timestamps import to_seconds
+from atoll.model.topology import NO_DOMAIN
 
 
 class MemberAgent:
@@ -123,6 +124,12 @@ class MemberAgent:
     def pods_of(self, binding_uid: str) -> list[Pod]:
         """The pods of the binding that the member has."""
         return list(self.cache.pods.by_index("binding", binding_uid))
+
+    def domain_of(self, node: str) -> str:
+        """The lowest topology domain of a node; empty where it has none."""
+        tree, lowest = self.scheduler.room.topology()
+        number = lowest.get(node, NO_DOMAIN)
+        return tree.domains[number].name if number != NO_DOMAIN else ""
 
     async def end_pods(self, binding_uid: str, grace: int) -> None:
         """Have the pods of a binding that goes end within so many seconds, with any grace period of their own."""

@@ -41,6 +41,7 @@ class Tunnel:
         member: ApiServer,
         cluster: str,
         pods: Callable[[str], Iterable[Pod]],
+        domain: Callable[[str], str],
         *,
         settings: TunnelSettings = TunnelSettings(),
     ) -> None:
@@ -51,9 +52,11 @@ class Tunnel:
             member: whose pods are read.
             cluster: its name on the host.
             pods: pods of a binding's UID.
+            domain: lowest topology domain of a node, by their names; empty where it has none.
             settings: times and bounds.
         """
         self._host, self._member, self._pods, self._settings = host, member, pods, settings
+        self._domain = domain
         self._cluster = cluster
         self._path = TUNNELS.path(name=cluster, subresource=tunnel.SUBRESOURCE)
         self._sessions = Sessions(member, pods, self._settings)
@@ -127,6 +130,8 @@ class Tunnel:
         """Why there is nothing to read; empty once all is sent."""
         if wanted.events:
             return await self._tell(socket, number, wanted)
+        if wanted.pods:
+            return await self._name(socket, number, wanted)
         pods = chosen(wanted, self._pods(wanted.binding))
         if not pods:
             return "it has no such pod, or none that has a node"
@@ -173,6 +178,20 @@ class Tunnel:
             await self._pass_on(socket, number, line)
         return ""
 
+    async def _name(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> str:
+        """Send the binding's pods in order of their names, as many as may be told."""
+        pods = [pod for pod in self._pods(wanted.binding) if pod.metadata.namespace == wanted.namespace]
+        lines, left = b"", wanted.most
+        for pod in sorted(pods, key=lambda pod: pod.metadata.name):
+            line = msgspec.json.encode({"cluster": self._cluster, **described(pod, self._domain(pod.node))}) + b"\n"
+            left -= len(line)
+            if left < 0:
+                await self._pass_on(socket, number, lines)
+                return "it has more pods than are told at once"
+            lines += line
+        await self._pass_on(socket, number, lines)
+        return ""
+
     async def _follow(
         self, socket: aiohttp.ClientWebSocketResponse, number: int, pod: Pod, wanted: Wanted, *, named: bool
     ) -> None:
@@ -207,3 +226,21 @@ class Tunnel:
             part = text[begin : begin + tunnel.CHUNK]
             await send(socket, Answer(number, part.decode(errors="replace")))
             await asyncio.sleep(len(part) / self._settings.rate)
+
+
+def described(pod: Pod, domain: str) -> dict[str, str | int]:
+    """A pod for users of the host: `pod`, `node`, `domain`, `state`, `restarts` and `reason`, empty where there is
+    none.
+    """
+    reason = pod.failure or pod.reason
+    if not reason and pod.phase == "Pending":
+        found = pod.starting if pod.node else None
+        reason = found.reason if found is not None else ": ".join(pod.unscheduled or ())
+    return {
+        "pod": pod.metadata.name,
+        "node": pod.node,
+        "domain": domain,
+        "state": "Terminating" if pod.terminating else pod.phase,
+        "restarts": pod.restarts,
+        "reason": reason,
+    }

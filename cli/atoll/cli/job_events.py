@@ -37,9 +37,6 @@ def events(ctx: typer.Context, name: Name, output: DataOutput = None, no_headers
 
 async def gather(host: ApiServer, workload: str, namespace: str) -> tuple[list[Json], list[str]]:
     """(Events with their cluster in the order of their time, why others are missing)."""
-    from atoll.kube.errors import ApiError
-    from atoll.model.apiresource import VERDICTS
-
     resource, found = await find(host, workload, namespace)
     found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     binding = await binding_of(host, resource, found)
@@ -49,19 +46,32 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> tuple[list[J
     for each in subjects:
         events += [{"cluster": "host", **event} for event in await about(host, each)]
     if binding is not None and (binding.get("spec") or {}).get("clusters"):
-        meta = binding["metadata"]
-        text = b""
-        try:
-            async for chunk in host.stream(VERDICTS, VERDICTS.path(meta["namespace"], meta["name"], "events"), {}):
-                text += chunk
-        except ApiError as error:
-            missing.append(f"those of its members can't be told: {error.said}")
-        for line in text.splitlines():
-            if line.startswith(b"{"):
-                events.append(orjson.loads(line))
-            else:
-                missing.append(line.decode(errors="replace"))
+        told, missing = await from_members(host, binding, "events")
+        events += told
     return sorted(events, key=lambda event: (last(event), event["metadata"]["name"])), missing
+
+
+async def from_members(host: ApiServer, binding: Json, what: str) -> tuple[list[Json], list[str]]:
+    """(objects that the members of a binding tell, why others are missing).
+
+    Args:
+        host: the API server.
+        binding: with members.
+        what: subresource of verdicts: `events` or `pods`.
+    """
+    from atoll.kube.errors import ApiError
+    from atoll.model.apiresource import VERDICTS
+
+    meta, text = binding["metadata"], b""
+    missing: list[str] = []
+    try:
+        async for chunk in host.stream(VERDICTS, VERDICTS.path(meta["namespace"], meta["name"], what), {}):
+            text += chunk
+    except ApiError as error:
+        missing.append(f"those of its members can't be told: {error.said}")
+    lines = text.splitlines()
+    missing += [line.decode(errors="replace") for line in lines if not line.startswith(b"{")]
+    return [orjson.loads(line) for line in lines if line.startswith(b"{")], missing
 
 
 async def about(host: ApiServer, found: Json) -> list[Json]:

@@ -1,18 +1,19 @@
 """`atollctl job pods`: where the pods of a workload are, in all its members, as the host was told.
 
 The host has counts and nodes, not the pods themselves: a name for each pod would be a write of the binding for each one
-that comes or goes. Members tell names when they are asked for output or Events.
+that comes or goes. With `--each` the members tell their pods by name.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atoll.cli.job_events import from_members
 from atoll.cli.lookup import binding_of, find, not_ready
 from atoll.cli.options import DataOutput, NoHeaders, settings
-from atoll.cli.printing import show_data
+from atoll.cli.printing import show_data, show_table
 from atoll.cli.workloads import Name
 
 if TYPE_CHECKING:
@@ -21,17 +22,44 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-def pods(ctx: typer.Context, name: Name, output: DataOutput = None, no_headers: NoHeaders = False) -> None:
+def pods(
+    ctx: typer.Context,
+    name: Name,
+    each: Annotated[
+        bool, typer.Option("--each", help="A row for each pod: its node, rack, state, restarts and reason.")
+    ] = False,
+    output: DataOutput = None,
+    no_headers: NoHeaders = False,
+) -> None:
     """Show on which nodes of which members the pods of a job are, and how many run, wait or have ended there."""
     from atoll.cli.connection import call
     from atoll.view import pods as pods_view
 
     options = settings(ctx)
+    if each:
+        found, missing = call(options, lambda host: gather_each(host, name, options.one_namespace))
+        if output is not None:
+            show_data({"pods": found, "missing": missing}, output)
+            return
+        show_table(pods_view.EACH, pods_view.each_rows(found), no_headers=no_headers)
+        for text in missing:
+            typer.echo(text, err=True)
+        return
     data = call(options, lambda host: gather(host, name, options.one_namespace))
     if output is not None:
         show_data(data, output)
     else:
         print(pods_view.text(data, no_headers=no_headers))
+
+
+async def gather_each(host: ApiServer, workload: str, namespace: str) -> tuple[list[Json], list[str]]:
+    """(pods of a workload as its members tell them, why others are missing)."""
+    resource, found = await find(host, workload, namespace)
+    found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
+    binding = await binding_of(host, resource, found)
+    if binding is None or not (binding.get("spec") or {}).get("clusters"):
+        return [], ["it is in no member: it has no pods"]
+    return await from_members(host, binding, "pods")
 
 
 async def gather(host: ApiServer, workload: str, namespace: str) -> Json:

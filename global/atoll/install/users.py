@@ -72,6 +72,7 @@ VIEW: Final = Grant(
         # Whoever may not read logs of pods is refused all the same.
         _on(VERDICTS, ("get",), sub="log"),
         _on(VERDICTS, ("get",), sub="events"),
+        _on(VERDICTS, ("get",), sub="pods"),
     ),
 )
 """Added to `view`: all of Atoll in a namespace."""

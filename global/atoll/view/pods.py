@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from atoll.view.tables import table
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 HEADERS = ("CLUSTER", "NODE", "PODS", "DOMAIN")
+EACH = ("CLUSTER", "POD", "NODE", "DOMAIN", "STATE", "RESTARTS", "REASON")
 _STATES = ("pending", "running", "succeeded", "failed")
 
 
@@ -77,6 +78,11 @@ def _counts(resource: ApiResource, workload: Json) -> dict[str, int]:
     return {state: count for state, count in zip(_STATES, counts, strict=True) if count}
 
 
+def each_rows(pods: Iterable[Json]) -> list[list[object]]:
+    """A row for each pod, as its member tells it."""
+    return [[str(pod.get(name.lower(), "")).replace("\n", " ") for name in EACH] for pod in pods]
+
+
 def text(data: Json, *, no_headers: bool = False) -> str:
     """The pods as a person reads them: a row per node, then a line per member.
 
@@ -102,7 +108,7 @@ def text(data: Json, *, no_headers: bool = False) -> str:
     lines += [f"not shown: {each}" for each in data.get("unseen", ())]
     if rows:
         lines.append(
-            "by name: atollctl job logs and job events; with rights in the member:"
+            "by name: atollctl job pods --each, job logs and job events; with rights in the member:"
             f" kubectl get pods -n {data['namespace']} -l {_label(data)}"
         )
     return "\n".join(lines)

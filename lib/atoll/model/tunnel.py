@@ -13,7 +13,7 @@ CHUNK = 2**15
 
 
 class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The output of containers of a binding's pods, or their Events."""
+    """The output of containers of a binding's pods, their Events, or the pods themselves."""
 
     namespace: str
     binding: str
@@ -30,6 +30,8 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     previous: bool = False
     events: bool = False
     """Not the output but the Events of the pods, a JSON object in each line: cluster, and the Event as it is."""
+    pods: bool = False
+    """Not the output but the pods, a JSON object in each line: see `atoll.agent.tunnel.described`."""
     most: int = 2**20
     """Bytes at most, of all pods together; of one that is followed, no bound."""
 

@@ -44,6 +44,7 @@ RESOURCES: Json = {
         for name, each in (
             (f"{VERDICTS.plural}/log", VERDICTS),
             (f"{VERDICTS.plural}/events", VERDICTS),
+            (f"{VERDICTS.plural}/pods", VERDICTS),
             (f"{VERDICTS.plural}/exec", VERDICTS),
             (f"{VERDICTS.plural}/portforward", VERDICTS),
             (f"{TUNNELS.plural}/{tunnel.SUBRESOURCE}", TUNNELS),

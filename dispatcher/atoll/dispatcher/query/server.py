@@ -86,6 +86,7 @@ class Server:
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}", self._get)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/log", self._log)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/events", self._events)
+        app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/pods", self._pods)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/exec", self._exec)
         app.router.add_get(f"{_NAMESPACED}/{VERDICTS.plural}/{{name}}/portforward", self._port_forward)
         app.router.add_get(f"{_VERSION}/{TUNNELS.plural}/{{name}}/{tunnel.SUBRESOURCE}", self._tunnel)
@@ -221,6 +222,12 @@ class Server:
         """The Events of the pods of a binding in its members."""
         uid, clusters = await self._readable(request, "events", "list", EVENTS)
         wanted = Wanted(request.match_info["namespace"], uid, events=True, most=self._logs.size)
+        return await self._read(request, clusters, wanted)
+
+    async def _pods(self, request: web.Request) -> web.StreamResponse:
+        """The pods of a binding by name, as its members have them."""
+        uid, clusters = await self._readable(request, "pods", "list", PODS)
+        wanted = Wanted(request.match_info["namespace"], uid, pods=True, most=self._logs.size)
         return await self._read(request, clusters, wanted)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
