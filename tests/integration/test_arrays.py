@@ -173,3 +173,23 @@ async def test_failed_indices_have_reasons_and_run_again(site: Site) -> None:
     ]
     again = await in_phase(site, made_again["metadata"]["name"], "Completed", "Failed")
     assert (again["spec"]["indices"], again["status"]["succeeded"]) == ("2-3", 2)
+
+
+async def test_the_job_and_the_pod_of_an_index_are_deleted_once(site: Site) -> None:
+    """By whomever: agent, garbage collector, kubelet."""
+    await site.submit(array("once", 30, at_once=10, seconds=0.2))
+    member = await member_of(site, "once")
+    done = await in_phase(site, "once", "Completed", "Failed")
+    assert done["status"]["succeeded"] == 30
+
+    async def gone() -> bool:
+        return not await site.members[member].list(PODS, site.namespace)
+
+    await until(gone, what="all pods are gone")
+    deleted: Counter[str] = Counter()
+    for event in site.audit(member):
+        reference = event.get("objectRef") or {}
+        if event["verb"] == "delete" and reference.get("resource") in ("jobs", "pods"):
+            deleted[f"{reference['resource']} {reference['name']}"] += 1
+    assert len(deleted) == 60
+    assert {name: count for name, count in deleted.items() if count > 1} == {}

@@ -195,7 +195,9 @@ class ArrayController:
 
     async def _remove(self, job: Full) -> None:
         about = job.metadata
-        if about.uid in self._removed:
+        known = self._cache.jobs.get(about.key)
+        if about.uid in self._removed or known is None or known.metadata.uid != about.uid:
+            # The last one: it went while the states were written.
             return
         async with self._writes:
             # Before the request: the watch may tell of it before the answer does.
