@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.model.decision import Decision, Line, Phase
-from atoll.model.runs import DELETED, EVICTED, Part, Run, Seen, follow, total
+from atoll.model.runs import DELETED, EVICTED, Part, Record, Run, Seen, columns, follow, total
 from atoll.model.timestamps import rfc3339, to_seconds
 from atoll.model.verdict import Reason
 
@@ -85,6 +85,29 @@ def test_a_workload_that_grows_uses_what_it_had_at_each_time() -> None:
         "alpha": {"nvidia.com/gpu": 40.0 + 120.0 + 80.0},
         "beta": {"nvidia.com/gpu": 40.0},
     }
+
+
+def test_the_last_use_that_a_member_told_stays_through_sizes_and_the_end() -> None:
+    """Use alone makes no new size."""
+    d = dispatched(1, 0)
+    busy = msgspec.structs.replace(part(), busy={"cpu": 1.5})
+    runs = follow([], seen(0, d, parts=[part()], bound=True))
+    runs = follow(runs, seen(5, d, parts=[busy], bound=True))
+    assert (runs[0].parts[0].busy, runs[0].counted) == ({"cpu": 1.5}, at(0))
+    runs = follow(runs, seen(10, d, parts=[part(4)], bound=True))
+    assert (runs[0].parts[0].busy, runs[0].parts[0].pods) == ({"cpu": 1.5}, 4)
+    [run] = follow(runs, seen(20, d, parts=[msgspec.structs.replace(part(4), busy={"cpu": 2.0})], outcome="Succeeded"))
+    assert run.parts[0].busy == {"cpu": 2.0}
+
+
+def test_the_use_of_a_run_is_known_once_that_of_all_its_parts_is() -> None:
+    def row(*parts: Part) -> Any:
+        run = Run(1, at(0), parts=list(parts))
+        return columns(Record("u", "n", "w", "Job.batch", run))["busy"]
+
+    alpha, beta = Part("alpha", busy={"cpu": 1.0}), Part("beta", busy={"cpu": 2.0, "memory": 5.0})
+    assert row(alpha, beta) == [("cpu", 3.0), ("memory", 5.0)]
+    assert row(alpha, Part("beta")) == []
 
 
 def test_a_run_whose_eviction_nobody_saw_is_closed_by_the_next_one() -> None:

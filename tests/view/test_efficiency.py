@@ -77,3 +77,15 @@ def test_table_and_records_have_a_row_for_each_resource() -> None:
     [record] = records(lines, "user")
     assert (record["user"], record["held"], record["mean_start_seconds"]) == ("ann", 64.0, 3600.0)
     assert set(FATES) <= set(record)
+
+
+def test_use_is_a_part_of_what_measured_runs_held() -> None:
+    """8 CPUs for 4 hours, of which 2 were busy; another run of which nothing is known; and devices, which are not."""
+    run = row("Succeeded", 0, 0, 4, 4)
+    known = {**run, "asked": [("cpu", 8.0)], "seconds": [("cpu", 8.0 * 4 * 3600)], "busy": [("cpu", 2.0)]}
+    [line] = efficiency([known, {**known, "busy": []}, run], "queue", *OCTOBER).values()
+    amount = line.amounts["cpu"]
+    assert (amount.held, amount.measured, amount.busy) == (64.0, 32.0, 8.0)
+    shown = {each[3]: each[6] for each in table({"q": line})}
+    assert shown == {"cpu": "25%", GPU: "unknown"}
+    assert {each["resource"]: each["busy"] for each in records({"q": line}, "queue")} == {"cpu": 8.0, GPU: None}

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from atoll.agent.busy import Busy
 from atoll.agent.cache import MemberCache
 from atoll.agent.capacity import MemberCapacity
 from atoll.agent.facts import Tally
@@ -91,7 +92,10 @@ class MemberAgent:
         )
         self._summary = MemberCapacity(cluster, self.scheduler.room)
         tainted = Tainted(self.cache, self.scheduler.room.devices.taints, self.recorder)
-        self.placements = Placements(self.cache, self.scheduler, self.publisher, tainted, settings=settings.placements)
+        self._busy = Busy(member, self.cache, settings=settings.busy)
+        self.placements = Placements(
+            self.cache, self.scheduler, self.publisher, tainted, self._busy.of, settings=settings.placements
+        )
         self.pod_groups = PodGroups(member, self.cache, self.recorder, ours=self.ours, settings=settings.podgroups)
         #: whether Volcano Jobs are ours to reconcile; None: unless Volcano's own controllers run in the member
         self._jobs_wanted = {"on": True, "off": False, "auto": None}[settings.jobs.reconcile]
@@ -195,6 +199,7 @@ class MemberAgent:
             await self.cache.wait()
             await self.configuration.wait()
             tasks.create_task(self._meter.run(), name="use of nodes")
+            tasks.create_task(self._busy.run(), name="use of pods")
             # Generations that are promised before the counter is known could be too small.
             await self.publisher.resume()
             tasks.create_task(self.publisher.run(), name="capacity")

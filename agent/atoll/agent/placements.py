@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from atoll.agent.cache import MemberCache
@@ -33,6 +33,7 @@ class Placements:
         scheduler: Scheduler,
         publisher: Publisher,
         tainted: Tainted,
+        busy: Callable[[str], Mapping[str, float]] = lambda _: {},
         *,
         settings: PlacementSettings = PlacementSettings(),
     ) -> None:
@@ -41,7 +42,7 @@ class Placements:
         self._cache = cache
         self._scheduler = scheduler
         self._publisher = publisher
-        self._tainted = tainted
+        self._tainted, self._busy = tainted, busy
         #: binding UID -> capacity generation that contains its present placement
         self._generations: dict[str, int] = {}
         #: binding UID -> (reasons for which pods of it do not run, their text)
@@ -82,7 +83,8 @@ class Placements:
             node don't, absent where nothing holds them up; `leaving`: which were deleted and do not go, absent where
             all do; `move`: when the move of its gang was asked for, by the descheduler or for a tainted device, absent
             where it was not; `moves`: why it is, or will be; `requests`: task -> what one pod of it that has a node
-            requests, the most of each resource.
+            requests, the most of each resource; `busy`: resource -> mean use of all pods in cores or bytes, absent
+            where it is not known.
         """
         if not self._known(binding_uid):
             return None
@@ -102,6 +104,7 @@ class Placements:
             "requests": requests_by_task(pods),
             "running": sum(pod.phase not in ("Pending", "Unknown") and not pod.terminating for pod in pods),
             **({"starting": starting} if starting else {}),
+            **({"busy": dict(busy)} if (busy := self._busy(binding_uid)) else {}),
             **self._move(binding_uid),
             **({"leaving": leaving} if (leaving := self._why_not_gone(pods)) else {}),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from atoll.agent.descheduler.settings import PrometheusSettings
 from atoll.agent.scheduler.core.settings import MemberCoreSettings
 from atoll.delivery.settings import DeliverySettings
 from atoll.kube.settings import Election, Health, ProcessSettings, Recording
@@ -135,6 +136,13 @@ class UsageSettings(Section, frozen=True):
     every: Annotated[float, seconds("Between two looks at the metrics API of the member.", above=0)] = 15.0
 
 
+class BusySettings(Section, frozen=True):
+    """How busy the pods of workloads are, for records of the host (see docs/records.md)."""
+
+    every: Annotated[float, seconds("Between two looks at the figures of all pods; 0: they are not looked at.")] = 0.0
+    prometheus: PrometheusSettings = PrometheusSettings()
+
+
 class VolumeSettings(Section, frozen=True):
     """Volumes that are made for pods."""
 
@@ -262,6 +270,7 @@ class AgentSettings(ProcessSettings, frozen=True):
     scheduler: SchedulerSettings = SchedulerSettings()
     core: MemberCoreSettings = MemberCoreSettings()
     usage: UsageSettings = UsageSettings()
+    busy: BusySettings = BusySettings()
     volumes: VolumeSettings = VolumeSettings()
     devices: DeviceSettings = DeviceSettings()
     notices: NoticeSettings = NoticeSettings()

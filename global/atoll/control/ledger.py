@@ -36,6 +36,7 @@ _PART = pyarrow.struct(
         ("domain", pyarrow.string()),
         ("granted", _AMOUNTS),
         ("seconds", _AMOUNTS),
+        ("busy", _AMOUNTS),
     ]
 )
 SCHEMA: Final = pyarrow.schema(
@@ -45,7 +46,7 @@ SCHEMA: Final = pyarrow.schema(
         *((name, _TIME) for name in ("submitted", "queued", "dispatched", "bound", "running", "ended", "released")),
         *((name, pyarrow.string()) for name in ("outcome", "reason", "message", "evicted_for", "for_queue")),
         ("members", pyarrow.list_(pyarrow.string())),
-        *((name, _AMOUNTS) for name in ("asked", "granted", "seconds")),
+        *((name, _AMOUNTS) for name in ("asked", "granted", "seconds", "busy")),
         ("parts", pyarrow.list_(_PART)),
     ]
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -323,4 +324,14 @@ def _part(work: WorkObject, kind: Kind) -> Part:
         gang.replicas,
         str(placement.get("domain") or ""),
         runs.amounts(gang.total()),
+        busy=_busy(placement.get("busy")),
     )
+
+
+def _busy(said: Any) -> dict[str, float]:
+    """What a member says of the use of its part; nothing where that can't be."""
+    try:
+        found = msgspec.convert(said or {}, dict[str, float])
+    except msgspec.ValidationError:
+        return {}
+    return {name: found[name] for name in ("cpu", "memory") if 0 <= found.get(name, -1.0) < math.inf}

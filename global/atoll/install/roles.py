@@ -52,6 +52,7 @@ from atoll.model.apiresource import (
     NUMA_TOPOLOGIES,
     OVERRIDES,
     POD_GROUPS,
+    POD_METRICS,
     PODS,
     POLICIES,
     PRIORITY_CLASSES,
@@ -502,7 +503,12 @@ AGENT_IN_MEMBER: Final = (
             # Budgets that its evictions respect.
             _on(BUDGETS, "list", "watch"),
             _on(NODES, "list", "watch"),
-            _on(NODE_METRICS, "list", rare="only once a scoring asks for the use of nodes"),
+            _on(
+                NODE_METRICS,
+                "list",
+                rare="only once a scoring asks for it, or use is measured for records",
+            ),
+            _on(POD_METRICS, "list", rare="only where use is measured for records (setting busy.every)"),
             # Which nodes the volumes of pods can be reached from.
             *(_on(resource, "list", "watch") for resource in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES)),
             # Which CPUs are in which NUMA node, where something writes it.

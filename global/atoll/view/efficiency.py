@@ -1,4 +1,4 @@
-"""What became of the time that runs held: from records, so of capacity that was granted, not of how busy it was.
+"""What became of the time that runs held, and how busy it was where members measure that: from records.
 
 Each second that a run held goes to one of `FATES`. A run whose size changed counts with its mean size in all of them.
 """
@@ -19,7 +19,7 @@ FATES: Final = ("succeeded", "going", "failed", "deleted", "evicted", "starting"
 """Running in runs that succeeded, go on, failed, were deleted or evicted; before all ran; after the end."""
 COLUMNS: Final = [
     "namespace", "name", "kind", "queue", "user", "dispatched", "bound", "running", "ended", "released", "outcome",
-    "asked", "seconds",
+    "asked", "seconds", "busy",
 ]  # fmt: skip
 _BY_OUTCOME: Final = {"Succeeded": "succeeded", "Failed": "failed", runs.EVICTED: "evicted", runs.DELETED: "deleted"}
 
@@ -31,6 +31,9 @@ class Amount:
     asked: float = 0.0
     """Asked, for as long as something was held."""
     held: float = 0.0
+    measured: float = 0.0
+    """Held by runs of which the use is known, and what they used of it."""
+    busy: float = 0.0
     fates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FATES, 0.0))
 
 
@@ -61,13 +64,16 @@ def efficiency(rows: Iterable[Row], by: str, since: datetime, until: datetime) -
             line.starting += max((row["running"] - row["bound"]).total_seconds(), 0.0)
         spans = dict(_spans(row, since, until))
         seconds = sum(spans.values())
-        asked = dict(row["asked"])
+        asked, busy = dict(row["asked"]), dict(row["busy"])
         for resource, amount in dict(row["seconds"]).items():
             if resource in LEFT_OUT:
                 continue
             held = amount * share / units(resource)
             found = line.amounts.setdefault(resource, Amount())
             found.held += held
+            if resource in busy:
+                found.measured += held
+                found.busy += busy[resource] * seconds / units(resource)
             found.asked += asked.get(resource, 0.0) * seconds / units(resource)
             for fate, part in spans.items():
                 found.fates[fate] += held * part / seconds if seconds else 0.0
@@ -86,7 +92,7 @@ def _spans(row: Row, since: datetime, until: datetime) -> Iterator[tuple[str, fl
 
 
 HEADERS: Final = (
-    "RUNS", "START", "RESOURCE", "ASKED", "HELD", "UNIT", *(each.upper() for each in FATES)
+    "RUNS", "START", "RESOURCE", "ASKED", "HELD", "BUSY", "UNIT", *(each.upper() for each in FATES)
 )  # fmt: skip
 
 
@@ -100,6 +106,7 @@ def table(lines: Mapping[str, Line]) -> list[list[object]]:
             resource,
             f"{amount.asked:.2f}",
             f"{amount.held:.2f}",
+            f"{100 * amount.busy / amount.measured:.0f}%" if amount.measured else "unknown",
             unit(resource),
             *(f"{100 * part / amount.held:.0f}%" if amount.held else "-" for part in amount.fates.values()),
         ]
@@ -119,6 +126,8 @@ def records(lines: Mapping[str, Line], by: str) -> list[Json]:
             "unit": unit(resource),
             "asked": round(amount.asked, 6),
             "held": round(amount.held, 6),
+            "measured": round(amount.measured, 6),
+            "busy": round(amount.busy, 6) if amount.measured else None,
             **{fate: round(part, 6) for fate, part in amount.fates.items()},
         }
         for key, line in sorted(lines.items())

@@ -211,10 +211,10 @@ def plain(row: Row) -> Json:
     for key, value in row.items():
         if isinstance(value, datetime):
             result[key] = rfc3339(value.timestamp())
-    for key in ("asked", "granted", "seconds"):
+    for key in ("asked", "granted", "seconds", "busy"):
         result[key] = dict(row[key])
     result["parts"] = [
-        {**part, "granted": dict(part["granted"]), "seconds": dict(part["seconds"])} for part in row["parts"]
+        {**part, **{key: dict(part[key]) for key in ("granted", "seconds", "busy")}} for part in row["parts"]
     ]
     return result
 

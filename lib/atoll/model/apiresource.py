@@ -70,6 +70,7 @@ KOORDINATOR_NODE_METRICS: Final = ApiResource(
 CSI_NODES: Final = ApiResource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 BUDGETS: Final = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 NODE_METRICS: Final = ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
+POD_METRICS: Final = ApiResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 STORAGE_CLASSES: Final = ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 LEASES: Final = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 LIMIT_RANGES: Final = ApiResource("", "v1", "limitranges", "LimitRange")

@@ -36,6 +36,8 @@ class Part(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """Resource -> cores, bytes or devices of all its pods."""
     seconds: dict[str, float] = {}
     """Resource -> granted amounts times seconds, from `bound` to `counted`."""
+    busy: dict[str, float] = {}
+    """Resource -> mean cores or bytes that all its pods used while they ran; empty where that is not known."""
 
 
 class Run(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -130,12 +132,20 @@ def _updated(run: Run, seen: Seen) -> Run:
         run = msgspec.structs.replace(run, bound=begun, counted=begun)
     if seen.running and not run.running:
         run = msgspec.structs.replace(run, running=now)
-    shapes = [msgspec.structs.replace(part, seconds={}) for part in run.parts]
-    if seen.parts and not seen.outcome and list(seen.parts) != shapes:
+    run = _measured(run, seen.parts)
+    shapes = [msgspec.structs.replace(part, seconds={}, busy={}) for part in run.parts]
+    if seen.parts and not seen.outcome and [msgspec.structs.replace(part, busy={}) for part in seen.parts] != shapes:
         run = _resized(run, seen)
     if seen.outcome:
         return _closed(msgspec.structs.replace(run, outcome=seen.outcome, ended=now), now)
     return _left(run, seen) if seen.deleted else run
+
+
+def _measured(run: Run, parts: Sequence[Part]) -> Run:
+    """With what members told last of the use of its parts."""
+    told = {part.member: part.busy for part in parts if part.busy}
+    found = [msgspec.structs.replace(part, busy=told.get(part.member, part.busy)) for part in run.parts]
+    return msgspec.structs.replace(run, parts=found) if found != run.parts else run
 
 
 def _left(run: Run, seen: Seen) -> Run:
@@ -171,11 +181,15 @@ def _resized(run: Run, seen: Seen) -> Run:
     run = counted(run, now)
     before, present = {part.member: part for part in run.parts}, {part.member for part in seen.parts}
     parts = [
-        msgspec.structs.replace(part, seconds=before[part.member].seconds) if part.member in before else part
+        msgspec.structs.replace(part, seconds=before[part.member].seconds, busy=before[part.member].busy)
+        if part.member in before
+        else part
         for part in seen.parts
     ]
     parts += [
-        Part(part.member, seconds=part.seconds) for part in run.parts if part.member not in present and part.seconds
+        Part(part.member, seconds=part.seconds, busy=part.busy)
+        for part in run.parts
+        if part.member not in present and part.seconds
     ]
     return msgspec.structs.replace(run, parts=parts)
 
@@ -230,7 +244,7 @@ def runs_of(status: Mapping[str, Any]) -> list[Run]:
 
 
 def total(parts: Sequence[Part], field: str) -> dict[str, float]:
-    """The sum of `granted` or `seconds` over parts."""
+    """The sum of `granted`, `seconds` or `busy` over parts."""
     result: dict[str, float] = {}
     for part in parts:
         for name, value in getattr(part, field).items():
@@ -261,6 +275,8 @@ def columns(record: Record) -> dict[str, Any]:
         "asked": list(run.asked.items()),
         "granted": list(total(run.parts, "granted").items()),
         "seconds": list(total(run.parts, "seconds").items()),
+        # What is known of some parts is not the use of all.
+        "busy": list(total(run.parts, "busy").items()) if all(part.busy for part in run.parts) else [],
         "parts": [
             {
                 "member": part.member,
@@ -268,6 +284,7 @@ def columns(record: Record) -> dict[str, Any]:
                 "domain": part.domain,
                 "granted": list(part.granted.items()),
                 "seconds": list(part.seconds.items()),
+                "busy": list(part.busy.items()),
             }
             for part in run.parts
         ],

@@ -14,10 +14,11 @@ from aiohttp import web
 
 from atoll.agent.descheduler.policy import MetricsApi, Prometheus
 from atoll.agent.descheduler.settings import PrometheusSettings
-from atoll.agent.descheduler.sources import POD_METRICS, take
+from atoll.agent.descheduler.sources import take
 from atoll.agent.descheduler.world import Figures
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import POD_METRICS
 from atoll.model.timestamps import rfc3339_micro
 from tests.agent.descheduler.prometheus import Standin, prometheus
 

@@ -23,10 +23,9 @@ from atoll.agent.descheduler.world import CPU, MEMORY, Figures, sane
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import quantity
-from atoll.model.apiresource import NODE_METRICS, ApiResource
+from atoll.model.apiresource import NODE_METRICS, POD_METRICS
 from atoll.model.timestamps import to_seconds
 
-POD_METRICS: Final = ApiResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 MOST: Final = 64 << 20
 """Bytes of an answer: 100,000 pods have about 20 MB."""
 _LABELS: Final = ("node", "kubernetes_node", "nodename", "instance")
