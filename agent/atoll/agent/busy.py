@@ -84,7 +84,7 @@ class Busy:
             found = [figures.get(pod.metadata.key) for pod in running]
             uses = [each for each in found if each]
             if len(uses) < len(running):
-                # What is known of some pods is not the use of all.
+                # Figures of some pods are not the use of all.
                 continue
             epoch = max(numbers.whole(pod.metadata.annotations.get(keys.EPOCH)) or 0 for pod in running)
             known = self._sums.get(uid)

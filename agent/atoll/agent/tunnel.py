@@ -179,7 +179,7 @@ class Tunnel:
         return ""
 
     async def _name(self, socket: aiohttp.ClientWebSocketResponse, number: int, wanted: Wanted) -> str:
-        """Send the binding's pods in order of their names, as many as may be told."""
+        """Send the binding's pods in order of their names, up to `wanted.most` bytes."""
         pods = [pod for pod in self._pods(wanted.binding) if pod.metadata.namespace == wanted.namespace]
         lines, left = b"", wanted.most
         for pod in sorted(pods, key=lambda pod: pod.metadata.name):

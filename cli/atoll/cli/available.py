@@ -25,7 +25,7 @@ def available(
     no_headers: NoHeaders = False,
 ) -> None:
     """Show what the namespace may use now: free devices of each member (CPUs where it has none), the largest gangs
-    that have room, as pods x devices, in the member and in one lowest domain, and what its queues have left.
+    that fit, as pods x devices, in the member and in one lowest domain, and the amounts left in its queues.
     """
     from atoll.cli.connection import call
     from atoll.view import available as view

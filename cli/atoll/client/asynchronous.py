@@ -222,7 +222,7 @@ class AsyncClient:
         """What the namespace may use now: the columns of `atollctl available`, for each resource of each member.
 
         Args:
-            queue: only its members and amounts; empty for those of all queues.
+            queue: only its members and amounts; empty for all queues.
 
         Raises:
             CommandError: no dispatcher answers, or the queue takes nothing of the namespace.

@@ -32,7 +32,7 @@ class Amount:
     """Asked, for as long as something was held."""
     held: float = 0.0
     measured: float = 0.0
-    """Held by runs of which the use is known, and what they used of it."""
+    """Held by runs with measured use, and how much of it they used."""
     busy: float = 0.0
     fates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FATES, 0.0))
 

@@ -188,7 +188,7 @@ class Account(Value, frozen=True):
 
 
 class Gang(Value, frozen=True):
-    """The largest gang of equal pods that has room now, by this resource alone."""
+    """The largest gang of equal pods that fits now, by this resource alone."""
 
     each: str
     """What one pod requests."""
@@ -215,7 +215,7 @@ class Left(Value, frozen=True):
 
     queue: str
     resources: dict[str, str] = {}
-    """Resource -> amount left by its limits, those above it, its ceilings in the member and the quotas of the
+    """Resource -> amount left by its limits, the limits above it, its ceilings in the member and the quotas of the
     namespace; a resource without an entry is unlimited.
     """
 

@@ -142,7 +142,7 @@ def _updated(run: Run, seen: Seen) -> Run:
 
 
 def _measured(run: Run, parts: Sequence[Part]) -> Run:
-    """With what members told last of the use of its parts."""
+    """With the latest use of its parts by their members."""
     told = {part.member: part.busy for part in parts if part.busy}
     found = [msgspec.structs.replace(part, busy=told.get(part.member, part.busy)) for part in run.parts]
     return msgspec.structs.replace(run, parts=found) if found != run.parts else run
@@ -275,7 +275,7 @@ def columns(record: Record) -> dict[str, Any]:
         "asked": list(run.asked.items()),
         "granted": list(total(run.parts, "granted").items()),
         "seconds": list(total(run.parts, "seconds").items()),
-        # What is known of some parts is not the use of all.
+        # Figures of some parts are not the use of all.
         "busy": list(total(run.parts, "busy").items()) if all(part.busy for part in run.parts) else [],
         "parts": [
             {

@@ -1,7 +1,7 @@
-"""What a namespace may use now: free amounts of members, the gangs that have room, and what its queues have left.
+"""What a namespace may use now: free amounts of members, the largest gangs that fit, and amounts left in its queues.
 
-Questions only, as in `verdicts`. Free amounts are those that decisions go by: dispatched pods that no member has
-published yet are subtracted.
+Questions only, as in `verdicts`. Decisions go by the same free amounts: dispatched pods that no member has published
+yet are subtracted.
 """
 
 from __future__ import annotations
