@@ -231,9 +231,12 @@ async def test_names_in_other_namespaces_are_for_those_who_may_list_them(served:
 async def test_a_user_with_edit_alone_sees_what_the_namespace_may_use(served: Site, stranger: ApiServer) -> None:
     """Neither members nor their nodes may be read; nothing names workloads or namespaces of others."""
     own = served.namespace
-    queue = await served.queue(capability={"cpu": "6"})
-    closed = await served.queue(annotations={keys.NAMESPACE_SELECTOR: "kubernetes.io/metadata.name=other"})
-    await served.submit(job(f"theirs-{own}", cpu="2", seconds=None, queue=queue), namespace="default")
+    queue = await served.queue(capability={"nvidia.com/gpu": "6"})
+    closed = await served.queue("closed", annotations={keys.NAMESPACE_SELECTOR: '{"matchLabels": {"team": "other"}}'})
+    theirs = job(f"theirs-{own}", seconds=None, queue=queue)
+    [container] = theirs["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    container["resources"]["limits"] = {"nvidia.com/gpu": "2"}
+    await served.submit(theirs, namespace="default")
     with pytest.raises(Forbidden, match="cannot list resource"):
         await stranger.list(AVAILABILITIES, own)
     await grant(served, "edit")
@@ -256,7 +259,7 @@ async def test_a_user_with_edit_alone_sees_what_the_namespace_may_use(served: Si
 
         async def charged() -> bool:
             mine = await client.available(queue)
-            return {each["queues"] for each in mine if each["resource"] == "cpu"} == {f"{queue} (4)"}
+            return {each["queues"] for each in mine} == {f"{queue} (4)"}
 
         await until(charged, what="what others use of the queue is not left")
         with pytest.raises(CommandError, match=f"queue {closed} takes nothing from namespace {own} now"):
