@@ -131,7 +131,7 @@ class MemberAgent:
 
     def domain_of(self, node: str) -> str:
         """The lowest topology domain of a node; empty where it has none."""
-        tree, lowest = self.scheduler.room.topology()
+        tree, lowest = self.scheduler.room.fleet.topology()
         number = lowest.get(node, NO_DOMAIN)
         return tree.domains[number].name if number != NO_DOMAIN else ""
 
