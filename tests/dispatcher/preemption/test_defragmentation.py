@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -171,6 +172,37 @@ def test_the_kept_place_yields_to_no_higher_priority() -> None:
         if moved(town):
             break
     town.submit(make_binding("urgent").queue("p").tasks(5).hard(1).priority(5), HOUR)
+    town.run(60)
+    assert town.running() == ["a", "b", "wide"]
+
+
+class _Early(Town):
+    """Figures are without evicted pods for two seconds before their binding is."""
+
+    def _gone(self, uid: str, epoch: int, names: Sequence[str]) -> None:
+        for name in names:
+            self._forget(self.sites[name], uid)
+            self._publish(name)
+        self.after(2.0, lambda: super(_Early, self)._gone(uid, epoch, names))
+
+
+def test_pods_that_left_the_figures_before_their_binding_do_not_count_twice() -> None:
+    """1. The pods of a moved gang are gone from the figures, and its binding still leaves. 2. A gang comes that would fit
+    in its next place. 3. The moved gang gets that.
+    """
+    # The member without racks keeps limits of the whole federation away.
+    town = _Early(
+        make_queue("q"), settings=having(), racks={"m": RACKS}, check=True, m=gpus(4, 4, 4, 4), n=gpus(4, 4, 4, 4)
+    )
+    for name in ("a", "filler", "b"):
+        town.submit(make_binding(name).tasks(4).hard(1))
+        town.run(1)
+    town.delete("uid-filler")
+    town.run(100)
+    town.submit(make_binding("wide").tasks(8).hard(1))
+    while not moved(town) or "uid-b" in town.sites["m"].pods:
+        town.run(0.1)
+    town.submit(make_binding("late").tasks(4).hard(1))
     town.run(60)
     assert town.running() == ["a", "b", "wide"]
 

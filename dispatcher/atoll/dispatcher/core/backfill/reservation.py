@@ -108,7 +108,12 @@ class Reservation:
     @property
     def uncertain(self) -> bool:
         """Whether its members are closed to others: its needs are unknown."""
-        return bool(self.also) or (self.at == math.inf and not self.claim and not self.limited)
+        return bool(self.also) or self._is_moving or (self.at == math.inf and not self.claim and not self.limited)
+
+    @property
+    def _is_moving(self) -> bool:
+        """Whether moved workloads still leave: figures may be without them already, which would count them twice."""
+        return self.moved and bool(self.leaving)
 
     @property
     def places(self) -> bool:
