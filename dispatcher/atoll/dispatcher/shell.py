@@ -42,7 +42,7 @@ from atoll.dispatcher.metrics import Metrics
 from atoll.dispatcher.reporting import Reporter
 from atoll.dispatcher.settings import DispatcherSettings
 from atoll.dispatcher.strategies.installed import Watch, installed
-from atoll.dispatcher.writes import Writes
+from atoll.dispatcher.writes import DecisionWrites
 from atoll.kube import errors
 from atoll.kube.events import Recorder
 from atoll.kube.garbage import short_collections
@@ -113,7 +113,9 @@ class Shell:
         self._all: tuple[Reflector[Any], ...] = (
             self._queues, self._namespaces, self._quotas, self._clusters, self._capacities, self._bindings,
         )  # fmt: skip
-        self._writes = Writes(host, self.core, self._bindings, self._tell, self.metrics, settings=settings.shell)
+        self._writes = DecisionWrites(
+            host, self.core, self._bindings, self._tell, self.metrics, settings=settings.shell
+        )
         self._bindings.on_change(self._binding_changed)
         self._bindings.add_index("namespace", lambda binding: [binding.metadata.namespace])
         #: of the root queue

@@ -34,7 +34,7 @@ Queued = tuple[int, Command, objects.BindingObject | None]
 log = structlog.get_logger(__name__)
 
 
-class Writes:
+class DecisionWrites:
     """Commands of one run of the core, from its decision to the server's answer."""
 
     def __init__(

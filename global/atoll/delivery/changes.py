@@ -20,7 +20,7 @@ from atoll.model.placer import MadeFor, made_for
 Json = dict[str, Any]
 
 
-class Changes:
+class LaterChanges:
     """Brings later changes on the host to objects of one member."""
 
     def __init__(

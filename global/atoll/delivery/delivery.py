@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from atoll.delivery.changes import Changes, manifest_for
+from atoll.delivery.changes import LaterChanges, manifest_for
 from atoll.delivery.delivered import with_record
 from atoll.delivery.memory import WorkMemory
 from atoll.delivery.namespaces import NotAccepted
@@ -96,7 +96,7 @@ class Delivery:
         self._newest: dict[str, int] = {}
         #: of Works with something that the member refused
         self._pauses: Backoff[str] = Backoff(settings.refused_first, settings.refused_most)
-        self._changes = Changes(member, cluster, self._queue, self._memory, self._pauses)
+        self._changes = LaterChanges(member, cluster, self._queue, self._memory, self._pauses)
         self._refusals = PodRefusals(member, ownership)
         self._needs = Needs(member, cluster, self.works, placing)
         self._statuses = Statuses(

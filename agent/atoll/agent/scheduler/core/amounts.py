@@ -36,7 +36,7 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
     """Use of NUMA nodes by its containers."""
 
 
-class Amounts:
+class NodeAmounts:
     """Of all nodes in use, in integer units; devices have their own books."""
 
     def __init__(self, devices: DeviceBook, gpus: GpuBook) -> None:

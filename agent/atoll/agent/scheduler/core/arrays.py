@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from atoll.agent.objects import Node
-from atoll.agent.scheduler.core.amounts import Amounts, Charge
+from atoll.agent.scheduler.core.amounts import Charge, NodeAmounts
 from atoll.agent.scheduler.core.device_book import DeviceBook
-from atoll.agent.scheduler.core.fleet import Fleet
+from atoll.agent.scheduler.core.fleet import MemberNodes
 from atoll.agent.scheduler.core.gpu_book import GpuBook
 from atoll.agent.scheduler.core.numa_book import NumaBook
 from atoll.agent.scheduler.core.volume_limits import VolumeLimits
@@ -33,8 +33,8 @@ class Arrays:
     def __init__(
         self,
         *,
-        fleet: Fleet,
-        amounts: Amounts,
+        fleet: MemberNodes,
+        amounts: NodeAmounts,
         peers: Peers,
         gpus: GpuBook,
         devices: DeviceBook,

@@ -13,7 +13,7 @@ from atoll.model.topology import Built, Grown, Tree
 log = structlog.get_logger(__name__)
 
 
-class Fleet:
+class MemberNodes:
     """Begins empty. A node that is not selected is known and not used."""
 
     def __init__(self) -> None:

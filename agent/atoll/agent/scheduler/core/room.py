@@ -14,10 +14,10 @@ import msgspec
 
 from atoll.agent.numa import NumaTopology
 from atoll.agent.objects import HyperNode, Node, Pod
-from atoll.agent.scheduler.core.amounts import Amounts, Charge
+from atoll.agent.scheduler.core.amounts import Charge, NodeAmounts
 from atoll.agent.scheduler.core.arrays import Arrays
 from atoll.agent.scheduler.core.device_book import DeviceBook
-from atoll.agent.scheduler.core.fleet import Fleet
+from atoll.agent.scheduler.core.fleet import MemberNodes
 from atoll.agent.scheduler.core.gpu_book import GpuBook
 from atoll.agent.scheduler.core.numa_book import NumaBook
 from atoll.agent.scheduler.core.volume_limits import VolumeLimits
@@ -51,7 +51,7 @@ class Room:
         #: binding UID -> node -> pods charged there that count; without zeros
         self.placed: dict[str, Counter[str]] = {}
         #: nodes and their domains
-        self.fleet = Fleet()
+        self.fleet = MemberNodes()
         #: the pods on nodes as rules between pods see them: one for each charge, and one for each reserved pod
         self.peers = Peers()
         #: limits of attached volumes
@@ -63,7 +63,7 @@ class Room:
         #: devices that drivers publish
         self.devices = DeviceBook(self.fleet.labels, self._devices_changed, self._devices_published)
         #: offered, taken and free amounts
-        self.amounts = Amounts(self.devices, self.gpus)
+        self.amounts = NodeAmounts(self.devices, self.gpus)
         #: the same as placing reads them
         self.arrays = Arrays(
             fleet=self.fleet,
