@@ -94,7 +94,7 @@ class ArrayController:
             # Only one that was made in the member, past admission.
             self._recorder.record(_reference(cached.body), "BadArray", str(error), warning=True)
             return
-        status, version = self._known(cached)
+        status, version = await self._known(cached)
         states = states_in(cached.body, status) if "states" in status else self._begun(cached.body)
         jobs = self._jobs(cached, runs)
         children = {at: child for at, (_, child) in jobs.items()}
@@ -123,13 +123,21 @@ class ArrayController:
         going = [jobs[at][0] for at in array_steps.surplus(states, children)]
         await every(*making, *map(self._remove, going))
 
-    def _known(self, cached: Full) -> tuple[Json, str]:
-        """The status that we wrote, where the watch has not shown it yet, and its resourceVersion."""
-        status, version, at = self._written.get(cached.metadata.uid, ({}, "", 0.0))
-        late = asyncio.get_running_loop().time() >= at + self._settings.trust
-        if version and not late and versions.older(cached.metadata.resource_version, version):
+    async def _known(self, cached: Full) -> tuple[Json, str]:
+        """The status with its resourceVersion: the one that we wrote, where the watch has not shown it yet. Where it
+        should have by now, the server is asked: by older states, Jobs that have ended and are gone would run again.
+
+        Raises:
+            errors.ApiError: no answer.
+        """
+        about = cached.metadata
+        status, version, at = self._written.get(about.uid, ({}, "", 0.0))
+        if not version or not versions.older(about.resource_version, version):
+            return cached.body.get("status") or {}, about.resource_version
+        if asyncio.get_running_loop().time() < at + self._settings.trust:
             return status, version
-        return cached.body.get("status") or {}, cached.metadata.resource_version
+        found = await self._api.get(JOB_ARRAYS, about.name, about.namespace)
+        return found.get("status") or {}, found["metadata"]["resourceVersion"]
 
     def _begun(self, array: Json) -> bytes:
         """States of an array that has no status here: as another member left them."""
