@@ -156,7 +156,7 @@ class Walk:
         finally:
             if process.returncode is None:
                 process.kill()
-            print(file.read_text())
+            print(file.read_text(), await self.report(), sep="\n")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["atoll", "kube-scheduler"])

@@ -187,7 +187,7 @@ class Account(Value, frozen=True):
     """Of its queue."""
 
 
-class Gang(Value, frozen=True):
+class GangSize(Value, frozen=True):
     """The largest gang of equal pods that fits now, by this resource alone."""
 
     each: str
@@ -206,7 +206,7 @@ class Stock(Value, frozen=True):
     total: str
     node: str
     """The most that is free on one node."""
-    gangs: list[Gang] = []
+    gangs: list[GangSize] = []
     """Pods of 1, 2, 4 and so on, up to what one node has free."""
 
 

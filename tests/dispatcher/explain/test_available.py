@@ -8,7 +8,7 @@ import pytest
 
 from atoll.dispatcher.core.events import Ceiling, NamespaceSet, NamespaceView
 from atoll.dispatcher.explain import available
-from atoll.model.query import Available, Gang, Left
+from atoll.model.query import Available, GangSize, Left
 from tests.dispatcher.builders import (
     GPU,
     Scene,
@@ -35,7 +35,7 @@ def test_free_amounts_and_the_largest_gangs_in_the_member_and_in_a_rack() -> Non
     found = ask(scene(make_queue("q"), room=(make_cluster("m"), RACKS)))
     [stock] = found.stocks
     assert (stock.resource, stock.free, stock.node) == (GPU, "29", "8")
-    assert stock.gangs == [Gang("1", 29, 18), Gang("2", 14, 9), Gang("4", 6, 4), Gang("8", 3, 2)]
+    assert stock.gangs == [GangSize("1", 29, 18), GangSize("2", 14, 9), GangSize("4", 6, 4), GangSize("8", 3, 2)]
 
 
 def test_dispatched_pods_that_no_member_has_published_are_not_free() -> None:

@@ -16,7 +16,7 @@ from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.fit.placement import Ints
 from atoll.model import claim_shapes, quantity
 from atoll.model.cards import ANY
-from atoll.model.query import Available, Gang, Left, Stock
+from atoll.model.query import Available, GangSize, Left, Stock
 from atoll.model.topology import NO_DOMAIN
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _stock(member: Member, resource: str) -> Stock:
         text(int(free.sum())),
         text(member.total().get(resource, 0)),
         text(largest),
-        [Gang(text(size), int((free // size).sum()), _near(free // size, lowest)) for size in sizes],
+        [GangSize(text(size), int((free // size).sum()), _near(free // size, lowest)) for size in sizes],
     )
 
 
