@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from atoll.agent.busy import Busy
+from atoll.agent.busy import PodUse
 from atoll.agent.objects import Pod
 from atoll.model import keys
 from atoll.model.objects import Meta
@@ -16,10 +16,10 @@ def pod(name: str, binding: str = "b", *, epoch: int = 1, phase: str = "Running"
     return Pod(metadata=Meta(name=name, namespace="n", uid=name, annotations=notes), phase=phase)
 
 
-def busy(*pods: Pod) -> tuple[Busy, list[Pod]]:
+def busy(*pods: Pod) -> tuple[PodUse, list[Pod]]:
     present = list(pods)
     cache: Any = SimpleNamespace(pods=present)
-    return Busy(None, cache), present  # type: ignore[arg-type]
+    return PodUse(None, cache), present  # type: ignore[arg-type]
 
 
 def use(cores: float, memory: float) -> dict[str, float]:

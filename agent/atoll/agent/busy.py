@@ -36,7 +36,7 @@ class _Sum:
     """Resource -> cores or bytes times seconds, of all pods of the run."""
 
 
-class Busy:
+class PodUse:
     """Looks at the figures of all pods from time to time, where that is asked for."""
 
     def __init__(self, member: ApiServer, cache: MemberCache, *, settings: BusySettings = BusySettings()) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from atoll.agent.busy import Busy
+from atoll.agent.busy import PodUse
 from atoll.agent.cache import MemberCache
 from atoll.agent.capacity import MemberCapacity
 from atoll.agent.facts import Tally
@@ -92,7 +92,7 @@ class MemberAgent:
         )
         self._summary = MemberCapacity(cluster, self.scheduler.room)
         tainted = Tainted(self.cache, self.scheduler.room.devices.taints, self.recorder)
-        self._busy = Busy(member, self.cache, settings=settings.busy)
+        self._busy = PodUse(member, self.cache, settings=settings.busy)
         self.placements = Placements(
             self.cache, self.scheduler, self.publisher, tainted, self._busy.of, settings=settings.placements
         )

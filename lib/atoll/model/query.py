@@ -210,7 +210,7 @@ class Stock(Value, frozen=True):
     """Pods of 1, 2, 4 and so on, up to what one node has free."""
 
 
-class Left(Value, frozen=True):
+class QueueLeft(Value, frozen=True):
     """What a queue may still use in a member."""
 
     queue: str
@@ -226,7 +226,7 @@ class Available(Value, frozen=True):
     message: str = ""
     """Why the member takes nothing now, or not everything; empty where it does."""
     stocks: list[Stock] = []
-    queues: list[Left] = []
+    queues: list[QueueLeft] = []
     """Open to the namespace and served by the member: the ones that name their namespaces first."""
     more: int = 0
     """How many further queues."""

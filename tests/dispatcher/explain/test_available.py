@@ -8,7 +8,7 @@ import pytest
 
 from atoll.dispatcher.core.events import Ceiling, NamespaceSet, NamespaceView
 from atoll.dispatcher.explain import available
-from atoll.model.query import Available, GangSize, Left
+from atoll.model.query import Available, GangSize, QueueLeft
 from tests.dispatcher.builders import (
     GPU,
     Scene,
@@ -50,8 +50,8 @@ def test_a_queue_has_left_what_its_limits_and_ceilings_and_the_namespace_allow()
         make_queue("q", gpu=20), make_queue("capped", view={"members": {"m": Ceiling(capability={GPU: 5})}}), limited,
         room=(make_cluster("m"), RACKS),
     ).submit(make_binding("a").tasks(2, gpu=8))  # fmt: skip
-    assert ask(s).queues == [Left("capped", {GPU: "5"}), Left("q", {GPU: "4"})]
-    assert ask(s, "tight").queues == [Left("capped", {GPU: "3"}), Left("q", {GPU: "3"})]
+    assert ask(s).queues == [QueueLeft("capped", {GPU: "5"}), QueueLeft("q", {GPU: "4"})]
+    assert ask(s, "tight").queues == [QueueLeft("capped", {GPU: "3"}), QueueLeft("q", {GPU: "3"})]
 
 
 def test_queues_that_take_nothing_of_it_there_are_left_out() -> None:

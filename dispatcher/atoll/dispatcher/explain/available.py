@@ -16,7 +16,7 @@ from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.fit.placement import Ints
 from atoll.model import claim_shapes, quantity
 from atoll.model.cards import ANY
-from atoll.model.query import Available, GangSize, Left, Stock
+from atoll.model.query import Available, GangSize, QueueLeft, Stock
 from atoll.model.topology import NO_DOMAIN
 
 if TYPE_CHECKING:
@@ -115,13 +115,13 @@ def _near(pods: Ints, lowest: Ints) -> int:
     return int(np.bincount(lowest[inside], weights=pods[inside]).max())
 
 
-def _left(core: Dispatcher, namespace: str, member: str, leaf: Queue, resources: list[str]) -> Left:
+def _left(core: Dispatcher, namespace: str, member: str, leaf: Queue, resources: list[str]) -> QueueLeft:
     found: dict[str, str] = {}
     for name in resources:
         lefts = [*_bounds(core, namespace, member, leaf, name)]
         if lefts:
             found[name] = quantity.format_units(name, max(min(lefts), 0))
-    return Left(leaf.name, found)
+    return QueueLeft(leaf.name, found)
 
 
 def _bounds(core: Dispatcher, namespace: str, member: str, leaf: Queue, resource: str) -> Iterator[int]:
