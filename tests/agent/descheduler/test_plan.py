@@ -16,6 +16,8 @@ from atoll.agent.descheduler.rules import Rules
 from atoll.agent.descheduler.world import Figures, Subject, World
 from atoll.agent.objects import Budget, Node, PodGroup
 from atoll.agent.scheduler.core.kept import Place, encode
+from atoll.agent.scheduler.core.lifted import pinned
+from atoll.model import keys
 from atoll.model.objects import Meta
 from atoll.model.timestamps import rfc3339_seconds
 from tests.agent.builders import make_group, make_node
@@ -130,6 +132,21 @@ def test_a_pod_moves_only_where_its_requests_fit() -> None:
         make_subject("f", "n3", cpu="1"),
     ]
     assert moved(look(subjects, HOT)) == [("low", "n1", "n3")]
+
+
+@pytest.mark.parametrize("own", [[], [{"key": "zone", "operator": "In", "values": ["b"]}]])
+def test_a_pod_that_another_scheduler_bound_by_a_plan_leaves_its_planned_node(own: list[dict[str, Any]]) -> None:
+    terms = pinned([{"matchExpressions": own}] if own else [], "n1")
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    notes = {keys.PLANNED_NODE: "n1"}
+    low = make_subject("low", "n1", notes=notes, affinity=affinity, schedulerName="default-scheduler")
+    there = [make_node(name, labels={"zone": zone}) for name, zone in (("n1", "b"), ("n2", "a"), ("n3", "b"))]
+    [move] = look([low], HOT, there=there).moves
+    assert move.target == ("n3" if own else "n2")
+    assert [node for node, _ in move.kept] == [move.target]
+    # A pod whose user wants that node alone stays.
+    alone = make_subject("low", "n1", affinity=affinity, schedulerName="default-scheduler")
+    assert moved(look([alone], HOT, there=there)) == []
 
 
 def test_places_that_one_look_gave_away_are_taken() -> None:

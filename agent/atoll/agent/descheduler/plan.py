@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from atoll.agent.descheduler.evictable import Evictable, kept_off
@@ -23,6 +24,7 @@ from atoll.agent.descheduler.world import Figures, Subject, World, sane
 from atoll.agent.objects import Node
 from atoll.agent.scheduler.core.gangs import rules_of, task_of
 from atoll.agent.scheduler.core.kept import Kept, Place
+from atoll.agent.scheduler.core.lifted import unpinned
 from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Placement, place
 from atoll.model import keys, placer, selectors, vector
@@ -616,8 +618,12 @@ class _Look:
         return f"it replaces a moved pod and rests for {self._rules.rest:g} s"
 
     def _task(self, subject: Subject) -> Task:
-        read = self._room.peers.read_keys() if self._room.peers.keep_others_away else None
-        return task_of(subject.pod, rules_of([subject.pod], read)[0])
+        read, pod = self._room.peers.read_keys() if self._room.peers.keep_others_away else None, subject.pod
+        task = task_of(pod, rules_of([pod], read)[0])
+        if pod.planned_node:
+            # The pod that replaces it gets a plan of its own.
+            return msgspec.structs.replace(task, node_terms=unpinned(pod.node_terms, pod.planned_node))
+        return task
 
     def _fits(self, subject: Subject, task: Task, node: str, away: Sequence[str] = ()) -> bool:
         """Whether the node takes the pod, as Atoll places, once it and the pods of these keys have left theirs."""

@@ -6,6 +6,7 @@ it has refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atoll.agent.objects import Pod
@@ -72,6 +73,19 @@ def pinned(terms: list[dict[str, object]], node: str) -> list[dict[str, object]]
     """
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     return [{**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms or [{}]]  # type: ignore[misc]
+
+
+def unpinned(terms: list[dict[str, object]], node: str) -> list[dict[str, object]]:
+    """The terms from which `pinned` made these; others as they are."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    found = []
+    for term in terms:
+        fields: Sequence[object] = term.get("matchFields") or ()  # type: ignore[assignment]
+        kept = [each for each in fields if each != field]
+        rest = {key: value for key, value in term.items() if key != "matchFields"}
+        if kept or rest:
+            found.append({**rest, "matchFields": kept} if kept else rest)
+    return found
 
 
 def refusal(pods: list[Pod]) -> str:
