@@ -76,11 +76,12 @@ class PodUse:
         """
         pods: dict[str, list[Pod]] = defaultdict(list)
         for pod in self._cache.pods:
-            if pod.binding_uid and pod.phase == "Running":
-                pods[pod.binding_uid].append(pod)
-        there = {pod.binding_uid for pod in self._cache.pods}
-        self._sums = {uid: known for uid, known in self._sums.items() if uid in there}
-        for uid, running in pods.items():
+            pods[pod.binding_uid].append(pod)
+        self._sums = {uid: known for uid, known in self._sums.items() if uid in pods}
+        for uid, present in pods.items():
+            running = [pod for pod in present if pod.phase == "Running"]
+            if not uid or not running:
+                continue
             found = [figures.get(pod.metadata.key) for pod in running]
             uses = [each for each in found if each]
             if len(uses) < len(running):

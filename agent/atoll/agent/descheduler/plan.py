@@ -618,7 +618,8 @@ class _Look:
         return f"it replaces a moved pod and rests for {self._rules.rest:g} s"
 
     def _task(self, subject: Subject) -> Task:
-        read, pod = self._room.peers.read_keys() if self._room.peers.keep_others_away else None, subject.pod
+        pod, peers = subject.pod, self._room.peers
+        read = peers.read_keys() if peers.keep_others_away else None
         task = task_of(pod, rules_of([pod], read)[0])
         if pod.planned_node:
             # The pod that replaces it gets a plan of its own.

@@ -337,17 +337,35 @@ class Pass(Struct, frozen=True, gc=False):
     """Seconds since 1970 at that moment; 0 where that means nothing."""
 
 
-Event = (
+NodeEvent = (
     NodeSet
-    | Granted
     | NodeGone
     | NodesUsed
+    | HyperNodeSet
+    | HyperNodeGone
+    | Measured
+    | CsiNodeSet
+    | CsiNodeGone
+    | NumaSet
+    | NumaGone
+    | KoordinatorSet
+    | KoordinatorGone
+    | SliceSet
+    | SliceGone
+    | DeviceClassSet
+    | DeviceClassGone
+    | TaintRuleSet
+    | TaintRuleGone
+    | NamespaceSet
+    | NamespaceGone
+)
+"""Events about nodes, domains, devices and namespaces."""
+Event = (
+    NodeEvent
+    | Granted
     | Configured
     | QueueSet
     | QueueGone
-    | Measured
-    | HyperNodeSet
-    | HyperNodeGone
     | PodSet
     | PodGone
     | PodGroupSet
@@ -358,24 +376,10 @@ Event = (
     | VolumeGone
     | StorageClassSet
     | StorageClassGone
-    | CsiNodeSet
-    | CsiNodeGone
-    | NumaSet
-    | NumaGone
-    | KoordinatorSet
-    | KoordinatorGone
-    | SliceSet
-    | SliceGone
-    | DeviceClassSet
-    | TaintRuleSet
-    | TaintRuleGone
-    | DeviceClassGone
     | ResourceClaimSet
     | ResourceClaimGone
     | BudgetSet
     | BudgetGone
-    | NamespaceSet
-    | NamespaceGone
     | HoldAsked
     | HoldAdopted
     | SpotsExpected

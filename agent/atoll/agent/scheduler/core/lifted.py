@@ -6,8 +6,8 @@ it has refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from atoll.agent.objects import Pod
 from atoll.agent.scheduler.core.settings import LiftedSettings
@@ -66,22 +66,21 @@ class Lifted:
         self._open.pop(uid, None)
 
 
-def pinned(terms: list[dict[str, object]], node: str) -> list[dict[str, object]]:
+def pinned(terms: list[dict[str, Any]], node: str) -> list[dict[str, Any]]:
     """Node selector terms that allow this node only, and it only where the given ones do.
 
     A gated pod's terms may be added to and not replaced.
     """
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    return [{**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms or [{}]]  # type: ignore[misc]
+    return [{**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms or [{}]]
 
 
-def unpinned(terms: list[dict[str, object]], node: str) -> list[dict[str, object]]:
+def unpinned(terms: list[dict[str, Any]], node: str) -> list[dict[str, Any]]:
     """The terms from which `pinned` made these; others as they are."""
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     found = []
     for term in terms:
-        fields: Sequence[object] = term.get("matchFields") or ()  # type: ignore[assignment]
-        kept = [each for each in fields if each != field]
+        kept = [each for each in term.get("matchFields") or () if each != field]
         rest = {key: value for key, value in term.items() if key != "matchFields"}
         if kept or rest:
             found.append({**rest, "matchFields": kept} if kept else rest)

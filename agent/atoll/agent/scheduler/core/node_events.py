@@ -14,6 +14,7 @@ from atoll.agent.scheduler.core.events import (
     Measured,
     NamespaceGone,
     NamespaceSet,
+    NodeEvent,
     NodeGone,
     NodeSet,
     NodesUsed,
@@ -30,29 +31,6 @@ from atoll.agent.scheduler.core.room import Room
 from atoll.model import gpu_partitions, keys, koordinator
 from atoll.model.placer import parse_selector
 from atoll.model.selectors import label_selector_matches
-
-NodeEvent = (
-    NodeSet
-    | NodeGone
-    | NodesUsed
-    | HyperNodeSet
-    | HyperNodeGone
-    | Measured
-    | CsiNodeSet
-    | CsiNodeGone
-    | NumaSet
-    | NumaGone
-    | KoordinatorSet
-    | KoordinatorGone
-    | SliceSet
-    | SliceGone
-    | DeviceClassSet
-    | DeviceClassGone
-    | TaintRuleSet
-    | TaintRuleGone
-    | NamespaceSet
-    | NamespaceGone
-)
 
 
 class NodeEvents:
