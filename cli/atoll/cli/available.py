@@ -49,7 +49,7 @@ async def gather(host: ApiServer, namespace: str, queue: str = "") -> list[Json]
     """
     import orjson
 
-    from atoll.cli.errors import CommandError
+    from atoll.cli.errors import CommandError, no_dispatcher
     from atoll.kube import errors
     from atoll.model.apiresource import AVAILABILITIES
 
@@ -59,10 +59,7 @@ async def gather(host: ApiServer, namespace: str, queue: str = "") -> list[Json]
         try:
             page = orjson.loads(await host.request("GET", AVAILABILITIES.path(namespace), params=params))
         except (errors.NotFound, errors.Busy) as error:
-            raise CommandError(
-                f"no dispatcher answers: {error.message}; is an atoll-dispatcher leading?"
-                " (kubectl get apiservice v1alpha1.query.atoll.sh)"
-            ) from error
+            raise no_dispatcher("no dispatcher answers", error) from error
         found += page["items"]
         if not (after := page["metadata"].get("continue")):
             break

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from atoll.kube.errors import ApiError
 
 FAILED = 1
 USAGE = 2
@@ -26,6 +29,13 @@ class CommandError(Exception):
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
         self.code = code
+
+
+def no_dispatcher(what: str, error: ApiError) -> CommandError:
+    """A question that a dispatcher answers had no answer: `what`, the host's words, and where to look."""
+    return CommandError(
+        f"{what}: {error.message}; is an atoll-dispatcher leading? (kubectl get apiservice v1alpha1.query.atoll.sh)"
+    )
 
 
 def fail(error: Exception) -> NoReturn:

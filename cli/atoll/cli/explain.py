@@ -57,8 +57,6 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Any:
     from atoll.view.seen import seen
 
     resource, found = await find(host, workload, namespace)
-    # What a single object is named by its list is named as well.
-    found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     unseen = Unseen()
     allowed = unseen.allowed
     if resource in MADE:

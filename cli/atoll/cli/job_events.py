@@ -38,7 +38,6 @@ def events(ctx: typer.Context, name: Name, output: DataOutput = None, no_headers
 async def gather(host: ApiServer, workload: str, namespace: str) -> tuple[list[Json], list[str]]:
     """(Events with their cluster in the order of their time, why others are missing)."""
     resource, found = await find(host, workload, namespace)
-    found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     binding = await binding_of(host, resource, found)
     subjects = [found, *([binding] if binding is not None else [])]
     events: list[Json] = []

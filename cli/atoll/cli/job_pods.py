@@ -55,7 +55,6 @@ def pods(
 async def gather_each(host: ApiServer, workload: str, namespace: str) -> tuple[list[Json], list[str]]:
     """(pods of a workload as its members tell them, why others are missing)."""
     resource, found = await find(host, workload, namespace)
-    found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     binding = await binding_of(host, resource, found)
     if binding is None or not (binding.get("spec") or {}).get("clusters"):
         return [], ["it is in no member: it has no pods"]
@@ -68,7 +67,6 @@ async def gather(host: ApiServer, workload: str, namespace: str) -> Json:
     from atoll.view import pods as pods_view
 
     resource, found = await find(host, workload, namespace)
-    found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     unseen = Unseen()
     binding = await unseen.allowed("in which members they are: its binding", binding_of(host, resource, found))
     silent = await not_ready(host) if binding is not None else {}

@@ -98,7 +98,6 @@ async def _path(host: ApiServer, workload: str, namespace: str, what: str, query
     from atoll.model.apiresource import VERDICTS
 
     resource, found = await find(host, workload, namespace)
-    found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     binding = await binding_of(host, resource, found)
     if binding is None:
         raise CommandError(f"{workload} has no binding yet: it has no pods; `atollctl explain {workload}` says why")

@@ -184,7 +184,10 @@ async def _found(host: ApiServer, kind: Kind, name: str, namespace: str) -> Json
     from atoll.kinds import assembled
 
     objects = await host.list(kind.resource, namespace, label_selector=f"{kind.assembly.selector}={name}")
-    return next(iter(assembled(kind, objects)), None)
+    one = next(iter(assembled(kind, objects)), None)
+    # Objects of a list don't name their kind.
+    about = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
+    return about | one if one is not None else None
 
 
 def selectors(labels: str | None) -> dict[ApiResource, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.errors import FAILED, USAGE, CommandError, describe
+from atoll.cli.errors import FAILED, USAGE, CommandError, describe, no_dispatcher
 from atoll.cli.options import DataFormat, DataOutput, settings
 from atoll.cli.printing import show_data
 
@@ -252,10 +252,7 @@ async def ask(host: ApiServer, manifest: Json, default: str, say: Callable[[str]
     try:
         return await host.create(WHAT_IFS, question)
     except (errors.NotFound, errors.Busy) as error:
-        raise CommandError(
-            f"no dispatcher answers what-ifs: {error.message}; is an atoll-dispatcher leading?"
-            " (kubectl get apiservice v1alpha1.query.atoll.sh)"
-        ) from error
+        raise no_dispatcher("no dispatcher answers what-ifs", error) from error
 
 
 def _runs_pods(manifest: Json) -> bool:

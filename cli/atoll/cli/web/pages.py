@@ -261,7 +261,6 @@ async def _log(world: World, asked: Mapping[str, str]) -> Page:
 
     name, namespace = f"{asked['kind']}/{asked['name']}", asked["namespace"]
     resource, found = await find(world.host, name, namespace)
-    found = {"apiVersion": resource.api_version, "kind": resource.kind, **found}
     binding = await binding_of(world.host, resource, found)
     text = b""
     if binding is not None:
