@@ -170,8 +170,8 @@ def test_nothing_that_comes_from_a_host_is_markup_in_a_notebook() -> None:
 
 
 def test_usage_is_a_table_of_a_notebook_and_a_frame() -> None:
-    row = {"queue": "<q>", "runs": 2, "evicted": 0, "waited": 1.0, "resource": "cpu", "used": 3.14159, "lost": 0.0,
-           "unit": "core-hours"}  # fmt: skip
+    row = {"queue": "<q>", "runs": 2, "evicted": 0, "waited": 1.0, "resource": "cpu", "asked": 4.0, "held": 3.14159,
+           "measured": 0.0, "busy": None, "lost": 0.0, "unit": "core-hours"}  # fmt: skip
     used = Usage("queue", [row])
     page = used._repr_html_()
     assert "3.14" in page

@@ -49,6 +49,48 @@ def test_usage_of_a_store(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert "nvidia.com/gpu" in output(capsys, monkeypatch, "usage", "--records", store, "--since", "1d")
 
 
+@pytest.mark.parametrize("command", ["usage", "efficiency", "history", "preemptions"])
+def test_parquet_has_the_rows_of_json(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, store: str, command: str
+) -> None:
+    from pyarrow import parquet
+
+    def printed(form: str) -> bytes:
+        monkeypatch.setattr(sys, "argv", ["atollctl", command, "--records", store, "-o", form])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code in (0, None)
+        return capfdbinary.readouterr().out
+
+    table = parquet.read_table(io.BytesIO(printed("parquet")))
+    found = json.loads(printed("json"))
+    assert len(found) == table.num_rows > 0
+    assert set(table.column_names) == found[0].keys()
+
+
+def test_a_terminal_gets_no_parquet(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["atollctl", "usage", "--records", store, "-o", "parquet"])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "> usage.parquet" in capsys.readouterr().err
+
+
+def test_parquet_without_its_package_names_the_extra(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["atollctl", "usage", "--records", store, "-o", "parquet"])
+    monkeypatch.setattr("atoll.cli.records.rows_of", lambda *_: iter(()))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert "atoll[records]" in capsys.readouterr().err
+
+
 def test_efficiency_of_a_store(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str) -> None:
     text = output(capsys, monkeypatch, "efficiency", "--by", "workload", "--records", store, "-o", "json")
     found = {each["workload"]: (each["succeeded"], each["evicted"], each["held"]) for each in json.loads(text)}

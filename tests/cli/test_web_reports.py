@@ -23,12 +23,12 @@ async def test_usage_says_the_same_as_the_command(tmp_path: Path) -> None:
     host = filled()
     host.put(BINDINGS, ran("a"), ran("b", outcome="Evicted", reason="Reclaimed"))
     async with opened(host, tmp_path) as browser:
-        for by in ("queue", "namespace", "user", "member"):
+        for by in ("queue", "namespace", "user", "member", "class"):
             done = await atollctl("usage", "-A", f"--by={by}", "--since=7d", f"--kubeconfig={tmp_path / 'config'}")
             assert done.code == 0, done.said
             [row] = done.out.splitlines()[1:]
             assert " ".join(row.removesuffix("-").split()) in plain(await browser.text(f"/usage?by={by}"))
-            assert "8.00 4.00 hours" in plain(row)
+            assert "8.00 unknown 4.00 hours" in plain(row)
         assert "No run of that time" in plain(await browser.text("/usage?since=5m"))
 
 

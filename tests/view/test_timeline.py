@@ -22,7 +22,7 @@ def cluster(status: str, hours: float) -> Json:
 
 
 def test_runs_start_and_end_and_evictions_name_rule_and_claimant() -> None:
-    more = {"reason": "Preempted", "message": "for a higher priority", "evicted_for": "team/vip"}
+    more: Json = {"reason": "Preempted", "message": "for a higher priority", "evicted_for": "team/vip"}
     found = list(events([row("a", 2), row("b", 1, begin=3, outcome="Evicted", **more)], [], *DAY))
     assert [(each.kind, each.name, (each.at - NOON).total_seconds() / 3600) for each in found] == [
         (STARTED, "a", 0), (ENDED, "a", 2), (STARTED, "b", 3), (EVICTED, "b", 4),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +31,7 @@ class By(StrEnum):
     NAMESPACE = "namespace"
     USER = "user"
     MEMBER = "member"
+    CLASS = "class"
 
 
 class Of(StrEnum):
@@ -48,6 +49,7 @@ class Output(StrEnum):
     TABLE = "table"
     CSV = "csv"
     JSON = "json"
+    PARQUET = "parquet"
 
 
 _Store = Annotated[
@@ -61,7 +63,9 @@ _Store = Annotated[
 ]
 _Since = Annotated[str, typer.Option(help="How long ago the time begins: 90m, 36h, 7d.")]
 _Month = Annotated[str | None, typer.Option(help="A month (UTC) instead, such as 2026-10.")]
-_Format = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
+_Format = Annotated[
+    Output, typer.Option("--output", "-o", help="How to print; parquet (needs atoll[records]) to a file or a pipe.")
+]
 
 
 def usage(
@@ -87,7 +91,7 @@ def usage(
     if output is Output.TABLE:
         show_table((by.value.upper(), *view.USAGE), view.usage_rows(lines, costs), no_headers=no_headers)
     else:
-        _print(view.usage_records(lines, by.value, *span, costs, currency), output)
+        _print(view.usage_records(lines, by.value, *span, costs, currency), output, view.record_types(by.value))
 
 
 def efficiency(
@@ -101,7 +105,7 @@ def efficiency(
 ) -> None:
     """Show what became of the resource-hours that runs held: succeeded, lost, or spent on starting and leaving.
 
-    How busy they were is not recorded.
+    BUSY is the part in use, of runs whose members measure it.
     """
     from atoll.view import efficiency as view
 
@@ -110,7 +114,7 @@ def efficiency(
     if output is Output.TABLE:
         show_table((by.value.upper(), *view.HEADERS), view.table(lines), no_headers=no_headers)
     else:
-        _print(view.records(lines, by.value), output)
+        _print(view.records(lines, by.value), output, view.record_types(by.value))
 
 
 def history(
@@ -139,7 +143,7 @@ def history(
     if output is Output.TABLE:
         show_table(view.HISTORY, view.history_rows(found), no_headers=no_headers)
     else:
-        _print([view.plain(row) for row in found], output)
+        _print_rows(found, output)
 
 
 def preemptions(
@@ -157,7 +161,7 @@ def preemptions(
     if output is Output.TABLE:
         show_table(view.PREEMPTIONS, view.preemption_rows(found), no_headers=no_headers)
     else:
-        _print([view.plain(row) for row in found], output)
+        _print_rows(found, output)
 
 
 def rows_of(options: Settings, store: str | None, span: Span, columns: Sequence[str] | None = None) -> Iterator[Row]:
@@ -225,14 +229,48 @@ def _prices(path: Path | None) -> tuple[dict[str, float], str]:
         raise CommandError(f"--prices {path}: {error}; {text}") from error
 
 
-def _print(records: Sequence[Json], output: Output) -> None:
-    if output is Output.JSON:
+def _print_rows(rows: Sequence[Row], output: Output) -> None:
+    from atoll.view.usage import plain
+
+    if output is Output.PARQUET:
+        _write_parquet(rows)
+    else:
+        _print([plain(row) for row in rows], output)
+
+
+def _print(records: Sequence[Json], output: Output, types: Mapping[str, str] | None = None) -> None:
+    """Print as JSON, CSV or, with the type of each column, Parquet."""
+    if output is Output.PARQUET:
+        _write_parquet(records, types)
+    elif output is Output.JSON:
         print(json.dumps(records, indent=2, ensure_ascii=False))
     elif records:
         writer = csv.DictWriter(sys.stdout, list(records[0]), lineterminator="\n")
         writer.writeheader()
         for record in records:
             writer.writerow({key: _cell(value) for key, value in record.items()})
+
+
+def _write_parquet(records: Sequence[Json], types: Mapping[str, str] | None = None) -> None:
+    """To standard output.
+
+    Args:
+        records: of the report.
+        types: column -> `string`, `int64` or `double`; None for columns of records themselves (docs/records.md).
+    """
+    if sys.stdout.isatty():
+        raise CommandError("-o parquet is no text: send it to a file, as in `... -o parquet > usage.parquet`", USAGE)
+    try:
+        import pyarrow
+        from pyarrow import parquet
+
+        from atoll.control.ledger import SCHEMA
+    except ImportError as error:
+        text = f"-o parquet needs a package that is not installed ({error}): pip install 'atoll[records]'"
+        raise CommandError(text) from error
+    schema = SCHEMA if types is None else pyarrow.schema([*types.items()])
+    table = pyarrow.Table.from_pylist([*records], schema=schema)
+    parquet.write_table(table, sys.stdout.buffer, compression="zstd")
 
 
 def _cell(value: Any) -> Any:

@@ -195,7 +195,7 @@ class AsyncClient:
         """What runs held: `atollctl usage`.
 
         Args:
-            by: queue, namespace, user or member.
+            by: queue, namespace, user, member or class.
             since: how long ago the time begins: `90m`, `36h`, `7d`.
             store: folder or URL of records; None for the last runs of workloads that exist in the namespace.
 

@@ -17,11 +17,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What runs held, a row for each resource of each queue, namespace, user or member."""
+    """What runs held, a row for each resource of each queue, namespace, user, member or class of devices."""
 
     by: str
     rows: Sequence[Json]
-    """`runs`, `evicted`, `waited` (mean, seconds), `resource`, `used` and `lost` (in `unit`), and the value of `by`."""
+    """`runs`, `evicted`, `waited` (mean, seconds), `resource`, `asked`, `held`, `measured`, `busy` and `lost` (in
+    `unit`), and the value of `by`. `asked` by member, and `busy` where no use is measured, are None.
+    """
 
     def to_frame(self) -> Any:
         """The rows as a `pandas.DataFrame`.
@@ -35,7 +37,7 @@ class Usage:
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return (self.by, "runs", "evicted", "waited", "resource", "used", "lost", "unit")
+        return (self.by, "runs", "evicted", "waited", "resource", "asked", "held", "measured", "busy", "lost", "unit")
 
     def _repr_html_(self) -> str:
         def cell(value: object) -> object:
@@ -72,7 +74,8 @@ def _usage(rows: Iterable[Row], by: str, span: Any) -> Usage:
         [
             {
                 by: key, "runs": line.runs, "evicted": line.evicted, "waited": line.waited / line.runs,
-                "resource": resource, "used": amount.used, "lost": amount.lost, "unit": view.unit(resource),
+                "resource": resource, "asked": amount.asked, "held": amount.held, "measured": amount.measured,
+                "busy": amount.busy if amount.measured else None, "lost": amount.lost, "unit": view.unit(resource),
             }
             for key, line in sorted(lines.items())
             for resource, amount in sorted(line.amounts.items())

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from atoll.model import ages, runs
-from atoll.view.usage import LEFT_OUT, Row, share_of, unit, units
+from atoll.view.usage import LEFT_OUT, Hours, Row, overlap, unit, units
 
 Json = dict[str, Any]
 
@@ -25,15 +25,9 @@ _BY_OUTCOME: Final = {"Succeeded": "succeeded", "Failed": "failed", runs.EVICTED
 
 
 @dataclass(slots=True)
-class Amount:
-    """One resource of one line, in the unit of the report."""
+class Amount(Hours):
+    """One resource of one line of `efficiency`."""
 
-    asked: float = 0.0
-    """Asked, for as long as something was held."""
-    held: float = 0.0
-    measured: float = 0.0
-    """Held by runs with measured use, and how much of it they used."""
-    busy: float = 0.0
     fates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FATES, 0.0))
 
 
@@ -53,9 +47,10 @@ def efficiency(rows: Iterable[Row], by: str, since: datetime, until: datetime) -
     """Fates of the resource-hours held in that time, by workload, user, queue or namespace."""
     lines: dict[str, Line] = {}
     for row in rows:
-        share = share_of(row, since, until)
-        if share is None:
+        found = overlap(row, since, until)
+        if found is None:
             continue
+        share, seconds = found
         key = f"{row['namespace']}/{row['name']}" if by == "workload" else str(row[by] or "")
         line = lines.setdefault(key, Line())
         line.runs += 1
@@ -63,20 +58,15 @@ def efficiency(rows: Iterable[Row], by: str, since: datetime, until: datetime) -
             line.started += 1
             line.starting += max((row["running"] - row["bound"]).total_seconds(), 0.0)
         spans = dict(_spans(row, since, until))
-        seconds = sum(spans.values())
         asked, busy = dict(row["asked"]), dict(row["busy"])
         for resource, amount in dict(row["seconds"]).items():
             if resource in LEFT_OUT:
                 continue
             held = amount * share / units(resource)
-            found = line.amounts.setdefault(resource, Amount())
-            found.held += held
-            if resource in busy:
-                found.measured += held
-                found.busy += busy[resource] * seconds / units(resource)
-            found.asked += asked.get(resource, 0.0) * seconds / units(resource)
+            total = line.amounts.setdefault(resource, Amount())
+            total.add(resource, held, seconds, asked, busy)
             for fate, part in spans.items():
-                found.fates[fate] += held * part / seconds if seconds else 0.0
+                total.fates[fate] += held * part / seconds if seconds else 0.0
     return lines
 
 
@@ -104,9 +94,9 @@ def table(lines: Mapping[str, Line]) -> list[list[object]]:
             line.runs,
             ages.duration(line.starting / line.started) if line.started else "-",
             resource,
-            f"{amount.asked:.2f}",
+            f"{amount.asked or 0.0:.2f}",
             f"{amount.held:.2f}",
-            f"{100 * amount.busy / amount.measured:.0f}%" if amount.measured else "unknown",
+            amount.busy_part,
             unit(resource),
             *(f"{100 * part / amount.held:.0f}%" if amount.held else "-" for part in amount.fates.values()),
         ]
@@ -124,7 +114,7 @@ def records(lines: Mapping[str, Line], by: str) -> list[Json]:
             "mean_start_seconds": round(line.starting / line.started, 3) if line.started else None,
             "resource": resource,
             "unit": unit(resource),
-            "asked": round(amount.asked, 6),
+            "asked": round(amount.asked or 0.0, 6),
             "held": round(amount.held, 6),
             "measured": round(amount.measured, 6),
             "busy": round(amount.busy, 6) if amount.measured else None,
@@ -133,3 +123,9 @@ def records(lines: Mapping[str, Line], by: str) -> list[Json]:
         for key, line in sorted(lines.items())
         for resource, amount in sorted(line.amounts.items())
     ]
+
+
+def record_types(by: str) -> dict[str, str]:
+    """Column of `records` -> `string`, `int64` or `double`."""
+    texts, numbers = (by, "resource", "unit"), ("mean_start_seconds", "asked", "held", "measured", "busy", *FATES)
+    return {**dict.fromkeys(texts, "string"), "runs": "int64", **dict.fromkeys(numbers, "double")}

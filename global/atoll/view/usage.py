@@ -1,4 +1,4 @@
-"""Reports from records: usage by queue, namespace, user or member, history, and evictions for others.
+"""Reports from records: usage by queue, namespace, user, member or class of devices, history, evictions for others.
 
 Rows are the ones of docs/records.md, from the store or from the status of bindings.
 """
@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from atoll.model import ages, runs
+from atoll.model import ages, colocation, runs
+from atoll.model.cards import ANY
+from atoll.model.device_claims import CLASS_SUFFIX
+from atoll.model.flavors import SIGN
 from atoll.model.runs import Record
 from atoll.model.timestamps import rfc3339
 
@@ -26,21 +29,64 @@ LEFT_OUT = ("pods",)
 
 COLUMNS = ("namespace", "queued", "dispatched", "bound", "ended", "released", "outcome")
 """Of a row that `usage` reads, beside the ones of `BY`."""
-BY = {"queue": ("queue", "seconds"), "namespace": ("seconds",), "user": ("user", "seconds"), "member": ("parts",)}
+_HELD = ("seconds", "asked", "busy")
+BY = {
+    "queue": ("queue", *_HELD),
+    "namespace": _HELD,
+    "user": ("user", *_HELD),
+    "member": ("parts",),
+    "class": _HELD,
+}
 
 
 @dataclass(slots=True)
-class Amount:
+class Hours:
     """One resource of one line of a report; amounts are in the unit of the report."""
 
-    used: float = 0.0
+    asked: float | None = 0.0
+    """Asked, for as long as something was held; None where that is not known."""
+    held: float = 0.0
+    measured: float = 0.0
+    """Held by runs with measured use."""
+    busy: float = 0.0
+    """Used by these."""
+
+    def add(
+        self, resource: str, held: float, seconds: float, asked: Mapping[str, float] | None, busy: Mapping[str, float]
+    ) -> None:
+        """Add a run.
+
+        Args:
+            resource: of this amount.
+            held: in the unit of the report.
+            seconds: for which it was held in the time of the report.
+            asked: resource -> cores, bytes or devices of the whole workload; None where that is not known.
+            busy: resource -> mean cores or bytes in use.
+        """
+        hours = seconds / units(resource)
+        self.held += held
+        self.asked = None if asked is None or self.asked is None else self.asked + asked.get(resource, 0.0) * hours
+        if resource in busy:
+            self.measured += held
+            self.busy += busy[resource] * hours
+
+    @property
+    def busy_part(self) -> str:
+        """Used part of the hours with measured use, for a table."""
+        return f"{100 * self.busy / self.measured:.0f}%" if self.measured else "unknown"
+
+
+@dataclass(slots=True)
+class Amount(Hours):
+    """One resource of one line of `usage`."""
+
     lost: float = 0.0
-    """Of runs that were evicted."""
+    """Held by runs that were evicted."""
 
 
 @dataclass(slots=True)
 class Line:
-    """One queue, namespace, user or member."""
+    """One queue, namespace, user, member or class."""
 
     runs: int = 0
     evicted: int = 0
@@ -80,41 +126,78 @@ def usage(rows: Iterable[Row], by: str, since: datetime, until: datetime) -> dic
     """Usage of that time; a run that reaches beyond it counts with its share of the time."""
     lines: dict[str, Line] = {}
     for row in rows:
-        share = share_of(row, since, until)
-        if share is None:
+        found = overlap(row, since, until)
+        if found is None:
             continue
-        if by == "member":
-            parts = [(part["member"], part["seconds"]) for part in row["parts"]]
-        else:
-            parts = [(row[by] or "", row["seconds"])]
+        share, seconds = found
         evicted = row["outcome"] == runs.EVICTED
-        for key, seconds in parts:
+        for key, amounts, asked, busy in _parts(row, by):
             line = lines.setdefault(key, Line())
             line.runs += 1
             line.evicted += evicted
             if row["queued"]:
                 line.waited += max((row["dispatched"] - row["queued"]).total_seconds(), 0.0)
-            for resource, amount in dict(seconds).items():
+            for resource, amount in amounts.items():
                 if resource not in LEFT_OUT:
-                    hours = amount * share / units(resource)
+                    held = amount * share / units(resource)
                     total = line.amounts.setdefault(resource, Amount())
-                    total.used += hours
-                    total.lost += hours if evicted else 0.0
+                    total.add(resource, held, seconds, asked, busy)
+                    total.lost += held if evicted else 0.0
     return lines
 
 
-def share_of(row: Row, since: datetime, until: datetime) -> float | None:
-    """The part of a run's held time that is in the time of a report; None for none."""
+_Amounts = Mapping[str, float]
+
+
+def _parts(row: Row, by: str) -> Iterator[tuple[str, _Amounts, _Amounts | None, _Amounts]]:
+    """(line, resource-seconds, asked, busy) of a run."""
+    if by == "member":
+        for part in row["parts"]:
+            # Requests are of the whole workload.
+            yield part["member"], dict(part["seconds"]), None, dict(part["busy"])
+        return
+    amounts, asked, busy = dict(row["seconds"]), dict(row["asked"]), dict(row["busy"])
+    if by != "class":
+        yield str(row["namespace"] if by == "namespace" else row[by] or ""), amounts, asked, busy
+        return
+    asked = _once(asked)
+    for key, each in _classes(_once(amounts)).items():
+        yield key, each, asked, busy
+
+
+def _once(amounts: _Amounts) -> dict[str, float]:
+    """Amounts without repetition: flavors repeat their resource, GPUs under any name other names."""
+    found = {name: amount for name, amount in amounts.items() if name != ANY}
+    for name, amount in amounts.items():
+        plain = name.partition(SIGN)[0]
+        if plain != name and plain in found:
+            found[plain] -= amount
+            if found[plain] <= 1e-6 * amount:
+                del found[plain]
+    return found
+
+
+def _classes(amounts: _Amounts) -> dict[str, dict[str, float]]:
+    """Class of devices -> its resource; empty -> CPU, memory and others that are no devices."""
+    found: dict[str, dict[str, float]] = {}
+    for resource, amount in amounts.items():
+        device = "/" in resource and resource not in colocation.BATCH.values()
+        found.setdefault(resource.removesuffix(CLASS_SUFFIX) if device else "", {})[resource] = amount
+    return found
+
+
+def overlap(row: Row, since: datetime, until: datetime) -> tuple[float, float] | None:
+    """(part, seconds) of a run's held time that is in the time of a report; None for none."""
     begin, end = row["bound"] or row["dispatched"], row["released"] or row["ended"]
     if end is None:
         end = datetime.fromtimestamp(time.time(), begin.tzinfo)
     if end < since or begin >= until:
         return None
-    held = (end - begin).total_seconds()
-    return (min(end, until) - max(begin, since)).total_seconds() / held if held > 0 else 1.0
+    held, seconds = (end - begin).total_seconds(), (min(end, until) - max(begin, since)).total_seconds()
+    return (seconds / held, seconds) if held > 0 else (1.0, 0.0)
 
 
-USAGE = ("RUNS", "EVICTED", "WAITED", "RESOURCE", "USED", "LOST", "UNIT", "COST")
+USAGE = ("RUNS", "EVICTED", "WAITED", "RESOURCE", "ASKED", "HELD", "BUSY", "LOST", "UNIT", "COST")
 
 
 def usage_rows(lines: Mapping[str, Line], prices: Mapping[str, float]) -> list[list[object]]:
@@ -123,8 +206,10 @@ def usage_rows(lines: Mapping[str, Line], prices: Mapping[str, float]) -> list[l
     for key, line in sorted(lines.items()):
         head: list[object] = [key or "-", line.runs, line.evicted, ages.duration(line.waited / line.runs)]
         for resource, amount in sorted(line.amounts.items()) or [("-", Amount())]:
-            cost = f"{amount.used * prices[resource]:.2f}" if resource in prices else "-"
-            result.append([*head, resource, f"{amount.used:.2f}", f"{amount.lost:.2f}", unit(resource), cost])
+            cost = f"{amount.held * prices[resource]:.2f}" if resource in prices else "-"
+            asked = "-" if amount.asked is None else f"{amount.asked:.2f}"
+            held, lost = f"{amount.held:.2f}", f"{amount.lost:.2f}"
+            result.append([*head, resource, asked, held, amount.busy_part, lost, unit(resource), cost])
     return result
 
 
@@ -142,20 +227,32 @@ def usage_records(
             "ChargePeriodStart": rfc3339(since.timestamp()),
             "ChargePeriodEnd": rfc3339(until.timestamp()),
             "SkuId": resource,
-            "ConsumedQuantity": round(amount.used, 6),
+            "ConsumedQuantity": round(amount.held, 6),
             "ConsumedUnit": unit(resource),
             "ListUnitPrice": prices.get(resource),
-            "BilledCost": round(amount.used * prices[resource], 6) if resource in prices else None,
+            "BilledCost": round(amount.held * prices[resource], 6) if resource in prices else None,
             "BillingCurrency": currency or None,
             f"x_{by.capitalize()}": key,
             "x_Runs": line.runs,
             "x_Evicted": line.evicted,
+            "x_AskedQuantity": None if amount.asked is None else round(amount.asked, 6),
+            "x_MeasuredQuantity": round(amount.measured, 6),
+            "x_BusyQuantity": round(amount.busy, 6) if amount.measured else None,
             "x_LostQuantity": round(amount.lost, 6),
             "x_MeanWaitSeconds": round(line.waited / line.runs, 3),
         }
         for key, line in sorted(lines.items())
         for resource, amount in sorted(line.amounts.items())
     ]
+
+
+def record_types(by: str) -> dict[str, str]:
+    """Column of `usage_records` -> `string`, `int64` or `double`."""
+    texts = ("ChargePeriodStart", "ChargePeriodEnd", "SkuId", "ConsumedUnit", "BillingCurrency", f"x_{by.capitalize()}")
+    amounts = ("Consumed", "x_Asked", "x_Measured", "x_Busy", "x_Lost")
+    numbers = (*(f"{each}Quantity" for each in amounts), "ListUnitPrice", "BilledCost", "x_MeanWaitSeconds")
+    counts = dict.fromkeys(("x_Runs", "x_Evicted"), "int64")
+    return {**dict.fromkeys(texts, "string"), **counts, **dict.fromkeys(numbers, "double")}
 
 
 HISTORY = ("NAMESPACE", "NAME", "USER", "QUEUE", "MEMBERS", "DISPATCHED", "WAITED", "RAN", "OUTCOME", "REASON")

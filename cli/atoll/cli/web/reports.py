@@ -44,7 +44,7 @@ async def usage(world: World, asked: Mapping[str, str]) -> Page:
     rows = [dict(zip((by, *view_usage.USAGE), row, strict=True)) for row in view_usage.usage_rows(lines, {})]
     totals: Counter[str] = Counter()
     for line in lines.values():
-        totals.update({resource: amount.used for resource, amount in line.amounts.items()})
+        totals.update({resource: amount.held for resource, amount in line.amounts.items()})
     form = {"template": "filter-span.html", "by": by, "since": asked.get("since", "7d"), "choices": [*BY]}
     return rendered(
         world, "Usage", "/usage", "usage.html", form,
