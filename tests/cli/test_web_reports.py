@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from atoll.model.apiresource import BINDINGS, CLUSTERS
+from atoll.model.apiresource import BINDINGS, CLUSTERS, QUEUES
 from atoll.model.timestamps import rfc3339
 from tests.atollctl import atollctl
 
 pytest.importorskip("jinja2")
 
 from tests.cli.web_pages import EVIL, filled, opened, plain, ran
+from tests.view.made import queue
 
 Json = dict[str, Any]
 
@@ -27,9 +28,30 @@ async def test_usage_says_the_same_as_the_command(tmp_path: Path) -> None:
             done = await atollctl("usage", "-A", f"--by={by}", "--since=7d", f"--kubeconfig={tmp_path / 'config'}")
             assert done.code == 0, done.said
             [row] = done.out.splitlines()[1:]
-            assert " ".join(row.removesuffix("-").split()) in plain(await browser.text(f"/usage?by={by}"))
+            assert " ".join((row.partition("hours")[0] + "hours").split()) in plain(
+                await browser.text(f"/usage?by={by}")
+            )
             assert "8.00 unknown 4.00 hours" in plain(row)
         assert "No run of that time" in plain(await browser.text("/usage?since=5m"))
+
+
+async def test_usage_by_queue_names_shares_only_where_queues_can_be_read(tmp_path: Path) -> None:
+    host = filled()
+    host.put(QUEUES, queue("lab", deserved={"nvidia.com/gpu": "16"}), queue("research", parent="lab"))
+    host.put(BINDINGS, ran("a"))
+    async with opened(host, tmp_path):
+        words = ("usage", "-A", "--since=7d", f"--kubeconfig={tmp_path / 'config'}")
+        done = await atollctl(*words)
+        [header, lab, research] = done.out.splitlines()
+        assert header.split()[-3:] == ["SHARE", "BORROWED", "LENT"]
+        assert (lab.split()[0], lab.split()[-3:]) == ("lab", ["0%", "0.00", "0.00"])
+        assert (research.split()[0], research.split()[-3:]) == ("research", ["-", "-", "-"])
+        host.refused |= {(QUEUES.path(), "secret")}
+        done = await atollctl(*words)
+        assert done.code == 0
+        assert "borrowed and lent hours are left out: queues can't be read" in done.said
+        assert "SHARE" not in done.out
+        assert "research" in done.out
 
 
 async def test_timeline_shows_starts_evictions_and_lost_members(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from atoll.cli.options import NoHeaders, Settings, settings
 from atoll.cli.printing import show_table
 
 if TYPE_CHECKING:
+    from atoll.view.borrowing import Deserved
     from atoll.view.usage import Row
 
 Json = dict[str, Any]
@@ -81,14 +82,31 @@ def usage(
     output: _Format = Output.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show what runs held: resource-hours, waits, and what evictions lost."""
+    """Show resource-hours of runs: asked, held, in use, lost by evictions; and their waits.
+
+    By queue, of all namespaces (-A, or --records without -n), queues count with the ones below them, and have figures
+    against their deserved amounts as configured now: the share held, hours borrowed beyond it, idle hours lent.
+    """
+    from atoll.view import borrowing
     from atoll.view import usage as view
 
-    span = span_of(since, month)
+    options, span = settings(ctx), span_of(since, month)
     costs, currency = _prices(prices)
-    columns = [*view.COLUMNS, *view.BY[by.value]]
-    lines = view.usage(rows_of(settings(ctx), store, span, columns), by.value, *span)
-    if output is Output.TABLE:
+    whole = options.namespace is None if store is not None else options.all_namespaces
+    queues = _configured(options) if by is By.QUEUE and whole else None
+    spans: list[borrowing.Span] = []
+    rows = rows_of(options, store, span, [*view.COLUMNS, *view.BY[by.value]])
+    lines = view.usage(borrowing.spans(rows, *span, spans) if queues is not None else rows, by.value, *span)
+    if queues is not None:
+        until = min(span[1], datetime.now(UTC))
+        report = borrowing.against(lines, queues, spans, span[0], until)
+        if output is Output.TABLE:
+            headers = ("QUEUE", *view.USAGE, *borrowing.HEADERS)
+            show_table(headers, borrowing.table(report, costs), no_headers=no_headers)
+        else:
+            types = {**view.record_types(by.value), **borrowing.TYPES}
+            _print(borrowing.records(report, *span, costs, currency), output, types)
+    elif output is Output.TABLE:
         show_table((by.value.upper(), *view.USAGE), view.usage_rows(lines, costs), no_headers=no_headers)
     else:
         _print(view.usage_records(lines, by.value, *span, costs, currency), output, view.record_types(by.value))
@@ -196,6 +214,22 @@ def stored(store: str, span: Span, namespace: str | None, columns: Sequence[str]
         yield from (row for row in read(store, *span, columns) if namespace in (None, row["namespace"]))
     except (ImportError, OSError, ValueError) as error:
         raise CommandError(f"records at {store} can't be read: {error}") from error
+
+
+def _configured(options: Settings) -> dict[str, Deserved] | None:
+    """Queues as they are now; None, and a sentence on stderr, where they can't be read."""
+    from atoll.cli.connection import call
+    from atoll.kube.access import BadKubeconfig
+    from atoll.kube.errors import ApiError
+    from atoll.model.apiresource import QUEUES
+    from atoll.view.borrowing import configured
+
+    try:
+        return configured(call(options, lambda host: host.list(QUEUES)))
+    except (ApiError, BadKubeconfig, CommandError) as error:
+        text = "shares of deserved amounts, borrowed and lent hours are left out: queues can't be read"
+        print(f"{text} ({getattr(error, 'message', error)})", file=sys.stderr)
+        return None
 
 
 def span_of(since: str, month: str | None) -> Span:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from atoll.model import ages, colocation, runs
+from atoll.model import ages, quantity, runs
 from atoll.model.cards import ANY
 from atoll.model.device_claims import CLASS_SUFFIX
 from atoll.model.flavors import SIGN
@@ -70,6 +70,13 @@ class Hours:
             self.measured += held
             self.busy += busy[resource] * hours
 
+    def merge(self, other: Hours) -> None:
+        """Add the hours of another line."""
+        self.asked = None if self.asked is None or other.asked is None else self.asked + other.asked
+        self.held += other.held
+        self.measured += other.measured
+        self.busy += other.busy
+
     @property
     def busy_part(self) -> str:
         """Used part of the hours with measured use, for a table."""
@@ -93,6 +100,21 @@ class Line:
     waited: float = 0.0
     """Seconds in the queue before each of its runs, in all."""
     amounts: dict[str, Amount] = field(default_factory=dict)
+
+    @property
+    def wait(self) -> float | None:
+        """Mean seconds in the queue; None without a run."""
+        return self.waited / self.runs if self.runs else None
+
+    def merge(self, other: Line) -> None:
+        """Add the runs of another line."""
+        self.runs += other.runs
+        self.evicted += other.evicted
+        self.waited += other.waited
+        for resource, amount in other.amounts.items():
+            total = self.amounts.setdefault(resource, Amount())
+            total.merge(amount)
+            total.lost += amount.lost
 
 
 def unit(resource: str) -> str:
@@ -123,7 +145,7 @@ def within(rows: Iterable[Row], since: datetime, until: datetime) -> Iterator[Ro
 
 
 def usage(rows: Iterable[Row], by: str, since: datetime, until: datetime) -> dict[str, Line]:
-    """Usage of that time; a run that reaches beyond it counts with its share of the time."""
+    """Usage of that time, in the order of names; a run that reaches beyond it counts with its share of the time."""
     lines: dict[str, Line] = {}
     for row in rows:
         found = overlap(row, since, until)
@@ -143,7 +165,7 @@ def usage(rows: Iterable[Row], by: str, since: datetime, until: datetime) -> dic
                     total = line.amounts.setdefault(resource, Amount())
                     total.add(resource, held, seconds, asked, busy)
                     total.lost += held if evicted else 0.0
-    return lines
+    return dict(sorted(lines.items()))
 
 
 _Amounts = Mapping[str, float]
@@ -181,8 +203,8 @@ def _classes(amounts: _Amounts) -> dict[str, dict[str, float]]:
     """Class of devices -> its resource; empty -> CPU, memory and others that are no devices."""
     found: dict[str, dict[str, float]] = {}
     for resource, amount in amounts.items():
-        device = "/" in resource and resource not in colocation.BATCH.values()
-        found.setdefault(resource.removesuffix(CLASS_SUFFIX) if device else "", {})[resource] = amount
+        name = resource.removesuffix(CLASS_SUFFIX) if quantity.is_device(resource) else ""
+        found.setdefault(name, {})[resource] = amount
     return found
 
 
@@ -203,8 +225,9 @@ USAGE = ("RUNS", "EVICTED", "WAITED", "RESOURCE", "ASKED", "HELD", "BUSY", "LOST
 def usage_rows(lines: Mapping[str, Line], prices: Mapping[str, float]) -> list[list[object]]:
     """Rows of a table, one for each resource; WAITED is the mean."""
     result: list[list[object]] = []
-    for key, line in sorted(lines.items()):
-        head: list[object] = [key or "-", line.runs, line.evicted, ages.duration(line.waited / line.runs)]
+    for key, line in lines.items():
+        waited = "-" if line.wait is None else ages.duration(line.wait)
+        head: list[object] = [key or "-", line.runs, line.evicted, waited]
         for resource, amount in sorted(line.amounts.items()) or [("-", Amount())]:
             cost = f"{amount.held * prices[resource]:.2f}" if resource in prices else "-"
             asked = "-" if amount.asked is None else f"{amount.asked:.2f}"
@@ -239,9 +262,9 @@ def usage_records(
             "x_MeasuredQuantity": round(amount.measured, 6),
             "x_BusyQuantity": round(amount.busy, 6) if amount.measured else None,
             "x_LostQuantity": round(amount.lost, 6),
-            "x_MeanWaitSeconds": round(line.waited / line.runs, 3),
+            "x_MeanWaitSeconds": None if line.wait is None else round(line.wait, 3),
         }
-        for key, line in sorted(lines.items())
+        for key, line in lines.items()
         for resource, amount in sorted(line.amounts.items())
     ]
 
