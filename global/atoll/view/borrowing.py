@@ -1,6 +1,6 @@
 """Shares of queues against their deserved amounts over a time, and the hours that they borrowed and lent.
 
-A queue holds at each moment what its runs hold and those of the queues below it. Above its deserved amount it borrows,
+A queue holds at each moment what its runs and the runs of queues below it hold. Above its deserved amount it borrows,
 below it the rest is idle. Of siblings the idle amounts lend as much as the siblings borrow, at most all of it, each in
 proportion to its idle amount. So siblings lend together what they borrow together wherever their idle amounts suffice;
 the rest is capacity that belongs to other branches of the tree, or to no queue. Queues without a deserved amount of a
@@ -123,7 +123,7 @@ def against(
     """A report of that time against the tree.
 
     Args:
-        lines: queue -> what its own runs held.
+        lines: queue -> its own runs.
         queues: as `configured`.
         held: of all runs of these queues.
         since: where the time begins.
