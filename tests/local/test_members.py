@@ -108,6 +108,19 @@ async def node_is(api: ApiServer, name: str, status: str, taint: str | None) -> 
     await wait_until(missing, f"node {name} as {status}", 40)
 
 
+async def test_a_kubelet_that_lost_the_answer_to_its_start_of_a_pod_starts_it_again(full: ApiServer) -> None:
+    await namespace(full, "again")
+    await put(full, "again", PODS, pod("twice", requests={"cpu": "1"}))
+    first = await becomes(full, "again", "twice", "Running")
+    # Its kubelet gives it another address, as it does where it does not know of the first write.
+    await full.merge_patch(PODS, "twice", {"status": {"phase": "Pending"}}, "again", subresource="status")
+    again = await becomes(full, "again", "twice", "Running")
+    assert len(first["status"]["podIPs"]) == len(again["status"]["podIPs"]) == 1
+    assert first["status"]["podIP"] != again["status"]["podIP"]
+    await full.delete(PODS, "twice", "again")
+    await becomes(full, "again", "twice", "gone")
+
+
 async def test_kube_scheduler_places_bare_pods_and_says_of_others_why_not(full: ApiServer) -> None:
     await namespace(full, "bare")
     await put(full, "bare", PODS, pod("fits", requests={"cpu": "1"}))
