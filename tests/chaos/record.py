@@ -185,6 +185,8 @@ class Facts:
     astray: list[str] = field(default_factory=list)
     #: what was found in the federation after everything had been deleted
     left: list[str] = field(default_factory=list)
+    #: pods that were there then: phase, node, since when they end, and the last words of their kubelet
+    pods_left: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

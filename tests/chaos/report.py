@@ -41,7 +41,7 @@ def explanations(outcome: Outcome) -> str:
         whole = explain(outcome, violation)
         text += (whole if violation.workload not in told else whole.partition("\n")[0]) + "\n"
         told.add(violation.workload)
-    return text
+    return text + "".join(f"{line}\n" for line in outcome.facts.pods_left)
 
 
 def explain(outcome: Outcome, violation: Violation) -> str:

@@ -16,7 +16,7 @@ import structlog
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
-from tests.chaos import checks, drive, plan, record
+from tests.chaos import checks, drive, kubelets, plan, record
 from tests.chaos.checks import Violation
 from tests.chaos.connections import Connections
 from tests.chaos.plan import Submission
@@ -89,6 +89,7 @@ async def run(
             users = drive.Drive(host, wishes, pace=pace)
             await play(users, _timed(player, seconds * pace), facts, wishes, members, patience, say)
             facts.repeated = users.repeated
+            facts.pods_left = await kubelets.left(members, directory / "logs")
     except Exception as error:
         # What was seen until then is judged all the same.
         log.exception("the run broke")
@@ -150,17 +151,19 @@ async def play(
 ) -> None:
     """Have the users submit and the faults happen at the same time, and gather what becomes of it."""
     submitting = asyncio.create_task(users.submit())
+    looking = asyncio.create_task(kubelets.look_again(members, facts.pace))
     try:
         await faults
         say("the faults are over; waiting for the rest of the workloads")
         await submitting
+        facts.final = await users.finish(wishes, patience)
+        facts.unreturned = await users.probe()
+        facts.astray = await users.services(members)
+        say("deleting everything")
+        facts.left = await users.clear(members)
     finally:
         submitting.cancel()
-    facts.final = await users.finish(wishes, patience)
-    facts.unreturned = await users.probe()
-    facts.astray = await users.services(members)
-    say("deleting everything")
-    facts.left = await users.clear(members)
+        looking.cancel()
 
 
 def judge(facts: Facts, logs: Path) -> Outcome:
