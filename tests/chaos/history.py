@@ -114,8 +114,9 @@ class History:
         self.write(at, "patch", "resourcebindings", f"{name}-job", user=_DISPATCHER, request=patch, response=body)
 
     def unanswered(self, at: float, name: str) -> None:
-        """A write of a binding whose client was gone before the answer."""
-        self.write(at, "patch", "resourcebindings", f"{name}-job", code=504, message="Timeout: context canceled")
+        """A write of a binding whose time was over before the answer."""
+        late = "Timeout: request did not complete within requested timeout - context deadline exceeded"
+        self.write(at, "patch", "resourcebindings", f"{name}-job", code=504, message=late)
 
     def gives_up(self, at: float, name: str, *, epoch: int = 1, cluster: str = "alpha") -> None:
         """Control goes on without the part of a workload in a lost member."""
