@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
 from collections.abc import Iterable
 
-from atoll.kube.errors import ApiError
+from atoll.kube import errors
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.processes import Process
-from atoll.model.apiresource import PODS
+from atoll.model.apiresource import LEASES, PODS
 from tests.chaos.plan import NAMESPACE
 from tests.chaos.record import ENDED, HOST, Checkpoint
 
 STORE = "etcd"
+_NODE_LEASES = "kube-node-lease"
 
 
 class Servers:
@@ -62,9 +64,17 @@ class Servers:
                 # Real kubelets repeat a status that was refused; the simulated ones do when they start.
                 kubelets = self.process(f"{member}-kwok")
                 await kubelets.stop()
+                await self._free_nodes(member)
                 await kubelets.start()
                 await kubelets.wait_ready(self._ready_s)
         return found
+
+    async def _free_nodes(self, member: str) -> None:
+        """Drop the Leases of a member's nodes: kwok has another identity after each start, and waits 40 s for its own."""
+        async with await self._federation.members[member].connect() as api:
+            for lease in await api.list(LEASES, _NODE_LEASES):
+                with contextlib.suppress(errors.ApiError):
+                    await api.delete(LEASES, lease["metadata"]["name"], _NODE_LEASES)
 
     async def checkpoint(self, member: str, since: float) -> Checkpoint:
         """The suite's pods in a member that has just come back."""
@@ -74,7 +84,7 @@ class Servers:
                 at = time.time()
                 try:
                     pods = await api.list(PODS, NAMESPACE)
-                except ApiError:
+                except errors.ApiError:
                     if time.monotonic() > end:
                         raise
                     await asyncio.sleep(0.2)

@@ -86,7 +86,7 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def unknown(self) -> bool:
-        """Whether its client was gone or its time was over before the answer: the store may have carried it out all the same."""
+        """Whether its client was gone, or its time over, before the answer: the store may have carried it out."""
         return self.stage == "ResponseComplete" and self.response_status.code == 504
 
     @property
