@@ -1,10 +1,9 @@
 """Shares of queues against their deserved amounts over a time, and the hours that they borrowed and lent.
 
-A queue holds at each moment what its runs and the runs of queues below it hold. Above its deserved amount it borrows,
-below it the rest is idle. Of siblings the idle amounts lend as much as the siblings borrow, at most all of it, each in
-proportion to its idle amount. So siblings lend together what they borrow together wherever their idle amounts suffice;
-the rest is capacity that belongs to other branches of the tree, or to no queue. Queues without a deserved amount of a
-resource neither borrow nor lend it.
+Runs of a queue and of the queues below it hold an amount at each moment. Above its deserved amount a queue borrows,
+below it the rest is idle. The idle amounts of siblings lend as much as these siblings borrow, at most all of it, each
+in proportion. So lent and borrowed hours of siblings are equal wherever idle amounts suffice; the rest is capacity of
+other branches of the tree, or of no queue. Queues without a deserved amount of a resource neither borrow nor lend it.
 """
 
 from __future__ import annotations
