@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from atoll.kube.access import Access
-from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES, QUEUES
+from atoll.model.apiresource import AVAILABILITIES, BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES, QUEUES
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker
 from tests.cli.web_host import Host, serving
@@ -26,7 +26,7 @@ from tests.view.made import job, queue, told
 pytest.importorskip("jinja2")
 playwright = pytest.importorskip("playwright.async_api", reason="pip install -r tests/browser/requirements.txt")
 
-from tests.cli.web_pages import EVIL, filled, member, opened, ran, shared, waiting
+from tests.cli.web_pages import EVIL, availability, filled, member, opened, ran, shared, waiting
 
 AXE = Path(os.environ["AXE"]).read_text("utf-8") if "AXE" in os.environ else ""
 CHROMIUM = shutil.which("chromium")
@@ -41,6 +41,7 @@ PATHS = (
     "/queues/research",
     "/workloads",
     "/workloads?state=running",
+    "/available",
     "/usage",
     "/timeline",
     "/what-if",
@@ -97,6 +98,7 @@ def large() -> Host:
     evicted = {"outcome": "Evicted", "reason": "Preempted", "evicted_for": "team/vip", "message": EVIL}
     host.put(BINDINGS, *(ran(f"ended-{number:02}", **(evicted if number % 5 == 0 else {})) for number in range(60)))
     host.put(JOBS, job("train", state={"phase": EVIL}))
+    host.put(AVAILABILITIES, *(availability(name, message=EVIL) for name in ("east", "north", "west")))
     return host
 
 

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from atoll.kube.transport import ApiServer
-from atoll.model.apiresource import BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES
+from atoll.model.apiresource import AVAILABILITIES, BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES
 from atoll.model.decision import Phase
 from atoll.model.verdict import Blocker
 from tests.atollctl import atollctl
@@ -23,7 +23,7 @@ from tests.view.made import job
 pytest.importorskip("jinja2")
 
 from atoll.cli.web import page, pages, site
-from tests.cli.web_pages import EVIL, filled, member, opened, plain, waiting
+from tests.cli.web_pages import EVIL, availability, filled, member, opened, plain, waiting
 
 
 async def test_each_view_shows_the_federation(tmp_path: Path) -> None:
@@ -70,6 +70,36 @@ async def test_topology_says_the_same_as_nodes(tmp_path: Path) -> None:
         assert "2 nodes with nvidia.com/gpu: 0 idle, 2 mixed, 0 full; 6 of 16 free, at most 3 on one node" in shown
         assert "east-rack tier 1 (rack), 2 nodes 6 of 16 free" in shown
         assert "32 of 64 free" in plain(await browser.text("/topology?resource=cpu"))
+
+
+async def test_available_says_the_same_as_the_command(tmp_path: Path) -> None:
+    host = filled()
+    host.put(AVAILABILITIES, availability("east", message=f"is cordoned {EVIL}"), availability("west", free=16))
+    async with opened(host, tmp_path) as browser:
+        ran = await atollctl("available", "-n", "team", f"--kubeconfig={tmp_path / 'config'}")
+        assert ran.code == 0, ran.said
+        text = await browser.text("/available")
+        assert "<img" not in text
+        assert 'aria-current="page">Available' in text
+        for line in ran.out.splitlines()[1:]:
+            assert " ".join(line.split()) in plain(text)
+        assert "No member has such a resource" in plain(await browser.text("/available?resource=tpu"))
+        asked = host.requests.count(("secret", "GET", AVAILABILITIES.path("team")))
+        host.put(BINDINGS, waiting("new"))
+        await browser.text("/available")
+        assert host.requests.count(("secret", "GET", AVAILABILITIES.path("team"))) == asked
+
+
+async def test_available_has_the_rights_of_its_viewer_and_is_bounded(tmp_path: Path) -> None:
+    host = filled()
+    host.put(AVAILABILITIES, *(availability(f"m-{number:03}") for number in range(600)))
+    host.refused.add((AVAILABILITIES.path("others"), "secret"))
+    async with opened(host, tmp_path) as browser:
+        text = await browser.text("/available")
+        assert text.count("<tr data-key") == 500
+        assert "and 100 more lines" in text
+        assert "Forbidden here" in plain(await browser.text("/available?namespace=others"))
+        await browser.text("/available?namespace=team/../others", 400)
 
 
 async def test_topology_names_lost_nodes(tmp_path: Path) -> None:

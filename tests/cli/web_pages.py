@@ -82,6 +82,17 @@ def member(name: str, free: int = 6) -> tuple[Json, Json]:
     return cluster, capacity
 
 
+def availability(member: str, free: int = 6, **status: Any) -> Json:
+    """What namespace team may use of the GPUs of a member."""
+    gangs = [{"each": "1", "pods": free, "near": free}, {"each": "2", "pods": free // 2, "near": free // 4}]
+    stock = {"resource": "nvidia.com/gpu", "free": f"{free}", "total": "16", "node": f"{free // 2}", "gangs": gangs}
+    left = {"queue": "research", "resources": {"nvidia.com/gpu": "12"}}
+    return {
+        "metadata": {"name": member, "namespace": "team"},
+        "status": {"stocks": [stock], "queues": [left, {"queue": "night"}], **status},
+    }
+
+
 def filled() -> Host:
     host = Host()
     for name in ("east", "west"):

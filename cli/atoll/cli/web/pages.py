@@ -14,13 +14,24 @@ from urllib.parse import quote, urlencode
 from aiohttp import web
 from yarl import URL
 
+from atoll.cli.errors import CommandError
 from atoll.cli.web import reports
 from atoll.cli.web.page import Page, rendered
 from atoll.cli.web.world import World
 from atoll.kube.errors import ApiError
 from atoll.model import keys, runs
 from atoll.model.apiresource import CAPACITIES, CLUSTERS, LEASES, QUEUES, VERDICTS, WORKS
-from atoll.view import clusters, explanation, nodes, queue_description, queue_objects, queue_tree, queues, racks
+from atoll.view import (
+    available,
+    clusters,
+    explanation,
+    nodes,
+    queue_description,
+    queue_objects,
+    queue_tree,
+    queues,
+    racks,
+)
 from atoll.view.queue_description import Federation
 
 Json = dict[str, Any]
@@ -32,6 +43,8 @@ _DOMAINS: Final = 500
 """Domains of one member on a page."""
 _NODES: Final = 1000
 """Nodes of a workload in one member on a page."""
+_STOCKS: Final = 500
+"""Amounts of members that a namespace may use, on a page."""
 _LOG_BYTES: Final = 2**18
 STATES: Final = ("waiting", "starting", "running")
 
@@ -107,6 +120,38 @@ async def _topology(world: World, asked: Mapping[str, str]) -> Page:
         resource=resource,
         resources=names,
         most=_DOMAINS,
+    )
+
+
+async def _available(world: World, asked: Mapping[str, str]) -> Page:
+    """Amounts of members that a namespace may use, as `available`; the dispatcher answers once in some seconds."""
+    from atoll.cli.available import gather
+
+    form = {key: asked.get(key, "") for key in ("queue", "resource")}
+    form["namespace"] = namespace = asked.get("namespace", world.shown)
+    if not re.fullmatch(_PART, namespace):
+        raise web.HTTPBadRequest(text="namespace: write its name")
+    key = f"available {namespace} {form['queue']}"
+    items, problem = [], ""
+    try:
+        items = await world.shared(key, lambda: gather(world.host, namespace, form["queue"]), lasting=True)
+    except ApiError as error:
+        problem = error.said
+    except CommandError as error:
+        problem = str(error)
+    rows = available.rows(items, form["resource"])
+    return rendered(
+        world,
+        "Available",
+        "/available",
+        "available.html",
+        form=form | {"template": "filter-available.html"},
+        headers=available.HEADERS,
+        rows=rows[:_STOCKS],
+        count=len(rows),
+        notes=available.notes(items)[:_STOCKS],
+        problem=problem,
+        namespace=namespace,
     )
 
 
@@ -279,6 +324,7 @@ _ONE = rf"/workloads/(?P<namespace>{_PART})/(?P<kind>{_PART})/(?P<name>{_PART})"
 _ROUTES: Final[dict[str, Callable[..., Awaitable[Page]]]] = {
     "/": _federation,
     "/topology": _topology,
+    "/available": _available,
     "/queues": _queues,
     rf"/queues/(?P<name>{_PART})": _queue,
     "/workloads": _workloads,

@@ -128,11 +128,17 @@ class World:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), _FRESH_S)
 
-    async def shared(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
-        """One result of `make` for all who ask for the same page of the same state of the host."""
+    async def shared(self, key: str, make: Callable[[], Awaitable[T]], *, lasting: bool = False) -> T:
+        """One result of `make` for all who ask for the same page of the same state of the host.
+
+        Args:
+            key: of the result.
+            make: computes it.
+            lasting: the result outlives changes of the host, for some seconds.
+        """
         now = time.monotonic()
         page = self._pages.get(key)
-        if page is None or page.version != self.version or page.until < now:
+        if page is None or page.until < now or (page.version != self.version and not lasting):
             while len(self._pages) >= _PAGES:
                 del self._pages[next(iter(self._pages))]
             page = _Page(self.version, now + _FRESH_S, asyncio.ensure_future(make()))
