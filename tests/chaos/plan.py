@@ -24,6 +24,9 @@ QUEUES_GPUS = {"research": 48, "nightly": 32, "shared": 24}
 """Queue -> its capability in GPUs; the members hold 128, so that some wait for quota and others for room."""
 _RACK_GPUS = 16
 """Of the two nodes of a rack."""
+_NODE_GPUS = _RACK_GPUS // 2
+_WAVE_S = 40.0
+"""From one wave of gangs in racks to the next."""
 PROBES = "probes"
 """The queue of the probes, without limit."""
 _SPREAD = "chaos.atoll.sh/spread"
@@ -171,12 +174,28 @@ def _wishes(rng: random.Random) -> tuple[bool, tuple[tuple[float, Act], ...]]:
     return False, ()
 
 
-def in_racks(wishes: Sequence[Submission]) -> list[Submission]:
-    """The same, each gang of one member in one rack if a rack can hold it."""
-    return [
+def in_racks(wishes: Sequence[Submission], seconds: float) -> list[Submission]:
+    """The same, each gang of one member in one rack if a rack can hold it, and waves of gangs that leave each rack half
+    full, each followed by gangs that need a whole one.
+    """
+    small = [
         replace(wish, rack=not wish.batch and wish.spread == 1 and wish.pods * wish.gpus <= _RACK_GPUS)
         for wish in wishes
     ]
+    waves = [wish for wave in range(max(int(seconds / _WAVE_S), 1)) for wish in _wave(wave)]
+    return sorted(small + waves, key=lambda wish: wish.offset)
+
+
+def _wave(wave: int) -> Iterator[Submission]:
+    began = wave * _WAVE_S
+    racks = len(allocatable()) * _NODE_GPUS // _RACK_GPUS
+    for rack in range(racks):
+        # One after the other, so that the two of a pair share a rack.
+        at = began + 0.01 * _WAVE_S * rack
+        yield Submission(f"stays-{wave}-{rack}", PROBES, 1, _NODE_GPUS, 0.7 * _WAVE_S, at, rack=True)
+        yield Submission(f"brief-{wave}-{rack}", PROBES, 1, _NODE_GPUS, 0.15 * _WAVE_S, at + 0.005 * _WAVE_S, rack=True)
+    for rack in range(racks // 2):
+        yield Submission(f"whole-{wave}-{rack}", PROBES, 2, _NODE_GPUS, 2.0, began + 0.3 * _WAVE_S, rack=True)
 
 
 def slower(wishes: Sequence[Submission], pace: float) -> list[Submission]:
@@ -224,7 +243,10 @@ def queue_objects() -> list[Json]:
     """The queues."""
     head = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind}
     limits: dict[str, Json] = {name: {"capability": {GPU: str(gpus)}} for name, gpus in QUEUES_GPUS.items()}
-    return [{**head, "metadata": {"name": name}, "spec": spec} for name, spec in {**limits, PROBES: {}}.items()]
+    return [
+        {**head, "metadata": {"name": name}, "spec": spec}
+        for name, spec in {**limits, PROBES: {"reclaimable": False}}.items()
+    ]
 
 
 def policy_objects() -> Iterator[tuple[ApiResource, Json]]:

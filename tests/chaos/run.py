@@ -35,8 +35,10 @@ _PROGRESS = {"reserve": 10, "commit": 30, "regain": 30, "grow": 30}
 """The defaults of the dispatcher's deadlines."""
 _HEARTBEAT = {"period": 1, "silent": 4, "duration": 6, "fence": 6}
 MOVES = ("--moved-gangs-per-hour=10000", "--set=core.preemption.protection=0", "--set=core.defragmentation.pause=1",
-          "--set=core.defragmentation.longestPause=5")  # fmt: skip
+          "--set=core.defragmentation.longestPause=5", "--set=core.defragmentation.restart=0")  # fmt: skip
 """Gangs move as soon as another one waits for a rack."""
+_OTHERS_S = 5.0
+"""Between two other workloads where gangs move."""
 _FACTS = "chaos.json"
 
 
@@ -110,8 +112,10 @@ async def _timed(player: Player, seconds: float) -> None:
 
 
 def _wishes(facts: Facts) -> list[Submission]:
-    wishes = plan.generate(facts.seed, facts.seconds)
-    return plan.in_racks(wishes) if facts.moves else wishes
+    if facts.moves:
+        # Few others, so that half of most racks is free.
+        return plan.in_racks(plan.generate(facts.seed, facts.seconds, every=_OTHERS_S), facts.seconds)
+    return plan.generate(facts.seed, facts.seconds)
 
 
 def stage(
