@@ -83,7 +83,7 @@ def test_parquet_without_its_package_names_the_extra(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["atollctl", "usage", "--records", store, "-o", "parquet"])
-    monkeypatch.setattr("atoll.cli.records.rows_of", lambda *_: iter(()))
+    monkeypatch.setattr("atoll.cli.run_sources.rows_of", lambda *_: iter(()))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(SystemExit) as ended:
         main()
@@ -106,6 +106,8 @@ def test_history_and_preemptions_of_a_store(
     assert [each["name"] for each in rows] == ["'=b"], "a name is no formula"
     assert "prod/big" in output(capsys, monkeypatch, "preemptions")
     assert "ann" not in output(capsys, monkeypatch, "history", "-n", "other")
+    assert "ann" in output(capsys, monkeypatch, "history", "--queue", "q")
+    assert "ann" not in output(capsys, monkeypatch, "efficiency", "--queue", "other")
 
 
 @pytest.mark.parametrize("words", [("--since", "x"), ("--since", "nand"), ("--month", "October")])

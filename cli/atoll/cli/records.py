@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.options import NoHeaders, Settings, settings
+from atoll.cli.options import NoHeaders, settings
 from atoll.cli.printing import show_table
+from atoll.cli.run_sources import Span, source_of
 
 if TYPE_CHECKING:
-    from atoll.view.borrowing import Deserved
     from atoll.view.usage import Row
 
 Json = dict[str, Any]
-Span = tuple[datetime, datetime]
 
 
 class By(StrEnum):
@@ -62,6 +61,14 @@ _Store = Annotated[
         " workloads that exist in the namespace, or all with -A.",
     ),
 ]
+_Queue = Annotated[
+    str | None,
+    typer.Option(
+        "--queue",
+        help="Only runs of this queue and the ones below it; without --records, -n and -A of all namespaces, for those"
+        " who may get queueruns of the queue or one above it.",
+    ),
+]
 _Since = Annotated[str, typer.Option(help="How long ago the time begins: 90m, 36h, 7d.")]
 _Month = Annotated[str | None, typer.Option(help="A month (UTC) instead, such as 2026-10.")]
 _Format = Annotated[
@@ -73,6 +80,7 @@ def usage(
     ctx: typer.Context,
     by: Annotated[By, typer.Option(help="What a line is about.")] = By.QUEUE,
     store: _Store = None,
+    queue: _Queue = None,
     since: _Since = "30d",
     month: _Month = None,
     prices: Annotated[
@@ -84,29 +92,27 @@ def usage(
 ) -> None:
     """Show resource-hours of runs: asked, held, in use, lost by evictions; and their waits.
 
-    By queue, of all namespaces (-A, or --records without -n), queues count with the ones below them, and have figures
-    against their deserved amounts as configured now: the share held, hours borrowed beyond it, idle hours lent.
+    By queue, of all namespaces (-A, --queue, or --records without -n), queues count with the ones below them, and have
+    figures against their deserved amounts as configured now: the share held, hours borrowed beyond, idle hours lent.
     """
     from atoll.view import borrowing
     from atoll.view import usage as view
 
-    options, span = settings(ctx), span_of(since, month)
+    span = span_of(since, month)
     costs, currency = _prices(prices)
-    whole = options.namespace is None if store is not None else options.all_namespaces
-    queues = _configured(options) if by is By.QUEUE and whole else None
-    spans: list[borrowing.Span] = []
-    rows = rows_of(options, store, span, [*view.COLUMNS, *view.BY[by.value]])
-    lines = view.usage(borrowing.spans(rows, *span, spans) if queues is not None else rows, by.value, *span)
-    if queues is not None:
-        until = min(span[1], datetime.now(UTC))
-        report = borrowing.against(lines, queues, spans, span[0], until)
+    columns = [*view.COLUMNS, *view.BY[by.value]]
+    source = source_of(settings(ctx), store, span, queue, columns, tree=by is By.QUEUE)
+    if by is By.QUEUE and source.whole and source.queues is not None:
+        report = borrowing.of_rows(source.rows, source.queues, span, queue or "")
         if output is Output.TABLE:
             headers = ("QUEUE", *view.USAGE, *borrowing.HEADERS)
             show_table(headers, borrowing.table(report, costs), no_headers=no_headers)
         else:
             types = {**view.record_types(by.value), **borrowing.TYPES}
             _print(borrowing.records(report, *span, costs, currency), output, types)
-    elif output is Output.TABLE:
+        return
+    lines = view.usage(source.rows, by.value, *span)
+    if output is Output.TABLE:
         show_table((by.value.upper(), *view.USAGE), view.usage_rows(lines, costs), no_headers=no_headers)
     else:
         _print(view.usage_records(lines, by.value, *span, costs, currency), output, view.record_types(by.value))
@@ -116,6 +122,7 @@ def efficiency(
     ctx: typer.Context,
     by: Annotated[Of, typer.Option(help="What a line is about.")] = Of.USER,
     store: _Store = None,
+    queue: _Queue = None,
     since: _Since = "30d",
     month: _Month = None,
     output: _Format = Output.TABLE,
@@ -128,7 +135,7 @@ def efficiency(
     from atoll.view import efficiency as view
 
     span = span_of(since, month)
-    lines = view.efficiency(rows_of(settings(ctx), store, span, view.COLUMNS), by.value, *span)
+    lines = view.efficiency(source_of(settings(ctx), store, span, queue, view.COLUMNS).rows, by.value, *span)
     if output is Output.TABLE:
         show_table((by.value.upper(), *view.HEADERS), view.table(lines), no_headers=no_headers)
     else:
@@ -140,7 +147,7 @@ def history(
     store: _Store = None,
     since: _Since = "7d",
     month: _Month = None,
-    queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
+    queue: _Queue = None,
     user: Annotated[str | None, typer.Option(help="Only of this user.")] = None,
     outcome: Annotated[
         str | None, typer.Option(help="Only these: Succeeded, Failed, Evicted or Deleted; with commas.")
@@ -151,12 +158,10 @@ def history(
     """Show runs: when, where, how long, and how they ended."""
     from atoll.view import usage as view
 
-    wanted = {"queue": queue, "user": user}
     found = [
         row
-        for row in rows_of(settings(ctx), store, span_of(since, month))
-        if all(value is None or row[name] == value for name, value in wanted.items())
-        and (outcome is None or row["outcome"] in outcome.split(","))
+        for row in source_of(settings(ctx), store, span_of(since, month), queue).rows
+        if user in (None, row["user"]) and (outcome is None or row["outcome"] in outcome.split(","))
     ]
     if output is Output.TABLE:
         show_table(view.HISTORY, view.history_rows(found), no_headers=no_headers)
@@ -167,6 +172,7 @@ def history(
 def preemptions(
     ctx: typer.Context,
     store: _Store = None,
+    queue: _Queue = None,
     since: _Since = "7d",
     month: _Month = None,
     output: _Format = Output.TABLE,
@@ -175,61 +181,11 @@ def preemptions(
     """Show runs that were evicted for other workloads: the claimants and the rules."""
     from atoll.view import usage as view
 
-    found = view.preempted(rows_of(settings(ctx), store, span_of(since, month)))
+    found = view.preempted(source_of(settings(ctx), store, span_of(since, month), queue).rows)
     if output is Output.TABLE:
         show_table(view.PREEMPTIONS, view.preemption_rows(found), no_headers=no_headers)
     else:
         _print_rows(found, output)
-
-
-def rows_of(options: Settings, store: str | None, span: Span, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    """Rows of that time, of the namespace where one is given."""
-    if store is not None:
-        yield from stored(store, span, options.namespace, columns)
-        return
-    from atoll.cli.connection import call
-    from atoll.model.apiresource import BINDINGS
-    from atoll.view.usage import of_bindings, within
-
-    yield from within(of_bindings(call(options, lambda host: host.list(BINDINGS, options.where))), *span)
-
-
-def stored(store: str, span: Span, namespace: str | None, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    """Rows of a store, one file at a time.
-
-    Args:
-        store: folder or URL.
-        span: the time.
-        namespace: of the workloads; None for all.
-        columns: to read; None for all.
-
-    Raises:
-        CommandError: it can't be read.
-    """
-    try:
-        from atoll.control.ledger import read
-    except ImportError as error:
-        raise CommandError(f"--records needs a package that is not installed ({error}): atoll[records]") from error
-    try:
-        yield from (row for row in read(store, *span, columns) if namespace in (None, row["namespace"]))
-    except (ImportError, OSError, ValueError) as error:
-        raise CommandError(f"records at {store} can't be read: {error}") from error
-
-
-def _configured(options: Settings) -> dict[str, Deserved] | None:
-    """Queues as they are now; None, and a sentence on stderr, where they can't be read."""
-    from atoll.cli.connection import call
-    from atoll.kube.access import BadKubeconfig
-    from atoll.kube.errors import ApiError
-    from atoll.model.apiresource import QUEUES
-    from atoll.view.borrowing import configured
-
-    try:
-        return configured(call(options, lambda host: host.list(QUEUES)))
-    except (ApiError, BadKubeconfig, CommandError) as error:
-        text = "shares of deserved amounts, borrowed and lent hours are left out: queues can't be read"
-        print(f"{text} ({getattr(error, 'message', error)})", file=sys.stderr)
-        return None
 
 
 def span_of(since: str, month: str | None) -> Span:

@@ -23,7 +23,8 @@ Json = dict[str, Any]
 
 def recorded(options: Settings, store: str | None, since: str, month: str | None) -> Recorded:
     """Workloads of that time in all namespaces."""
-    from atoll.cli.records import rows_of, span_of
+    from atoll.cli.records import span_of
+    from atoll.cli.run_sources import rows_of
     from atoll.sim import recorded as records
 
     span = span_of(since, month)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.cli.errors import CommandError
-from atoll.cli.records import By, span_of, stored
+from atoll.cli.records import By, span_of
+from atoll.cli.run_sources import stored
 from atoll.client.display import table
 from atoll.view import usage as view
 from atoll.view.usage import Row

@@ -324,6 +324,7 @@ DISPATCHER: Final = (
             _on(RESOURCE_CLAIMS, "get", rare=_ASKED),
             _on(RESOURCE_CLAIM_TEMPLATES, "get", rare=_ASKED),
             _on(BINDINGS, "list", "watch", "patch"),
+            _on(BINDINGS, "get", rare="only once runs of a queue are asked"),
             _on(QUEUES, "list", "watch"),
             _on(QUEUES, "patch", sub="status"),
             _on(CLUSTERS, "list", "watch"),

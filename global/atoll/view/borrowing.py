@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from atoll.model import keys, quantity
 from atoll.view import queue_objects
 from atoll.view.queues import tree
-from atoll.view.usage import LEFT_OUT, Amount, Line, Row, overlap, units, usage_records, usage_rows
+from atoll.view.usage import LEFT_OUT, Amount, Line, Row, overlap, units, usage, usage_records, usage_rows
 
 Json = dict[str, Any]
 
@@ -109,6 +109,21 @@ def _deserved(queue: Json) -> dict[str, float]:
     except (quantity.QuantityError, TypeError):
         # Older than the checks of its CRD.
         return {}
+
+
+def of_rows(rows: Iterable[Row], queues: Sequence[Json], span: tuple[datetime, datetime], top: str = "") -> Tree:
+    """Usage by queue against the tree, up to now where the time goes on.
+
+    Args:
+        rows: of all runs in that time, of `top` and the queues below it where that is given.
+        queues: all Queue objects.
+        span: the time.
+        top: a queue; empty for all.
+    """
+    since, until = span
+    held: list[Span] = []
+    lines = usage(spans(rows, since, until, held), "queue", since, until)
+    return against(lines, configured(queues, top), held, since, min(until, datetime.now(since.tzinfo)), top)
 
 
 def against(

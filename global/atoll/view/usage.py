@@ -129,14 +129,23 @@ def units(resource: str) -> float:
 
 def of_bindings(bindings: Iterable[Json]) -> Iterator[Row]:
     """Rows of the runs that bindings still have; an open run up to now."""
-    now = rfc3339(time.time())
     for binding in bindings:
         metadata, reference = binding["metadata"], (binding.get("spec") or {}).get("resource") or {}
-        for run in runs.runs_of(binding.get("status") or {}):
-            counted = run if run.released else runs.counted(run, now)
-            kind = runs.kind_of(str(reference.get("apiVersion") or ""), str(reference.get("kind") or ""))
-            name = str(reference.get("name") or metadata["name"])
-            yield runs.columns(Record(metadata["uid"], metadata["namespace"], name, kind, counted))
+        kind = runs.kind_of(str(reference.get("apiVersion") or ""), str(reference.get("kind") or ""))
+        yield from _present(metadata, str(reference.get("name") or metadata["name"]), kind, binding.get("status") or {})
+
+
+def of_queue(items: Iterable[Json]) -> Iterator[Row]:
+    """Rows of QueueRuns (docs/query.md); an open run up to now."""
+    for item in items:
+        yield from _present(item["metadata"], item["workload"], item["workloadKind"], item)
+
+
+def _present(metadata: Json, name: str, kind: str, holder: Json) -> Iterator[Row]:
+    now = rfc3339(time.time())
+    for run in runs.runs_of(holder):
+        counted = run if run.released else runs.counted(run, now)
+        yield runs.columns(Record(metadata["uid"], metadata["namespace"], name, kind, counted))
 
 
 def within(rows: Iterable[Row], since: datetime, until: datetime) -> Iterator[Row]:
@@ -304,8 +313,8 @@ PREEMPTIONS = ("EVICTED", "NAMESPACE", "NAME", "QUEUE", "FOR", "FOR QUEUE", "RUL
 
 
 def preempted(rows: Iterable[Row]) -> list[Row]:
-    """Runs that were evicted for another workload, the last one last."""
-    return sorted((row for row in rows if row["evicted_for"]), key=_dispatched)
+    """Runs that were evicted for another workload, named or not, the last one last."""
+    return sorted((row for row in rows if row["evicted_for"] or row["for_queue"]), key=_dispatched)
 
 
 def preemption_rows(rows: Iterable[Row]) -> list[list[object]]:
@@ -316,7 +325,7 @@ def preemption_rows(rows: Iterable[Row]) -> list[list[object]]:
             row["namespace"],
             row["name"],
             row["queue"],
-            row["evicted_for"],
+            row["evicted_for"] or "-",
             row["for_queue"] or "-",
             row["reason"],
             _between(row["bound"], row["ended"]),

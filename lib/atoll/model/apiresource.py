@@ -151,6 +151,8 @@ VERDICTS: Final = ApiResource("query.atoll.sh", "v1alpha1", "verdicts", "Verdict
 TUNNELS: Final = ApiResource("query.atoll.sh", "v1alpha1", "tunnels", "Tunnel", namespaced=False)
 WHAT_IFS: Final = ApiResource("query.atoll.sh", "v1alpha1", "whatifs", "WhatIf")
 AVAILABILITIES: Final = ApiResource("query.atoll.sh", "v1alpha1", "availabilities", "Availability")
+QUEUE_RUNS: Final = ApiResource("query.atoll.sh", "v1alpha1", "queueruns", "QueueRuns", namespaced=False)
+"""Named as queues are: the right to one is the right to the runs in that queue and all below it."""
 
 MADE: Final[dict[ApiResource, ApiResource]] = {
     CRON_JOBS: BATCH_JOBS,

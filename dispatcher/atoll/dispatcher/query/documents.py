@@ -11,7 +11,7 @@ import msgspec
 from atoll.dispatcher.objects import BindingObject
 from atoll.model import gang, keys, tunnel
 from atoll.model.ages import age
-from atoll.model.apiresource import AVAILABILITIES, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
+from atoll.model.apiresource import AVAILABILITIES, QUEUE_RUNS, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
 from atoll.model.query import Account, Available, Change, Named, Position
 
 Json = dict[str, Any]
@@ -33,11 +33,16 @@ RESOURCES: Json = {
         {
             "name": resource.plural,
             "singularName": resource.kind.lower(),
-            "namespaced": True,
+            "namespaced": resource.namespaced,
             "kind": resource.kind,
             "verbs": verbs,
         }
-        for resource, verbs in ((VERDICTS, ["get", "list"]), (WHAT_IFS, ["create"]), (AVAILABILITIES, ["list"]))
+        for resource, verbs in (
+            (VERDICTS, ["get", "list"]),
+            (WHAT_IFS, ["create"]),
+            (AVAILABILITIES, ["list"]),
+            (QUEUE_RUNS, ["get"]),
+        )
     ]
     + [
         {"name": name, "singularName": "", "namespaced": each.namespaced, "kind": each.kind, "verbs": ["get"]}

@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 
 from atoll.dispatcher.explain import available, verdicts
-from atoll.dispatcher.query import documents
+from atoll.dispatcher.query import documents, queue_runs
 from atoll.dispatcher.query.access import Access, Front, Unknown, User, identify
 from atoll.dispatcher.query.budget import Budget, Exhausted
 from atoll.dispatcher.query.documents import Refusal
@@ -25,7 +25,7 @@ from atoll.kube import errors
 from atoll.kube.serving import Guard
 from atoll.kube.transport import ApiServer
 from atoll.model import numbers, tunnel
-from atoll.model.apiresource import AVAILABILITIES, EVENTS, PODS, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
+from atoll.model.apiresource import AVAILABILITIES, EVENTS, PODS, QUEUE_RUNS, TUNNELS, VERDICTS, WHAT_IFS, ApiResource
 from atoll.model.reports import readable
 from atoll.model.tunnel import Session, Wanted
 
@@ -70,7 +70,7 @@ class Server:
         self._logs, self._tunnels = logs, Tunnels(logs)
         self._settings = settings
         self._shell, self._front, self._bounds = shell, front, guard
-        self._access = Access(host, settings=settings)
+        self._host, self._access = host, Access(host, settings=settings)
         self._wishes = Wishes(host, shell.queue)
         self._what_ifs, self._verdicts = (
             Budget(self._settings.share, self._settings.patience),
@@ -92,6 +92,7 @@ class Server:
         app.router.add_get(f"{_VERSION}/{TUNNELS.plural}/{{name}}/{tunnel.SUBRESOURCE}", self._tunnel)
         app.router.add_post(f"{_NAMESPACED}/{WHAT_IFS.plural}", self._what_if)
         app.router.add_get(f"{_NAMESPACED}/{AVAILABILITIES.plural}", self._available)
+        app.router.add_get(f"{_VERSION}/{QUEUE_RUNS.plural}/{{name}}", self._queue_runs)
         return app
 
     @web.middleware
@@ -180,6 +181,24 @@ class Server:
                 found = available.available(core, namespace, core.members.by_name[name], queues)
                 items.append(documents.availability(namespace, name, found))
         return _json(documents.page(AVAILABILITIES, items, after, left))
+
+    async def _queue_runs(self, request: web.Request) -> web.Response:
+        """Last runs in a queue and the ones below it: some workloads in each answer."""
+        top, user = request.match_info["name"], request[_USER]
+        if not await self._access.allowed(user, "get", QUEUE_RUNS, name=top):
+            text = f'User "{user.name}" cannot get resource "{QUEUE_RUNS.plural}" in API group "{QUEUE_RUNS.group}"'
+            raise Refusal(403, "Forbidden", f'{QUEUE_RUNS.plural}.{QUEUE_RUNS.group} "{top}" is forbidden: {text}')
+        only = request.query.get("queue", "")
+        await self._verdicts.wait(user.name)
+        with self._verdicts.spend(user.name):
+            queues = queue_runs.below(self._shell.core, top, only)
+            if not queues:
+                text = f"queue {readable(only, 253)!r} is not below it" if only else "there is no such queue"
+                raise Refusal(404, "NotFound", f'{QUEUE_RUNS.plural}.{QUEUE_RUNS.group} "{top}" not found: {text}')
+            known = queue_runs.dispatched(self._shell.core, queues)
+            names, after, left = _page(request, known, queue_runs.WORKLOADS)
+        found = await queue_runs.read(self._host, names, queues)
+        return _json(documents.page(QUEUE_RUNS, found, after, left))
 
     async def _what_if(self, request: web.Request) -> web.Response:
         namespace = request.match_info["namespace"]
