@@ -26,16 +26,19 @@ from atoll.model import keys
 from atoll.model.apiresource import (
     API_SERVICES,
     AVAILABILITIES,
+    BINDINGS,
     CAPACITIES,
     CLUSTERS,
     JOBS,
     NAMESPACES,
     PRIORITY_CLASSES,
+    QUEUE_RUNS,
     SERVICE_ACCOUNTS,
     SERVICES,
     VERDICTS,
     WHAT_IFS,
 )  # fmt: skip
+from tests.atollctl import atollctl as run
 from tests.integration.command_line import atollctl
 from tests.integration.federation import Site, job, until
 
@@ -296,6 +299,58 @@ async def test_pods_by_name_are_for_those_who_may_list_pods(served: Site, strang
             return False
 
     await until(allowed, what="view suffices")
+
+
+async def test_an_administrator_of_a_queue_sees_the_runs_below_it_alone(served: Site, stranger: ApiServer) -> None:
+    """The token has the right to one queue, and no role in the namespace."""
+    lab = await served.queue("lab", deserved={"cpu": "2"})
+    inner = await served.queue("inner", parent=lab, deserved={"cpu": "1"})
+    other = await served.queue("other")
+    for name, queue in (("mine", inner), ("theirs", other)):
+        await served.submit(job(name, cpu="1", seconds=0.1, queue=queue))
+        await served.phase(name, "Completed")
+    path = QUEUE_RUNS.path(name=lab)
+    with pytest.raises(Forbidden):
+        await stranger.request("GET", path)
+    role = f"runs-{lab}"
+    resource = f"{QUEUE_RUNS.plural}.{QUEUE_RUNS.group}"
+    served.kubectl("create", "clusterrole", role, "--verb=get", f"--resource={resource}", f"--resource-name={lab}")
+    account = f"{served.namespace}:someone"
+    served.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", f"--serviceaccount={account}")
+
+    async def seen() -> list[Json]:
+        try:
+            found: list[Json] = orjson.loads(await stranger.request("GET", path))["items"]
+        except Forbidden:
+            return []
+        return [each for each in found if each["runs"][0].get("released")]
+
+    [mine] = await until(seen, what="the right to the queue counts, and its run has ended")
+    assert (mine["workload"], mine["metadata"]["namespace"]) == ("mine", served.namespace)
+    assert (mine["runs"][0]["queue"], mine["runs"][0]["outcome"]) == (inner, "Succeeded")
+    with pytest.raises(Forbidden):
+        await stranger.request("GET", QUEUE_RUNS.path(name=other))
+    with pytest.raises(Forbidden):
+        await stranger.request("GET", QUEUE_RUNS.path(name=inner))
+    with pytest.raises(NotFound, match="is not below it"):
+        await stranger.request("GET", path, params={"queue": other})
+    with pytest.raises(Forbidden):
+        await stranger.list(BINDINGS, served.namespace)
+
+    kubeconfig = f"--kubeconfig={served.federation.atoll.credentials / f'{served.namespace}.kubeconfig'}"
+    history = await run("history", f"--queue={inner}", "--no-headers", kubeconfig)
+    assert [line.split()[:2] for line in history.out.splitlines()] == [[served.namespace, "mine"]], history.said
+    usage = await run("usage", f"--queue={lab}", kubeconfig)
+    rows = {line.split()[0]: line.split() for line in usage.out.splitlines() if " cpu " in line}
+    assert rows.keys() == {lab, inner}, usage.said
+    assert (rows[lab][-1], rows[inner][-2:]) == ("-", ["0.00", "0.00"])
+    refused = await run("history", f"--queue={other}", kubeconfig)
+    assert refused.code == 1
+    assert f'cannot get resource "{QUEUE_RUNS.plural}"' in refused.said
+    own = await run("history", f"--queue={lab}", f"-n={served.namespace}", kubeconfig)
+    assert "resourcebindings" in own.said
+    for kind in ("clusterrolebinding", "clusterrole"):
+        served.kubectl("delete", kind, role)
 
 
 async def test_no_client_is_answered_directly(served: Site) -> None:

@@ -69,7 +69,7 @@ COMMANDS = {
         "records",
         "usage",
         "Example: atollctl usage --by user --month 2026-10 --records s3://accounting/atoll --prices prices.yaml -o csv;"
-        " atollctl usage --by member --since 7d -A",
+        " atollctl usage --by member --since 7d -A; atollctl usage --queue lab",
     ),
     "efficiency": _Entry(
         "records",
