@@ -93,6 +93,27 @@ async def test_a_stream_that_ends_is_resumed_from_the_last_version(end: str) -> 
     assert sorted(reflector.store) == ["ns/a", "ns/b"]
 
 
+@pytest.mark.parametrize(("relist_after", "resumed"), [(60.0, ["5", "5"]), (0.0, ["5", "9"])], ids=["soon", "late"])
+async def test_states_that_are_over_since_a_long_silence_are_left_out(relist_after: float, resumed: list[str]) -> None:
+    """A server replays them to whoever resumes."""
+    server = PodServer({"a": 1}, 5, [([], "dropped")])
+
+    async def going_on(request: web.Request) -> web.StreamResponse:
+        if server.resumed:
+            server.version = 9
+        return await server(request)
+
+    async with serving(going_on) as api:
+        reflector: Reflector[Full] = Reflector(api, PODS, decode_full, relist_after=relist_after)
+        task = asyncio.create_task(reflector.run())
+        try:
+            await eventually(lambda: len(server.resumed) == 2)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert server.resumed == resumed
+
+
 GONE = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
 
 

@@ -72,6 +72,9 @@ from atoll.model.apiresource import (
 )
 from atoll.model.objects import Full, Slim, decode_full, decode_meta
 
+_RELIST_AFTER = 5.0
+"""Seconds of silence after which no pods are made for Jobs that came and went meanwhile."""
+
 
 class MemberCache:
     """The member's objects as last reported by its API server."""
@@ -82,7 +85,7 @@ class MemberCache:
         self.pods: Reflector[Pod] = Reflector(api, PODS, lambda raw: self.owners.judged(decode_pod(raw)))
         self.nodes: Reflector[Node] = Reflector(api, NODES, decode_node)
         self.pod_groups: Reflector[PodGroup] = Reflector(
-            api, POD_GROUPS, lambda raw: self.owners.judged(decode_group(raw))
+            api, POD_GROUPS, lambda raw: self.owners.judged(decode_group(raw)), relist_after=_RELIST_AFTER
         )
         self.hyper_nodes: Reflector[HyperNode] = Reflector(api, HYPER_NODES, decode_hyper_node)
         self.claims: Reflector[Claim] = Reflector(api, CLAIMS, decode_claim)
@@ -116,7 +119,9 @@ class MemberCache:
         self.namespaces: Reflector[Slim] = Reflector(api, NAMESPACES, decode_meta)
         #: kinds that Works deliver, cached whole
         self.workloads: dict[ApiResource, Reflector[Full]] = {
-            kind.resource: Reflector(api, kind.resource, decode_full, optional=kind.optional)
+            kind.resource: Reflector(
+                api, kind.resource, decode_full, optional=kind.optional, relist_after=_RELIST_AFTER
+            )
             for kind in known()
             if kind.in_member is not None
         }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -181,6 +182,7 @@ class Reflector(Store[T]):
         metadata_only: bool = False,
         watch_list: bool = False,
         inactivity: float = 100.0,
+        relist_after: float = math.inf,
         optional: bool = False,
         withheld: bool = False,
     ) -> None:
@@ -198,6 +200,8 @@ class Reflector(Store[T]):
                 it refuses, pages are read.
             inactivity: seconds of silence after which a stream is opened anew; longer than the server's bookmarks
                 are apart (a minute).
+            relist_after: seconds of silence before an interruption after which what exists is listed, and the changes
+                since are left out: for handlers that act on each state, also on one that is long over.
             optional: a server without this resource has no objects of it, instead of being broken; `look` says that it
                 may have it now.
             withheld: the same of a server that does not let this account read it.
@@ -206,13 +210,15 @@ class Reflector(Store[T]):
         self.resource = resource
         self._decode = decode
         self._source = _Source(api, resource, namespace, label_selector, field_selector, metadata_only)
-        self._watch_list, self._inactivity = watch_list, inactivity
+        self._watch_list, self._inactivity, self._relist_after = watch_list, inactivity, relist_after
         #: objects in the first page of the next list
         self._page_size = PAGE_SIZE
         #: where a watch is resumed; empty when only a list can help
         self._version = ""
         #: whether the server did not answer the last attempt
         self._was_away = False
+        #: whether the last stream ended before its time
+        self._interrupted = False
         #: the highest number that was seen as a version, and that of the last list; -1 = none
         self._newest = self._listed = -1
         self._deleted = _Tombstones()
@@ -307,6 +313,7 @@ class Reflector(Store[T]):
                 at_least = min(error.retry_after or 0.0, _BACKOFF_MAX)
                 log.warning("watch interrupted", resource=self.name, error=str(error))
                 self._was_away = self._was_away or self._alive_since is None
+                self._interrupted = True
             if self._alive_since is not None and loop.time() - self._alive_since >= _HEALTHY_AFTER:
                 failures = 0
                 if orderly:
@@ -343,9 +350,11 @@ class Reflector(Store[T]):
             except (errors.Invalid, _NoWatchList):
                 self._watch_list = False
                 log.info("the server has no watch-list, reading pages", resource=self.name)
+        if self._interrupted and time.monotonic() - self.heard_at > self._relist_after:
+            self._version = ""
         if self._version and self._was_away:
             await self._compare_with_server()
-        self._was_away = False
+        self._was_away = self._interrupted = False
         if not self._version:
             await self._list()
         return await self._follow(None)
