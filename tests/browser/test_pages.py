@@ -17,16 +17,15 @@ from typing import Any
 import pytest
 
 from atoll.kube.access import Access
-from atoll.model.apiresource import AVAILABILITIES, BINDINGS, CAPACITIES, CLUSTERS, JOBS, LEASES, QUEUES
-from atoll.model.decision import Phase
+from atoll.model.apiresource import AVAILABILITIES, BINDINGS, CAPACITIES, CLUSTERS, LEASES, QUEUES
 from atoll.model.verdict import Blocker
-from tests.cli.web_host import Host, serving
-from tests.view.made import job, queue, told
+from tests.cli.web_host import serving
 
 pytest.importorskip("jinja2")
 playwright = pytest.importorskip("playwright.async_api", reason="pip install -r tests/browser/requirements.txt")
 
-from tests.cli.web_pages import EVIL, availability, filled, member, opened, ran, shared, waiting
+from tests.browser.scene import RACKED, played
+from tests.cli.web_pages import EVIL, filled, opened, shared, waiting
 
 AXE = Path(os.environ["AXE"]).read_text("utf-8") if "AXE" in os.environ else ""
 CHROMIUM = shutil.which("chromium")
@@ -46,8 +45,10 @@ PATHS = (
     "/timeline",
     "/what-if",
     "/workloads/team/vcjob/train",
+    f"/workloads/team/vcjob/{RACKED}",
 )
 FIRST_PAINT_S = 1.0
+_LOADS = 5
 VIOLATIONS = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI}`));
@@ -78,30 +79,6 @@ ACCESSIBLE = """
 """
 
 
-def large() -> Host:
-    """3 members, 40 queues, 500 workloads."""
-    host = filled()
-    cluster, capacity = member("north")
-    host.put(CLUSTERS, cluster)
-    host.put(CAPACITIES, capacity)
-    names = [f"team-{number:02}" for number in range(38)]
-    host.put(
-        QUEUES,
-        *(told(queue(name, capability={"nvidia.com/gpu": "8"}, deserved={"nvidia.com/gpu": "4"})) for name in names),
-    )
-    host.put(BINDINGS, *(waiting(f"w-{number:03}") for number in range(400)))
-    runs = [
-        waiting(f"r-{number:02}", phase=Phase.DISPATCHED, clusters=("east",), conditions=("Bound", "Running"))
-        for number in range(98)
-    ]
-    host.put(BINDINGS, *runs)
-    evicted = {"outcome": "Evicted", "reason": "Preempted", "evicted_for": "team/vip", "message": EVIL}
-    host.put(BINDINGS, *(ran(f"ended-{number:02}", **(evicted if number % 5 == 0 else {})) for number in range(60)))
-    host.put(JOBS, job("train", state={"phase": EVIL}))
-    host.put(AVAILABILITIES, *(availability(name, message=EVIL) for name in ("east", "north", "west")))
-    return host
-
-
 @asynccontextmanager
 async def tab(address: str, **options: Any) -> AsyncIterator[Any]:
     """A tab that opened the printed address; errors and violations of the policy fail the test at its end."""
@@ -129,7 +106,7 @@ async def live(page: Any) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_each_view_is_accessible_and_keeps_texts_texts(tmp_path: Path, scheme: str) -> None:
-    async with opened(large(), tmp_path) as client, tab(client.address, color_scheme=scheme) as page:
+    async with opened(played(EVIL), tmp_path) as client, tab(client.address, color_scheme=scheme) as page:
         for path in PATHS:
             await page.goto(client.base + path)
             await live(page)
@@ -148,7 +125,7 @@ async def test_each_view_is_accessible_and_keeps_texts_texts(tmp_path: Path, sch
 
 
 async def test_changes_appear_and_leave_focus_alone(tmp_path: Path) -> None:
-    host = large()
+    host = played(EVIL)
     async with opened(host, tmp_path) as client, tab(client.address) as page:
         await page.goto(f"{client.base}/workloads?queue=research")
         await live(page)
@@ -160,7 +137,10 @@ async def test_changes_appear_and_leave_focus_alone(tmp_path: Path) -> None:
 
 
 async def test_keyboard_reaches_content_and_a_phone_needs_no_sideways_scroll(tmp_path: Path) -> None:
-    async with opened(large(), tmp_path) as client, tab(client.address, viewport={"width": 360, "height": 740}) as page:
+    async with (
+        opened(played(EVIL), tmp_path) as client,
+        tab(client.address, viewport={"width": 360, "height": 740}) as page,
+    ):
         for path in PATHS:
             await page.goto(client.base + path)
             await live(page)
@@ -172,7 +152,7 @@ async def test_keyboard_reaches_content_and_a_phone_needs_no_sideways_scroll(tmp
 
 
 async def test_what_if_is_asked_by_keyboard(tmp_path: Path) -> None:
-    host = large()
+    host = played(EVIL)
     host.answer_to_what_if = {"reason": "QuotaExceeded", "message": EVIL}
     async with opened(host, tmp_path) as client, tab(client.address) as page:
         await page.goto(f"{client.base}/what-if?queue=research")
@@ -198,32 +178,39 @@ async def test_a_pasted_token_opens_the_pages_until_its_user_leaves() -> None:
 
 
 async def test_first_paint_is_quick(tmp_path: Path, record_property: Any) -> None:
+    """The best of some loads: work of others on the machine delays single ones."""
     paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-    async with opened(large(), tmp_path) as client, tab(client.address) as page:
-        times = {}
+    async with opened(played(EVIL), tmp_path) as client, tab(client.address) as page:
+        times: dict[str, int] = {}
         for path in PATHS:
-            await page.goto(client.base + path)
-            while (painted := await page.evaluate(paint)) is None:
-                await asyncio.sleep(0.01)
-            times[path] = round(painted)
+            for _ in range(_LOADS):
+                await page.goto(client.base + path)
+                while (painted := await page.evaluate(paint)) is None:
+                    await asyncio.sleep(0.01)
+                times[path] = min(times.get(path, round(painted)), round(painted))
+                if times[path] < FIRST_PAINT_S * 1000:
+                    break
         record_property("first-contentful-paint, ms", times)
         print("first contentful paint, ms:", times)
-        assert min(times.values()) < FIRST_PAINT_S * 1000
+        assert max(times.values()) < FIRST_PAINT_S * 1000
 
 
 async def test_user_without_rights_sees_nothing_of_others(tmp_path: Path) -> None:
-    host = large()
+    host = played(EVIL)
     foreign = waiting("secret-plan", blocker=Blocker("Queue", "research", "cpu", "2", "1"))
     foreign["metadata"] |= {"namespace": "others", "uid": "foreign"}
     host.put(BINDINGS, foreign)
     host.refused |= {(resource.path(), "secret") for resource in (BINDINGS, CLUSTERS, CAPACITIES, LEASES, QUEUES)}
+    host.refused.add((AVAILABILITIES.path("team"), "secret"))
     async with opened(host, tmp_path) as client, tab(client.address) as page:
-        for path in ("/", "/queues", "/workloads", "/usage", "/timeline"):
+        for path in ("/", "/queues", "/workloads", "/available", "/topology", "/usage", "/timeline"):
             await page.goto(client.base + path)
             await live(page)
             text = await page.inner_text("main")
             assert "secret-plan" not in text
             assert "workloads outside namespace team" in text
+        await page.goto(f"{client.base}/available")
+        assert "Forbidden here" in await page.inner_text("main")
 
 
 async def test_ten_thousand_workloads_scroll_by_pages(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ async def test_topology_names_lost_nodes(tmp_path: Path) -> None:
     async with opened(host, tmp_path) as browser:
         shown = plain(await browser.text("/topology"))
         assert "2 nodes with nvidia.com/gpu: 0 idle, 2 mixed, 0 full, 2 lost ; 6 of 16 free" in shown
-        assert "2 lost lost: w3, w4" in shown
+        assert "6 of 16 free 2 lost w3, w4" in shown
 
 
 async def test_pods_of_a_workload_are_drawn_in_their_racks(tmp_path: Path) -> None:
