@@ -49,7 +49,7 @@ async def test_usage_by_queue_names_shares_only_where_queues_can_be_read(tmp_pat
         host.refused |= {(QUEUES.path(), "secret")}
         done = await atollctl(*words)
         assert done.code == 0
-        assert "borrowed and lent hours are left out: queues can't be read" in done.said
+        assert "borrowed and lent hours: queues can't be read" in done.said
         assert "SHARE" not in done.out
         assert "research" in done.out
 

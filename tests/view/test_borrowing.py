@@ -116,7 +116,7 @@ def test_a_parent_holds_what_the_queues_below_it_hold(runs: list[Any], one: int,
 
 
 def test_a_report_shows_queues_with_the_ones_below_and_its_records_add_up() -> None:
-    queues = [made("lab", 8), made("q", 2, "lab"), made("idle", 2, "lab")]
+    queues = [made("lab", 8), made("q", 2, "lab"), made("idle", 2, "lab"), made("unused", 9)]
     seen: list[Span] = []
     lines = usage(spans([row("a", 2), row("b", 1, queue="gone")], *DAY, seen), "queue", *DAY)
     report = against(lines, configured(queues), seen, *DAY)

@@ -115,7 +115,7 @@ def _queues(options: Settings) -> list[Json] | None:
     try:
         return call(options, lambda host: host.list(QUEUES))
     except (ApiError, BadKubeconfig, CommandError) as error:
-        text = "queues below others, shares of deserved amounts, borrowed and lent hours are left out"
+        text = "each queue counts alone, without shares of deserved amounts, borrowed and lent hours"
         print(f"{text}: queues can't be read ({getattr(error, 'message', error)})", file=sys.stderr)
         return None
 

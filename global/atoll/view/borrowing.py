@@ -66,7 +66,7 @@ class Tree:
     """Of each queue alone."""
     depths: dict[str, int]
     standings: dict[str, dict[str, Standing]] = field(default_factory=dict)
-    """Queue -> resource of which it deserves some."""
+    """Queue -> resource of which it deserves some, and held or lent some."""
 
     def figures(self, queue: str, resource: str) -> tuple[float | None, float | None, float | None, float | None]:
         """Deserved, share of it, borrowed, lent; None where the queue deserves none."""
@@ -144,7 +144,10 @@ def against(
         until: where it ends.
         top: a queue whose siblings are left out.
     """
-    found = standings(queues, held, since.timestamp(), until.timestamp(), top)
+    found = {
+        name: {resource: each for resource, each in figures.items() if each.held or each.lent}
+        for name, figures in standings(queues, held, since.timestamp(), until.timestamp(), top).items()
+    }
     whole: dict[str, Line] = {name: Line() for name in queues}
     for name, line in lines.items():
         for each in (name, *(queues[name].above if name in queues else ())):
