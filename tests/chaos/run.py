@@ -65,6 +65,7 @@ async def run(
     pace: float = 1.0,
     patience: float = drive.PATIENCE_S,
     moves: bool = False,
+    warm: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Facts:
     """Everything but the verdict; nothing is left running.
@@ -77,12 +78,13 @@ async def run(
         pace: every wait is so many times as long; see `pace.measured`.
         patience: seconds after the last fault within which all must be over.
         moves: gangs are in racks, and move for others.
+        warm: standbys of the dispatcher follow everything before they lead.
         say: gets a line per step.
     """
     facts = Facts(seed, seconds, pace, moves)
     wishes = _wishes(facts)
     connections = Connections(directory / "proxies", seed, lambda name: player.kill(name))
-    federation = stage(directory, connections, pace=pace, moves=moves, say=say)
+    federation = stage(directory, connections, pace=pace, moves=moves, warm=warm, say=say)
     player = Player(federation, connections, seed, every=every, pace=pace)
     try:
         async with federation, clients(federation) as (host, members):
@@ -119,12 +121,20 @@ def _wishes(facts: Facts) -> list[Submission]:
 
 
 def stage(
-    directory: Path, connections: Connections, *, pace: float, say: Callable[[str], None], moves: bool = False
+    directory: Path,
+    connections: Connections,
+    *,
+    pace: float,
+    say: Callable[[str], None],
+    moves: bool = False,
+    warm: bool = False,
 ) -> AtollFederation:
     """A federation with standbys, each of its connections through a proxy; members are lost within seconds."""
     flags = deadlines(pace)
     if moves:
         flags["dispatcher"] += MOVES
+    if warm:
+        flags["dispatcher"] += ("--set=shell.warm=true",)
     return AtollFederation(
         plan.LAYOUT,
         directory,
