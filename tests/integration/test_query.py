@@ -267,6 +267,9 @@ async def test_a_user_with_edit_alone_sees_what_the_namespace_may_use(served: Si
         await until(charged, what="what others use of the queue is not left")
         with pytest.raises(CommandError, match=f"queue {closed} takes nothing from namespace {own} now"):
             await client.available(closed)
+    head, *lines = served.kubectl("get", "availabilities.query.atoll.sh", "-n", own).splitlines()
+    assert head.split() == ["NAME", "FREE", "ON", "ONE", "NODE", "QUEUES"]
+    assert {line.split()[0] for line in lines} == {"alpha", "beta", "topo"}
     seen = str(await stranger.list(AVAILABILITIES, own))
     served.kubectl("delete", "vcjob", f"theirs-{own}", "-n", "default")
     assert f"theirs-{own}" not in seen

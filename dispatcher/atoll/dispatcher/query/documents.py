@@ -190,33 +190,57 @@ _COLUMNS = (
 )
 
 
+_AVAILABLE = (
+    ("Name", "name", 0, "Name of the member."),
+    ("Free", "", 0, "Free and total amount of each device, or of CPUs where it has none."),
+    ("On One Node", "", 0, "The most of each that is free on one node."),
+    ("Queues", "", 0, "Queues that take workloads of the namespace there."),
+    ("Message", "", 1, "Why the member takes nothing now, or not everything."),
+)
+
+
 def table(answer: Json, now: float, include: str = "Metadata") -> Json:
-    """Verdicts as kubectl prints them.
+    """Verdicts or Availabilities as kubectl prints them.
 
     Args:
-        answer: a Verdict or a VerdictList.
+        answer: one of them, or a list.
         now: seconds since the epoch.
         include: what of each object goes with its row: `Metadata`, `Object` or `None`.
     """
     several = "items" in answer
+    available = answer["kind"].removesuffix("List") == AVAILABILITIES.kind
+    items = answer["items"] if several else [answer]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": answer["metadata"] if several else {},
         "columnDefinitions": [
             {"name": name, "type": "string", "format": form, "description": text, "priority": priority}
-            for name, form, priority, text in _COLUMNS
+            for name, form, priority, text in (_AVAILABLE if available else _COLUMNS)
         ],
-        "rows": [_row(item, now, include) for item in (answer["items"] if several else [answer])],
+        "rows": [_row(item, _amounts(item) if available else _cells(item, now), include) for item in items],
     }
 
 
-def _row(item: Json, now: float, include: str) -> Json:
+def _amounts(item: Json) -> list[str]:
+    status = item["status"]
+    stocks, more = status.get("stocks", ()), status.get("more", 0)
+    queues = [*(each["queue"] for each in status.get("queues", ())), *([f"+{more}"] if more else ())]
+    return [
+        item["metadata"]["name"],
+        ", ".join(f"{each['free']} of {each['total']} {each['resource']}" for each in stocks),
+        ", ".join(each["node"] for each in stocks),
+        ",".join(queues) or "<none>",
+        status.get("message", ""),
+    ]
+
+
+def _cells(item: Json, now: float) -> list[str]:
     meta, status = item["metadata"], item["status"]
     place, short = status.get("queue") or {}, status.get("blocker") or {}
     rooms = status.get("clusters") or ()
     where = item["clusters"] or [each["cluster"] for each in rooms[:1]]
-    cells = [
+    return [
         meta["name"],
         item["workload"],
         item["queue"],
@@ -228,9 +252,12 @@ def _row(item: Json, now: float, include: str) -> Json:
         short.get("available", ""),
         status.get("message", ""),
     ]
+
+
+def _row(item: Json, cells: list[str], include: str) -> Json:
     row: Json = {"cells": cells}
     if include == "Object":
         row["object"] = item
     elif include != "None":
-        row["object"] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
+        row["object"] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": item["metadata"]}
     return row

@@ -180,7 +180,7 @@ class Server:
             for name in names:
                 found = available.available(core, namespace, core.members.by_name[name], queues)
                 items.append(documents.availability(namespace, name, found))
-        return _json(documents.page(AVAILABILITIES, items, after, left))
+        return _shown(request, documents.page(AVAILABILITIES, items, after, left))
 
     async def _queue_runs(self, request: web.Request) -> web.Response:
         """Last runs in a queue and the ones below it: some workloads in each answer."""
@@ -379,7 +379,7 @@ def _whole(request: web.Request, parameter: str) -> int:
 
 
 def _shown(request: web.Request, answer: Json) -> web.Response:
-    """Verdicts as they are, or as the table that kubectl asks for."""
+    """The answer as it is, or as the table that kubectl asks for."""
     if "as=Table;v=v1;g=meta.k8s.io" not in request.headers.get("Accept", ""):
         return _json(answer)
     return _json(documents.table(answer, time.time(), request.query.get("includeObject", "Metadata")))
