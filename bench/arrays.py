@@ -11,13 +11,14 @@ import argparse
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from atoll.kube.transport import ApiServer
 from atoll.local import audit
 from atoll.local.atoll_federation import AtollFederation
+from atoll.local.cluster import ClusterHandle
 from atoll.local.layout import FederationConfig, Member, NodeGroup
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, JOB_ARRAYS
@@ -30,14 +31,10 @@ DESCRIPTION = "One JobArray beside Kubernetes Jobs: objects, writes and bytes on
 BOUND = "of the host's cost of an array: what so many Kubernetes Jobs cost it in the same run"
 FULL: dict[str, Any] = {"indices": 10_000, "at_once": 200, "jobs": 100, "nodes": 100, "run_time": 1.0}
 QUICK: dict[str, Any] = {"indices": 20, "at_once": 10, "jobs": 5, "nodes": 4, "run_time": 0.2}
-OTHERS = (
-    "others, by the objects that they make for N runs of one pod: Volcano N Jobs, N PodGroups and N pods; Kueue N Jobs,"
-    " N Workloads and N pods, or for one Indexed Job 1 Job, 1 Workload and N pods, which start and are retried as one"
-    " workload; MultiKueue N Jobs and N Workloads on its manager and the same again, with N pods, on the worker"
-)
-_WHERE = "chaos"
+OTHERS = "Volcano's and Kueue's controllers with N runs of one pod: python -m tests.members.array_costs"
+WHERE = "chaos"
 """The namespace of which the audit log keeps every body."""
-_STALL_S = 120.0
+STALL_S = 120.0
 _SETTLE_S = 12.0
 """The last report, and the writes that follow from it."""
 
@@ -89,7 +86,7 @@ async def _measure(report: Report, params: dict[str, Any], directory: Path, told
     )
     federation = AtollFederation(config, directory, on_progress=told)
     async with federation, await federation.host.connect() as api:
-        await namespace(api, _WHERE, {keys.ENABLED: "true"})
+        await namespace(api, WHERE, {keys.ENABLED: "true"})
         told(f"{params['jobs']} Kubernetes Jobs")
         jobs = await _jobs(report, federation, api, params)
         told(f"an array of {params['indices']} indices")
@@ -101,11 +98,11 @@ async def _jobs(report: Report, federation: AtollFederation, api: ApiServer, par
     count = params["jobs"]
     manifests = [_job(f"job-{number:05}", params["run_time"]) for number in range(count)]
     begin = time.time()
-    async with watching(api, BATCH_JOBS, _WHERE, b'"type":"Complete"') as done:
+    async with watching(api, BATCH_JOBS, WHERE, b'"type":"Complete"') as done:
         await send(federation.host, [creation(BATCH_JOBS, each) for each in manifests])
-        if not await done.reach(count, _STALL_S):
+        if not await done.reach(count, STALL_S):
             report.remarks.append(f"STUCK: {done.count} of {count} Jobs are Complete")
-    return await _costs(report, federation, f"{count} Kubernetes Jobs", count, begin)
+    return (await costs(report, _sides(federation), f"{count} Kubernetes Jobs", count, begin))["host"]
 
 
 async def _array(report: Report, federation: AtollFederation, api: ApiServer, params: dict[str, Any]) -> Cost:
@@ -115,31 +112,47 @@ async def _array(report: Report, federation: AtollFederation, api: ApiServer, pa
     status: dict[str, Any] = {}
     while status.get("phase") not in ("Completed", "Failed"):
         await asyncio.sleep(1)
-        status = (await api.get(JOB_ARRAYS, "sweep", _WHERE)).get("status") or {}
+        status = (await api.get(JOB_ARRAYS, "sweep", WHERE)).get("status") or {}
         if status.get("succeeded", 0) != ended:
             last, ended = time.monotonic(), status.get("succeeded", 0)
-        elif time.monotonic() > last + _STALL_S:
+        elif time.monotonic() > last + STALL_S:
             report.remarks.append(f"STUCK: {ended} of {count} indices have succeeded")
             break
-    return await _costs(report, federation, f"a JobArray of {count}", count, begin)
+    return (await costs(report, _sides(federation), f"a JobArray of {count}", count, begin))["host"]
 
 
-async def _costs(report: Report, federation: AtollFederation, case: str, count: int, begin: float) -> Cost:
-    """Add what both servers did since `begin` to the report; the host's."""
+def _sides(federation: AtollFederation) -> dict[str, ClusterHandle]:
+    return {"host": federation.host, **federation.members}
+
+
+async def costs(
+    report: Report, sides: Mapping[str, ClusterHandle], case: str, count: int, begin: float
+) -> dict[str, Cost]:
+    """The cost of each API server since `begin`, seconds since the epoch; added to the report.
+
+    Args:
+        report: gets the figures.
+        sides: name -> API server.
+        case: in words.
+        count: runs of pods.
+        begin: of the case.
+    """
     took = time.time() - begin
     await asyncio.sleep(_SETTLE_S)
     end = time.time()
     report.add(case, "time", took, "s")
     found = {}
-    for side, handle in {"host": federation.host, **federation.members}.items():
+    for side, handle in sides.items():
         found[side] = cost(await read_log(handle.audit_log, lambda _: True), begin, end)
         report.add(case, f"{side} objects", found[side].objects, "objects")
         report.add(case, f"{side} writes", found[side].writes, "writes")
         report.add(case, f"{side} bytes written", found[side].bytes / 1000, "kB")
+        report.add(case, f"{side} objects each", found[side].objects / max(count, 1), "objects")
         report.add(case, f"{side} writes each", found[side].writes / max(count, 1), "writes")
+        report.add(case, f"{side} bytes each", found[side].bytes / 1000 / max(count, 1), "kB")
         kinds = ", ".join(f"{number} {kind}" for kind, number in found[side].by_kind.most_common(8))
         report.remarks.append(f"{case}, {side}: {kinds}")
-    return found["host"]
+    return found
 
 
 def _compare(report: Report, params: dict[str, Any], jobs: Cost, array: Cost) -> None:
@@ -152,7 +165,8 @@ def _compare(report: Report, params: dict[str, Any], jobs: Cost, array: Cost) ->
             report.remarks.append(f"MISSED: {mine:.0f} {name} on the host, {theirs:.0f} of {params['jobs']} Jobs")
 
 
-def _pod(run_time: float) -> dict[str, Any]:
+def pod(run_time: float) -> dict[str, Any]:
+    """A template whose pod runs so many seconds and succeeds."""
     return {
         "metadata": {"annotations": {keys.RUN_TIME: f"{max(round(run_time * 1000), 1)}ms"}},
         "spec": {
@@ -166,17 +180,17 @@ def _job(name: str, run_time: float) -> dict[str, Any]:
     return {
         "apiVersion": BATCH_JOBS.api_version,
         "kind": BATCH_JOBS.kind,
-        "metadata": {"name": name, "namespace": _WHERE, "labels": {keys.QUEUE_LABEL: keys.DEFAULT_QUEUE}},
-        "spec": {"template": _pod(run_time)},
+        "metadata": {"name": name, "namespace": WHERE, "labels": {keys.QUEUE_LABEL: keys.DEFAULT_QUEUE}},
+        "spec": {"template": pod(run_time)},
     }
 
 
 def _array_of(count: int, at_once: int, run_time: float) -> dict[str, Any]:
-    task = {"name": accounting.TASK, "replicas": 1, "template": _pod(run_time)}
+    task = {"name": accounting.TASK, "replicas": 1, "template": pod(run_time)}
     return {
         "apiVersion": JOB_ARRAYS.api_version,
         "kind": JOB_ARRAYS.kind,
-        "metadata": {"name": "sweep", "namespace": _WHERE, "labels": {keys.QUEUE_LABEL: keys.DEFAULT_QUEUE}},
+        "metadata": {"name": "sweep", "namespace": WHERE, "labels": {keys.QUEUE_LABEL: keys.DEFAULT_QUEUE}},
         "spec": {"indices": count, "atOnce": at_once, "template": {"spec": {"tasks": [task]}}},
     }
 
