@@ -115,6 +115,11 @@ class BindingBuilder:
         """Its policy lets it run in several clusters."""
         return self.having(divided=True, least_clusters=least, most_clusters=most)
 
+    def scattered(self, *, most: int = 8) -> Self:
+        """It may grow into further clusters."""
+        self._gang.update(whole=True, scattered=True)
+        return self.having(scattered=True, most_clusters=most)
+
     def runs(self, seconds: float) -> Self:
         """Its user expects it to run so long."""
         self._gang["running_estimate"] = seconds

@@ -409,7 +409,10 @@ class Town:
             case Resize():
                 for name in dict(before.parts).keys() - dict(view.parts).keys():
                     # It goes on without what it has there.
-                    self.sites[name].stale.append(view.uid)
+                    if self.sites[name].ready:
+                        self.after(self.grace, lambda n=name: self._left(n, view.uid))  # type: ignore[misc]
+                    else:
+                        self.sites[name].stale.append(view.uid)
                 self._follow_size(view.uid)
             case Evict():
                 job.evictions.append((self.time, command.decision.reason, command.decision.room_for))
@@ -515,16 +518,19 @@ class Town:
     def _follow_size(self, uid: str) -> None:
         """Members make the pods that a part has more, and remove those that it has no more."""
         view = self.views[uid]
-        if view.suspended or view.finished or view.decision.phase != "Dispatched" or len(view.parts) != 1:
+        if view.suspended or view.finished or view.decision.phase != "Dispatched":
             return
         assert view.gang is not None
-        [(name, counts)] = view.parts
-        counts = tuple(min(n, task.replicas) for n, task in zip(counts, view.gang.tasks, strict=True))
-        site = self.sites[name]
-        if uid in site.waiting:
-            site.waiting[uid] = view.gang.sized(counts)
-        if uid in site.pods:
-            self.after(self.bind, lambda: self._resize(name, uid, view.epoch, counts))
+        if len(view.parts) != 1 and not view.gang.scattered:
+            return
+        for name, part in self._parts(view).items():
+            site, counts = self.sites[name], part.full()
+            if uid in site.waiting:
+                site.waiting[uid] = part
+            elif uid in site.pods:
+                self.after(self.bind, lambda n=name, c=counts: self._resize(n, uid, view.epoch, c))  # type: ignore[misc]
+            else:
+                self._begin(name, view, part)
 
     def _resize(self, name: str, uid: str, epoch: int, counts: Sequence[int]) -> None:
         view, site = self.views.get(uid), self.sites[name]
@@ -551,6 +557,11 @@ class Town:
         if known != (None, None):
             self._touched[site.name] = None
             self.bind_pods(site.name)
+
+    def _left(self, name: str, uid: str) -> None:
+        """A part has left its member, unless that has another one by now."""
+        if uid in self.views and name not in dict(self.views[uid].parts):
+            self._forget(self.sites[name], uid)
 
     def _end(self, uid: str, epoch: int) -> None:
         view = self.views.get(uid)

@@ -65,6 +65,17 @@ class ArrayFailure(ApiModel):
     """The last one of them, and the message of its Job."""
 
 
+class ArrayMember(ApiModel):
+    """A member that runs some indices."""
+
+    name: str
+    """Of the member."""
+    work: str
+    """UID of the Work by which it got them."""
+    indices: Int32 = 0
+    """Indices that it has and that have not ended."""
+
+
 class JobArrayStatus(ApiModel):
     """Observed state of an array."""
 
@@ -87,6 +98,10 @@ class JobArrayStatus(ApiModel):
     states: Annotated[str, Field(max_length=140_000)] | None = None
     """State and failures of each index, compressed: base64 of zlib of a byte for each index in order, failures * 4 and
     0 pending, 1 running, 2 succeeded or 3 failed."""
+    members: Annotated[list[ArrayMember], Field(max_length=100)] | None = None
+    """Members among which its indices are divided, for an array that may run in several."""
+    owners: Annotated[str, Field(max_length=140_000)] | None = None
+    """The member of each index, in the form of `states`: its place in `members`, from 1, and 0 for none."""
     start_time: Time | None = None
     """When its first index was started."""
     completion_time: Time | None = None

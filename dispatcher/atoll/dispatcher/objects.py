@@ -42,7 +42,7 @@ from atoll.model.failover import EvictionTask
 from atoll.model.lost import STALE_GONE, absence
 from atoll.model.member import UNSAID, AgentFacts, features_of
 from atoll.model.objects import Slim
-from atoll.model.placement import Mode, Placement, Shared, Whole
+from atoll.model.placement import Divided, Mode, Placement, Scattered, Shared
 from atoll.model.placer import Placer
 from atoll.model.queue_object import Quantities, QueueObject
 from atoll.model.queues import truth
@@ -427,7 +427,8 @@ def binding_view(obj: BindingObject) -> BindingView | None:
         parts=tuple((target.name, _counts(read, target)) for target in obj.spec.clusters),
         affinities=placement.affinities(excluded, together=isinstance(mode, Shared)),
         tolerations=tuple(placement.cluster_tolerations),
-        divided=not isinstance(mode, Whole),
+        divided=isinstance(mode, Divided | Shared),
+        scattered=isinstance(mode, Scattered),
         least_clusters=mode.least,
         most_clusters=mode.most,
         sharing=_sharing(placement, mode, obj.spec.resource.uid),

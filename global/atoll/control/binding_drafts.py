@@ -96,6 +96,7 @@ class BindingDrafts:
             unhealthy=failover.of_application(said, service=kind.service),
             leaving=failover.of_cluster(said, service=kind.service),
             suspended=suspended_on(policy),
+            scattered=wish.scattered and self._scatters(placement, obj, current),
             copies=kind.service and placements.duplicates(placement.get("replicaScheduling")),
             network=network.read(policy.metadata.annotations.get(keys.NETWORK)) if policy is not None else "",
             **placements.groups_of(placement, obj.metadata.labels),
@@ -156,6 +157,12 @@ class BindingDrafts:
                 )
                 self._tell(kind, obj, "PriorityClassNotFound", note)
         return {"annotations": annotations, "spec": spec, "claim": follows}
+
+    def _scatters(self, placement: Json, obj: Full, current: BindingObject | None) -> bool:
+        """Whether it may have parts in further members; while it runs that stays as it was."""
+        if current is not None and current.charged:
+            return current.scattered
+        return placements.may_divide(placement, obj.metadata.annotations)
 
     def _rescheduled(self, kind: Kind, obj: Full, current: BindingObject | None) -> str:
         """Time of a requested new placement: by its annotation, or by a note of others on its binding."""

@@ -6,13 +6,14 @@ import asyncio
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from atoll.control import objects
 from atoll.control.assembled import Assembled
 from atoll.delivery import decode_reported
 from atoll.delivery.work import WorkObject
-from atoll.kinds import BY_GVK, Kind, known, left_to_atoll, nearness
+from atoll.kinds import BY_GVK, BY_RESOURCE, Kind, known, left_to_atoll, nearness
 from atoll.kinds.metadata import default_queue
 from atoll.kube.crds import crds, wake
 from atoll.kube.reflector import Reflector
@@ -145,15 +146,20 @@ class Caches:
             self.expected_works.pop(old.metadata.uid, None)
 
     def on_edited_workload(self, look: Callable[[str], None]) -> None:
-        """Call `look(key of the binding)` when the spec of a binding's workload was changed; before `run`."""
+        """Call `look(key of the binding)` when the spec of a binding's workload was changed, or its division; before
+        `run`.
+        """
 
-        def changed(old: Full | None, new: Full | None) -> None:
-            if old is not None and new is not None and old.metadata.generation != new.metadata.generation:
+        def changed(kind: Kind, old: Full | None, new: Full | None) -> None:
+            if old is None or new is None:
+                return
+            edited = old.metadata.generation != new.metadata.generation
+            if edited or kind.division(old.body) != kind.division(new.body):
                 for binding in self.bindings.by_index("workload", new.metadata.uid):
                     look(binding.metadata.key)
 
-        for reflector in self.workloads.values():
-            reflector.on_change(changed)
+        for resource, reflector in self.workloads.items():
+            reflector.on_change(partial(changed, BY_RESOURCE[resource]))
 
     def about(self, binding_key: str) -> dict[str, str]:
         """The log fields of work on a binding: itself and, while it exists, its workload."""

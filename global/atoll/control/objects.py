@@ -114,6 +114,11 @@ class BindingObject(Slim, frozen=True, rename="camel"):
         return not self.suspended or self.evicting
 
     @property
+    def scattered(self) -> bool:
+        """Whether it may get parts in further members while it runs, without decoding its gang."""
+        return '"scattered":true' in self.metadata.annotations.get(keys.GANG, "")
+
+    @property
     def runs_well(self) -> bool:
         """Whether the minimum of its present dispatch runs, and is not known to be unhealthy."""
         unhealthy = any(

@@ -22,7 +22,9 @@ from atoll.control.records import Records
 from atoll.control.settings import StatusSettings
 from atoll.control.statuses import STATUS_REFUSED, breaks_rules, put_status
 from atoll.control.story import sizes, tell, tell_workload
+from atoll.control.work_drafts import parts_of
 from atoll.control.works import binding_key, works_gone
+from atoll.delivery import work_name
 from atoll.delivery.work import WorkObject, gang_of
 from atoll.delivery.written import as_written, replace_status
 from atoll.kinds import Kind, Outcome, Report, kind_of, statuses
@@ -33,7 +35,7 @@ from atoll.kube.pace import URGENT
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import numbers
-from atoll.model.apiresource import BINDINGS
+from atoll.model.apiresource import BINDINGS, WORKS
 from atoll.model.conditions import Condition, find, with_condition
 from atoll.model.decision import Phase
 from atoll.model.failover import EvictionTask
@@ -140,6 +142,10 @@ class Status:
             self._queue.add(new.metadata.key, after=pause)
 
     def _work_changed(self, old: WorkObject | None, new: WorkObject | None) -> None:
+        if old is None and new is not None:
+            binding = self._caches.bindings.get(binding_key(new))
+            if binding is not None and binding.scattered:
+                self._queue.add(binding_key(new), after=self._settings.reported)
         given_up = new is not None and not {LOST, LEAVING}.isdisjoint(new.metadata.annotations)
         if old is not None and (new is None or given_up or (new.status, new.refused) != (old.status, old.refused)):
             kind = kind_of(old.manifest)
@@ -195,8 +201,13 @@ class Status:
             if kind.finished(obj.body.get("status") or {}) is not None or _finished(binding):
                 return
             waiting = _waiting(binding, works)
-        before = obj.body if reports else self._as_left(kind, obj.body, binding)
-        status = kind.aggregate(before, reports, waiting=waiting, now=rfc3339_seconds(time.time()))
+        now = rfc3339_seconds(time.time())
+        before: Mapping[str, Any] = obj.body
+        if binding.scattered or kind.division(before) is not None:
+            before = kind.joined(before, await self._holders(kind, obj, binding), scattered=binding.scattered, now=now)
+        elif not reports:
+            before = self._as_left(kind, before, binding)
+        status = kind.aggregate(before, reports, waiting=waiting, now=now)
         found = list(statuses(kind, obj.body, status))
         key, ended = binding.metadata.key, kind.finished(status) is not None
         if found and not ended and self._waits(key, 0.0):
@@ -218,7 +229,34 @@ class Status:
                 tell_workload(self._recorder, binding, STATUS_REFUSED, error.said, warning=True)
                 raise Retry(_REFUSED, error.said) from error
 
-    def _as_left(self, kind: Kind, obj: Json, binding: BindingObject) -> Json:
+    async def _holders(self, kind: Kind, obj: Full, binding: BindingObject) -> list[Report]:
+        """One for each Work by which a member may have some of it, unless the binding goes on without."""
+        works = {work.metadata.uid: work for work in self._caches.works.by_index("binding", binding.metadata.uid)}
+        gang = binding.gang
+        parts = (
+            {} if binding.suspended or gang is None else {part.cluster: part.counts for part in parts_of(binding, gang)}
+        )
+        found = []
+        for uid, work in works.items():
+            name = cluster_of(work.metadata.namespace)
+            if LOST in work.metadata.annotations or work.question is not None:
+                continue
+            stays = str(work.epoch) == binding.epoch and work.metadata.deletion_timestamp is None
+            found.append(Report(name, work.reported, pods=parts.get(name, {}) if stays else {}, work=uid))
+        known, about = kind.division(obj.body), obj.metadata
+        group = kind.resource.api_version.rpartition("/")[0]
+        for uid, name in known.works.items() if known is not None else ():
+            if uid in works:
+                continue
+            # The cache may not have seen it yet, as that of a leader that begins.
+            there = await self._host.named(
+                WORKS, work_name(about.namespace, about.name, kind.resource.kind, group), execution_namespace(name)
+            )
+            marks = [each["metadata"].get("annotations") or {} for each in there if each["metadata"]["uid"] == uid]
+            found += [Report(name, {}, work=uid) for each in marks if LOST not in each]
+        return found
+
+    def _as_left(self, kind: Kind, obj: Mapping[str, Any], binding: BindingObject) -> Mapping[str, Any]:
         """A workload that waits, with the last report of the member that it left if the next one goes on from there."""
         kept = kind.in_member.keeps if kind.in_member is not None else ""
         works = self._caches.works_of(binding.metadata.uid) if kept else []

@@ -58,6 +58,9 @@ class WorkDrafts:
             identity[keys.NODE_SCORING] = preferred
         if charges := claim_charges.by_name(gang):
             identity[keys.CHARGED_CLAIMS] = orjson.dumps(charges, option=orjson.OPT_SORT_KEYS).decode()
+        uids = {
+            keys.cluster_of(each.metadata.namespace): each.metadata.uid for each in self._caches.current_works(binding)
+        }
         carried, grace = self._caches.carried(binding, kind, obj), self._caches.grace(binding, gang.queue)
         if question is not None:
             counts = {
@@ -65,7 +68,7 @@ class WorkDrafts:
             }
             parts = [] if binding.condition("Finished") else _parts_of(binding, gang, counts)
         else:
-            parts = _parts(binding, gang)
+            parts = parts_of(binding, gang)
             if binding.condition("Finished"):
                 # One part that failed stops the others; ended parts stay, with its pods, until the workload is deleted.
                 ended = {
@@ -74,8 +77,9 @@ class WorkDrafts:
                     if kind.finished(work.reported) is not None
                 }
                 parts = [part for part in parts if execution_namespace(part.cluster) in ended]
+        of_all: Json = {"identity": identity, "carried": carried, "grace": grace}
         made = (
-            self._work(binding, kind, obj, gang, replace(part, identity=identity, carried=carried, grace=grace))
+            self._work(binding, kind, obj, gang, replace(part, work=uids.get(part.cluster, ""), **of_all))
             for part in parts
         )
         return {
@@ -140,7 +144,7 @@ class WorkDrafts:
         }
 
 
-def _parts(binding: BindingObject, gang: Gang) -> list[Part]:
+def parts_of(binding: BindingObject, gang: Gang) -> list[Part]:
     """What each member gets: so many pods as the binding names for it."""
     shares = {}
     for target in binding.spec.clusters:
@@ -165,8 +169,10 @@ def _parts_of(binding: BindingObject, gang: Gang, shares: Mapping[str, tuple[int
             {task.name: [(each, share[index]) for each, share in shares.items()] for index, task in tasks},
             gang.network,
             flavors=binding.decision.flavors,
+            scattered=gang.scattered,
         )
         for number, (name, part) in enumerate(zip(shares, gangs, strict=True))
+        if part.replicas or not gang.scattered
     ]
 
 

@@ -36,6 +36,8 @@ def indices(workload: Mapping[str, Any]) -> Json | None:
     except ValueError:
         return None
     found: Json = {**counts._asdict(), "retried": status.get("retried") or 0}
+    if members := status.get("members"):
+        found["members"] = {str(each.get("name")): int(each.get("indices") or 0) for each in members}
     if failed:
         found["failedIndices"] = array_states.short(failed)
         found["failures"] = array_failures.read(status.get("failures") or [])
@@ -48,6 +50,8 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     counts = ", ".join(f"{found[name]} {name}" for name in ("pending", "running", "succeeded", "failed"))
     again = f", {found['retried']} failures retried" if found["retried"] else ""
     made = [f"Indices: {counts}{again}"]
+    if members := found.get("members"):
+        made.append(f"  in        {', '.join(f'{name}: {count} not ended' for name, count in members.items())}")
     if "failedIndices" not in found:
         return made
     made.append(f"  failed    {found['failedIndices']}")

@@ -56,6 +56,10 @@ class Part:
     """That it got: its pods are kept to their nodes."""
     grace: int | None = None
     """Seconds that its pods may take to end at most, and without finalizers; None leaves both as they are."""
+    scattered: bool = False
+    """Whether it may get further parts while it runs (`Gang.scattered`)."""
+    work: str = ""
+    """UID of the Work that the manifest is for; empty before that is made."""
 
     def gang(self, whole: Gang) -> Gang:
         """The part's gang: its tasks that have pods, kept to the nodes of their flavors.
@@ -80,6 +84,10 @@ class Report:
     status: Mapping[str, Any]
     carried: Mapping[str, int] = field(default_factory=dict)
     """Counts of earlier dispatches, the same for all parts."""
+    pods: Mapping[str, int] = field(default_factory=dict)
+    """Task name to pods of the part; empty where it is not known, or the part is to go."""
+    work: str = ""
+    """UID of the Work by which it came there; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +220,29 @@ class Referred:
     """What members get beside the workload."""
     brought: Callable[[Mapping[str, Any]], Sequence[Json]] = lambda _: ()
     """Those objects, from the manifest of the workload."""
+
+
+class Ownership(NamedTuple):
+    """Parts that are more than numbers of pods."""
+
+    works: Mapping[str, str]
+    """UID of a Work that has some of it -> its member."""
+    version: Sequence[str]
+    """Changes when manifests do."""
+
+
+class DividedByPods:
+    """Of kinds whose parts are numbers of pods."""
+
+    def division(self, obj: Mapping[str, Any]) -> Ownership | None:
+        """Its status does not divide it."""
+        return None
+
+    def joined(
+        self, obj: Mapping[str, Any], holders: Sequence[Report], *, scattered: bool, now: str
+    ) -> Mapping[str, Any]:
+        """Nothing but reports says how parts are."""
+        return obj
 
 
 class Standing(NamedTuple):
@@ -383,6 +414,21 @@ class Kind(Protocol):
 
     def suspension(self, obj: Mapping[str, Any], *, suspended: bool) -> Sequence[Json]:
         """The JSON patch by which the object on the host says this; empty when it does, or has no such field."""
+
+    def division(self, obj: Mapping[str, Any]) -> Ownership | None:
+        """How the status of the object on the host divides it over Works; None for all that is divided by its pods."""
+
+    def joined(
+        self, obj: Mapping[str, Any], holders: Sequence[Report], *, scattered: bool, now: str
+    ) -> Mapping[str, Any]:
+        """The object with what its status says of the parts, for `aggregate`, and by which `rewrite` divides it.
+
+        Args:
+            obj: the object on the host.
+            holders: one for each member that may have something of it, whatever becomes of that.
+            scattered: see `Part`.
+            now: RFC 3339.
+        """
 
     def aggregate(
         self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str

@@ -28,6 +28,7 @@ _MOST_RUNS: Final = 1000
 
 PENDING, RUNNING, SUCCEEDED, FAILED = range(4)
 _STATE: Final = bytes(byte & 3 for byte in range(256))
+_PROGRESS: Final = [byte >> 2 | (64 if byte & 3 >= SUCCEEDED else 0) for byte in range(256)]
 
 
 class Counts(NamedTuple):
@@ -68,6 +69,13 @@ def counts(states: bytes) -> Counts:
 def unstarted(states: bytes) -> bytes:
     """The same where nothing runs yet: for another member."""
     return states.translate(bytes(value & ~3 if value & 3 == RUNNING else value for value in range(256)))
+
+
+def further(states: bytes, others: bytes) -> bytes:
+    """The same, but of others where these are further: an index has ended that has not here, or failed more often."""
+    if states == others:
+        return states
+    return bytes(b if _PROGRESS[b] > _PROGRESS[a] else a for a, b in zip(states, others, strict=True))
 
 
 def encode(states: bytes) -> str:

@@ -208,6 +208,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """Whether others may be evicted for it, as its PriorityClass says (`preemptionPolicy`)."""
     whole: bool = False
     """It can't be divided over clusters, under any policy."""
+    scattered: bool = False
+    """It grows into further clusters by whole units, which are gangs by themselves, and may lose any part."""
     arrival: int = 0
     """The resourceVersion at which its workload was first seen: the order within one second; 0 where unknown."""
     attempt: str = ""
@@ -441,7 +443,14 @@ def divide(gang: Gang, parts: Sequence[Sequence[int]]) -> list[Gang]:
     Args:
         gang: the whole.
         parts: pods per task for each part; their sums are the gang's replicas, or each of them is where it is copied.
+            Of a scattered gang they may be more, of which the last ones are left out, or fewer.
     """
+    if gang.scattered:
+        left, sized = gang.full(), []
+        for counts in parts:
+            sized.append(gang.sized([min(most, count) for most, count in zip(left, counts, strict=True)]))
+            left = [most - count for most, count in zip(left, sized[-1].full(), strict=True)]
+        return sized
     if gang.copies:
         return [gang.sized(counts) for counts in parts]
     minimums = [[0] * len(gang.tasks) for _ in parts]

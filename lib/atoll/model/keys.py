@@ -203,6 +203,12 @@ ARGUMENT_VARIABLE: Final = "ATOLL_ARRAY_ARGUMENT"
 """Environment variable of the containers of an index: its text of `spec.arguments`."""
 ARRAY_FAILURES: Final = "atoll.sh/array-failures"
 """Annotation of the same: why indices had failed by then, as JSON (`atoll.model.array_failures`)."""
+ARRAY_SHARE: Final = "atoll.sh/array-share"
+"""Annotation of the same, where the array may run in several members: 1 for each index that this one may start, in the
+form of states.
+"""
+ARRAY_LAST: Final = "atoll.sh/array-last"
+"""Annotation of the same: `true` where no member gets any more indices."""
 ARRAY_RETRY_OF: Final = "atoll.sh/retry-of"
 """Annotation of a JobArray: the array whose failed indices it runs again."""
 ARRAY: Final = "atoll.sh/array"

@@ -13,6 +13,8 @@ from atoll.model.gang import Gang
 from atoll.model.policies import ALL_MEMBERS
 
 Json = dict[str, Any]
+MOST_SCATTERED: Final = 8
+"""Members of a scattered gang at once."""
 _BY_DEFAULT: Final = "Aggregated"
 
 
@@ -33,6 +35,10 @@ class Divided(Mode):
     """The native division: fewest members, nearest domains."""
 
 
+class Scattered(Mode):
+    """One member at first, and more as it grows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shared(Mode):
     """One of Karmada's own ways."""
@@ -50,9 +56,11 @@ class Placement(msgspec.Struct, frozen=True, rename="camel", gc=False):
     replica_scheduling: dict[str, Any] | None = None
     spread_constraints: list[dict[str, Any]] = []
 
-    def mode(self, gang: Gang | None) -> Whole | Divided | Shared:
+    def mode(self, gang: Gang | None) -> Whole | Divided | Shared | Scattered:
         """How a gang is placed; None for an unreadable one."""
         least, most = self._bounds()
+        if gang is not None and gang.scattered and not gang.copies:
+            return Scattered(1, min(most or MOST_SCATTERED, MOST_SCATTERED))
         if gang is not None and not gang.copies:
             # The rest of a workload may be fewer pods than the clusters that its policy wants it spread over.
             least, most = (1, 1) if gang.whole else (max(min(least, gang.replicas), 1), most)

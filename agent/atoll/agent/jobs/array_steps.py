@@ -27,7 +27,9 @@ class Child(NamedTuple):
     """It is being deleted."""
 
 
-def following(states: bytes, children: Mapping[int, Child], *, at_once: int, retries: int) -> bytes:
+def following(
+    states: bytes, children: Mapping[int, Child], *, at_once: int, retries: int, share: bytes | None = None
+) -> bytes:
     """The states after all that the Jobs say.
 
     Args:
@@ -35,6 +37,7 @@ def following(states: bytes, children: Mapping[int, Child], *, at_once: int, ret
         children: position -> its Job, where it exists.
         at_once: indices that may run at once.
         retries: how often an index that failed runs again.
+        share: 1 for each index that may be started; None for all.
     """
     made = bytearray(states)
     for position, child in children.items():
@@ -55,7 +58,7 @@ def following(states: bytes, children: Mapping[int, Child], *, at_once: int, ret
         for position in positions(found, PENDING):
             if running == at_once:
                 break
-            if position not in children:
+            if position not in children and (share is None or share[position]):
                 made[position] = byte(RUNNING, failures(found[position]))
                 running += 1
     return bytes(made)

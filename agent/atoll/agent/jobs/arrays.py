@@ -17,7 +17,7 @@ from atoll.agent.jobs import array_steps
 from atoll.agent.jobs.array_steps import Child
 from atoll.agent.settings import JobSettings
 from atoll.kinds import BY_GVK, Outcome
-from atoll.kinds.job_array import at_once, counted, indices_of, job_of, states_in
+from atoll.kinds.job_array import at_once, counted, indices_of, job_of, share_in, states_in
 from atoll.kube import errors
 from atoll.kube.events import Recorder, reference
 from atoll.kube.transport import ApiServer
@@ -95,19 +95,22 @@ class ArrayController:
             self._recorder.record(_reference(cached.body), "BadArray", str(error), warning=True)
             return
         status, version = await self._known(cached)
-        states = states_in(cached.body, status) if "states" in status else self._begun(cached.body)
+        share = share_in(cached.body)
+        written = states_in(cached.body, status) if "states" in status else self._begun(cached.body)
+        # Of several members each is told how indices were that others had before.
+        states = written if share is None else array_states.further(written, self._begun(cached.body))
         jobs = self._jobs(cached, runs)
         children = {at: child for at, (_, child) in jobs.items()}
         retries = int((cached.body.get("spec") or {}).get("retries") or 0)
-        wanted = array_steps.following(states, children, at_once=slots, retries=retries)
-        if wanted != states or "states" not in status:
+        wanted = array_steps.following(states, children, at_once=slots, retries=retries, share=share)
+        if wanted != written or "states" not in status:
             if (wait := self._wait(cached.metadata.uid, status)) > 0:
                 self._queue.add(key, after=wait)
             elif not await self._write(cached, version, _status(cached.body, states, wanted, status, jobs)):
                 return
             else:
-                states = wanted
-        await self._follow(cached, runs, states, jobs)
+                written = wanted
+        await self._follow(cached, runs, written, jobs)
 
     async def _follow(
         self, array: Full, runs: list[range], states: bytes, jobs: Mapping[int, tuple[Full, Child]]
@@ -140,7 +143,7 @@ class ArrayController:
         return found.get("status") or {}, found["metadata"]["resourceVersion"]
 
     def _begun(self, array: Json) -> bytes:
-        """States of an array that has no status here: as another member left them."""
+        """States with which an array was sent: as other members left them."""
         notes = array["metadata"].get("annotations") or {}
         return array_states.unstarted(states_in(array, {"states": notes.get(keys.ARRAY_STATES)}))
 

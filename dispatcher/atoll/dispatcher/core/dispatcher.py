@@ -165,6 +165,7 @@ class Dispatcher:
         # 2. Evict workloads not reserved, bound or running in time; commit the ones that all members have reserved.
         commands: list[Command] = [
             *self.progress.overdue(),
+            *self.resizing.drop_late_parts(self.progress.late_parts),
             *self.progress.not_running(),
             *self.progress.not_gone(),
             *self.lost.leave_members(),

@@ -235,6 +235,8 @@ class BindingView:
     tolerations: tuple[Mapping[str, Any], ...] = ()
     divided: bool = False
     """Whether its policy lets it run in several clusters at once."""
+    scattered: bool = False
+    """Whether it may grow into further clusters, up to `most_clusters`; `divided` is false."""
     least_clusters: int = 1
     most_clusters: int | None = None
     """None for any number."""

@@ -14,6 +14,7 @@ from atoll.kinds import metadata
 from atoll.kinds.interface import (
     NOTHING,
     Assembly,
+    DividedByPods,
     Guard,
     InMember,
     Json,
@@ -47,7 +48,7 @@ _BEFORE = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
 """The condition that must be there for an end to be accepted."""
 
 
-class BatchJob:
+class BatchJob(DividedByPods):
     """`batch/v1` Job."""
 
     resource = BATCH_JOBS

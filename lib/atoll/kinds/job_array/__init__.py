@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from atoll.kinds.interface import NOTHING, InMember, Json, Outcome, Part, Report, Standing, Words
+from atoll.kinds.interface import NOTHING, InMember, Json, Outcome, Ownership, Part, Report, Standing, Words
 from atoll.kinds.templated import Component, Reading, Templated, count_at, number, value_at
 from atoll.kinds.volcano_job import KIND as JOB
 from atoll.kinds.volcano_job.tasks import task_minimum, task_name, task_replicas
@@ -26,6 +26,7 @@ from atoll.model.reports import BadReport
 
 if TYPE_CHECKING:
     from atoll.admission.rules import Rules
+    from atoll.kinds.job_array.shares import Division
 
 TEMPLATE = ("spec", "template", "spec")
 _TASKS = (*TEMPLATE, "tasks")
@@ -34,6 +35,7 @@ _ENDS = {"Completed": Outcome.SUCCEEDED, "Failed": Outcome.FAILED}
 AT_ONCE = 100
 """Where an array does not say how many."""
 _ENDED = "ended"
+_ENDED_STATES = bytes(byte & 3 >= array_states.SUCCEEDED for byte in range(256))
 
 
 def job_of(array: Mapping[str, Any]) -> Json:
@@ -70,6 +72,37 @@ def states_in(array: Mapping[str, Any], status: Mapping[str, Any]) -> bytes:
         return bytes(count)
 
 
+def share_in(manifest: Mapping[str, Any]) -> bytes | None:
+    """1 for each index that a member may start, by position; None for all.
+
+    Raises:
+        ValueError: its indices can't be read.
+    """
+    text = (manifest["metadata"].get("annotations") or {}).get(keys.ARRAY_SHARE)
+    if text is None:
+        return None
+    count = count_of(indices_of(manifest))
+    try:
+        return array_states.decode(str(text), count)
+    except ValueError:
+        return bytes(count)
+
+
+def _division(array: Mapping[str, Any]) -> Division | None:
+    """Owners of indices by the status on the host; None for an array that runs in one member at a time."""
+    status = array.get("status") or {}
+    if "owners" not in status:
+        return None
+    from atoll.kinds.job_array.shares import Division
+
+    states = states_in(array, status)
+    try:
+        owners = array_states.decode(str(status["owners"]), len(states))
+    except ValueError:
+        owners = bytes(len(states))
+    return Division(states, owners, [str(each.get("work")) for each in status.get("members") or ()])
+
+
 def _components(obj: Mapping[str, Any]) -> list[Component]:
     slots = min(at_once(obj), count_of(indices_of(obj)))
     return [
@@ -101,7 +134,14 @@ def _read(status: Mapping[str, Any]) -> Reading:
 
 def _over(manifest: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, int]:
     """Pods of the slots that no index will use any more."""
-    left = count_of(indices_of(manifest)) - number(status, "succeeded") - number(status, "failed")
+    own = share_in(manifest)
+    if own is None:
+        left = count_of(indices_of(manifest)) - number(status, "succeeded") - number(status, "failed")
+    elif keys.ARRAY_LAST in manifest["metadata"]["annotations"]:
+        ended = states_in(manifest, status).translate(_ENDED_STATES)
+        left = sum(mine > over for mine, over in zip(own, ended, strict=True))
+    else:
+        return {}
     unused = max(at_once(manifest) - max(left, 0), 0)
     return {each.name: unused * each.unit for each in _components(manifest)} if unused else {}
 
@@ -118,6 +158,7 @@ class JobArray(Templated):
             self.support,
             minimum="the gang of one index; more indices as there is room",
             order="indices in their order; within one as in a Volcano Job",
+            division="by indices, as it grows, where `atoll.sh/divided` or its policy allows it",
             end="when each index has succeeded, or failed more often than `retries` says: then it has failed",
             status="counts and states of indices, kept over dispatches, and condition `Dispatched`",
         )
@@ -167,6 +208,7 @@ class JobArray(Templated):
             network_topology=None,
             running_estimate=estimate,
             whole=True,
+            scattered=True,
             features=features.of(self.resource, self._pods(obj)),
         )
 
@@ -186,6 +228,9 @@ class JobArray(Templated):
         template = {**(obj["spec"].get("template") or {}), "spec": made["spec"]}
         states = array_states.unstarted(states_in(obj, obj.get("status") or {}))
         head = made["metadata"]
+        division = _division(obj)
+        if division is not None or part.scattered:
+            states = self._shared(head["annotations"], states, division, part.work)
         if any(states):
             # Commands start faster without it.
             from atoll.model import array_failures
@@ -199,6 +244,21 @@ class JobArray(Templated):
             "metadata": head,
             "spec": {**spec, "atOnce": slots, "template": template},
         }
+
+    def _shared(self, notes: Json, states: bytes, division: Division | None, work: str) -> bytes:
+        """The states that a member of several needs to know; the annotations get its share."""
+        count = len(states)
+        if division is None:
+            notes[keys.ARRAY_SHARE] = array_states.encode(bytes(count))
+            return bytes(count)
+        own = division.share(work).tobytes()
+        notes[keys.ARRAY_SHARE] = array_states.encode(own)
+        if not len(division.free):
+            notes[keys.ARRAY_LAST] = "true"
+        if array_states.counts(states).ended == count:
+            # With the ends of all others it ends as well.
+            return states
+        return bytes(state if mine else 0 for state, mine in zip(states, own, strict=True))
 
     def placed(self, manifest: Json, how: MadeFor) -> Json:
         """The Job of an index as that placer takes it."""
@@ -239,13 +299,39 @@ class JobArray(Templated):
         ended = number(status, "succeeded") + number(status, "failed")
         return {_ENDED: ended} if ended else {}
 
+    def division(self, obj: Mapping[str, Any]) -> Ownership | None:
+        """By the owners of its indices."""
+        status = obj.get("status") or {}
+        if "owners" not in status:
+            return None
+        works = {str(each.get("work")): str(each.get("name")) for each in status.get("members") or ()}
+        return Ownership(works, [str(status["owners"]), str(self.finished(status))])
+
+    def joined(
+        self, obj: Mapping[str, Any], holders: Sequence[Report], *, scattered: bool, now: str
+    ) -> Mapping[str, Any]:
+        """States and owners of the indices of an array in several members, after their reports."""
+        old = obj.get("status") or {}
+        if self.finished(old) is not None or not (scattered or "owners" in old):
+            return obj
+        from atoll.kinds.job_array.divided import joined
+
+        return joined(obj, _division(obj), holders, now=now)
+
     def aggregate(
         self, obj: Mapping[str, Any], reports: Sequence[Report], *, waiting: tuple[str, str], now: str
     ) -> Json:
         """The member's status; while it waits, ended indices of earlier dispatches."""
         status = super().aggregate(obj, reports, waiting=waiting, now=now)
         old = obj.get("status") or {}
-        if self.finished(old) is not None or "states" in status:
+        if self.finished(old) is not None:
+            return status
+        if "owners" in old:
+            from atoll.kinds.job_array.divided import STATUS
+
+            status = {name: value for name, value in status.items() if name not in STATUS}
+            return {**status, **{name: old[name] for name in STATUS if name in old}}
+        if "states" in status:
             return status
         kept = {name: old[name] for name in ("startTime", "failures") if name in old}
         states = array_states.unstarted(states_in(obj, old))

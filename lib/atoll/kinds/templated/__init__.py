@@ -24,6 +24,7 @@ from atoll.kinds import metadata, nearness
 from atoll.kinds.interface import (
     NOTHING,
     Assembly,
+    DividedByPods,
     Guard,
     InMember,
     Json,
@@ -127,7 +128,7 @@ def _as_it_is(_: Json, __: Part) -> None:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Templated:
+class Templated(DividedByPods):
     """A kind by its particulars; `Kind` has the contract of the methods."""
 
     resource: ApiResource

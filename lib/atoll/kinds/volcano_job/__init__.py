@@ -17,6 +17,7 @@ from atoll.kinds import metadata
 from atoll.kinds.interface import (
     NOTHING,
     Assembly,
+    DividedByPods,
     Guard,
     InMember,
     Json,
@@ -77,7 +78,7 @@ def _scaled(workload: Mapping[str, Any], task: str, replicas: int) -> Scaled:
     return scaled(workload, task, replicas)
 
 
-class VolcanoJob:
+class VolcanoJob(DividedByPods):
     """`batch.volcano.sh/v1alpha1` Job."""
 
     resource = JOBS

@@ -269,7 +269,11 @@ def parts_of(view: BindingView) -> dict[str, Gang]:
         return {}
     shares = [counts for _, counts in view.parts]
     gangs = divide(gang, shares) if len(shares) > 1 else [gang.sized(shares[0])]
-    return {name: as_it_runs(view, name, part) for (name, _), part in zip(view.parts, gangs, strict=True)}
+    return {
+        name: as_it_runs(view, name, part)
+        for (name, _), part in zip(view.parts, gangs, strict=True)
+        if part.replicas or not gang.scattered
+    }
 
 
 def unreleased(view: BindingView, parts: dict[str, Gang], whole: Gang | None) -> dict[str, Gang]:
@@ -280,7 +284,7 @@ def unreleased(view: BindingView, parts: dict[str, Gang], whole: Gang | None) ->
     """
     if not view.ended:
         return parts
-    alone = len(parts) == 1 and whole is not None and not whole.copies
+    alone = len(parts) == 1 and whole is not None and not (whole.copies or whole.scattered)
     found = {}
     for name, part in parts.items():
         asked = whole if alone and whole is not None else part

@@ -5,6 +5,7 @@ from __future__ import annotations
 from atoll.dispatcher.core.backlog.binding import Binding
 from atoll.dispatcher.core.backlog.wake_index import SETTINGS, Trigger, WakeIndex
 from atoll.dispatcher.core.quota.queue import Queue
+from atoll.fit.pods import Counts
 from atoll.fit.sizes import can_grow, can_shrink, full
 from atoll.model.decision import Phase
 from atoll.model.gang import Gang
@@ -66,7 +67,7 @@ class Sizes:
             return
         uid, gang, told, parts = binding.view.uid, binding.gang, binding.told, [*binding.parts.values()]
         shared, whole = binding.view.sharing is not None, len(parts) == 1
-        says_more = (whole or (shared and gang.copies)) and _says_more(binding)
+        says_more = (whole or gang.scattered or (shared and gang.copies)) and _says_more(binding)
         if whole and parts[0] is gang and gang.min_available >= gang.replicas and not (shared or says_more):
             return
         self._filed.add(uid)
@@ -77,8 +78,8 @@ class Sizes:
                 self.copied[uid] = None
             if gang.copies or unlike(binding):
                 self.shared.add(uid)
-        elif whole:
-            size = full(parts[0])
+        elif whole or (parts and gang.scattered):
+            size = size_of(binding)
             if can_grow(left_to_run(binding), size):
                 self.hungry.add(uid)
             if not binding.view.divided and can_shrink(gang, size):
@@ -103,17 +104,23 @@ class Sizes:
 
 
 def left_to_run(binding: Binding) -> Gang:
-    """What a workload in one member asks for, without pods that have ended for good, but no less than it has: a task of
-    which fewer pods are left than run at once gets no more.
+    """What a workload in one member, or a scattered one, asks for, without pods that have ended for good, but no less
+    than it has: a task of which fewer pods are left than run at once gets no more.
     """
-    [(name, part)] = binding.parts.items()
-    ended = binding.view.ended.get(name, {})
-    left = [task.replicas - ended.get(task.name, 0) for task in binding.gang.tasks]
-    return binding.gang.sized([max(most, has) for most, has in zip(left, full(part), strict=True)])
+    ended = [binding.view.ended.get(name, {}) for name in binding.parts]
+    left = [task.replicas - sum(each.get(task.name, 0) for each in ended) for task in binding.gang.tasks]
+    return binding.gang.sized([max(most, has) for most, has in zip(left, size_of(binding), strict=True)])
+
+
+def size_of(binding: Binding) -> Counts:
+    """Pods per task in all of its parts."""
+    return tuple(sum(each) for each in zip(*map(full, binding.parts.values()), strict=True))
 
 
 def _says_more(binding: Binding) -> bool:
     """Whether a binding says more pods of some task, in one of its members, than run there."""
+    if binding.gang.scattered and any(where not in binding.parts for where, _ in binding.view.parts):
+        return True
     return any(
         count > task.replicas
         for where, counts in binding.view.parts
@@ -147,7 +154,7 @@ def still_grows(binding: Binding, now: float) -> bool:
     grown = view.decision.reason is Reason.GROWN
     if len(binding.parts) != 1:
         there = all(view.placed.get(name, (0, 0))[1] == binding.expected_in(name) for name in binding.parts)
-        return grown and not there and grows_until(binding) > now
+        return (grown or binding.gang.scattered) and not there and grows_until(binding) > now
     [(name, part)] = binding.parts.items()
     pods = view.placed.get(name, (0, 0))[1]
     expected = binding.expected_in(name)
@@ -169,5 +176,6 @@ def keep_size(binding: Binding, old: Binding) -> None:
     the first is written down.
     """
     parts = old.parts if old.resized_at is None else old.before
-    if len(binding.parts) == 1 and binding.view.parts == old.view.parts and binding.parts.keys() == parts.keys():
+    one = len(binding.parts) == 1 or binding.gang.scattered
+    if one and binding.view.parts == old.view.parts and binding.parts.keys() == parts.keys():
         binding.parts = {name: part.sized(full(parts[name])) for name, part in binding.parts.items()}

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from atoll.dispatcher.core.backlog.backlog import Key
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs, estimate
 from atoll.dispatcher.core.backlog.wake_index import KEPT, Cause, Trigger
+from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.capacity.shape import shape_key
 from atoll.dispatcher.core.commands import Command, Dispatch
-from atoll.dispatcher.core.elastic.growth import left_to_run, size_kept
+from atoll.dispatcher.core.elastic.growth import left_to_run, size_kept, size_of
 from atoll.dispatcher.core.lifecycle.decisions import Decisions, as_written
 from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice, spots
@@ -100,14 +101,13 @@ class Resizing:
                 # It is filed again when something is seen of it.
                 hungry.remove(uid)
                 continue
-            [name] = binding.parts
-            growth = self.growth(binding, self.members.by_name[name].nodes, self._where(binding, name), self._missed)
+            name, growth = self._grow_somewhere(binding, elsewhere=uid not in begun)
             if isinstance(growth, Stop):
                 hungry.park(uid, *growth.until)
                 self._decisions.stopped[uid] = growth.verdict
                 continue
             before = binding.pods
-            self._take(binding, *growth)
+            self._take(binding, name, *growth)
             grew[binding.leaf] = None
             # Lest its new pods go where others are expected, who may be dispatched in this very pass.
             expected = spots(self.members.by_name[name], binding.gang, growth[1])
@@ -128,6 +128,27 @@ class Resizing:
             self._line_up(looked)
         return list(grew)
 
+    def _grow_somewhere(self, binding: Binding, *, elsewhere: bool) -> tuple[str, tuple[Counts, Placement] | Stop]:
+        """The member in which it may grow, and its growth; or what stops it in all of its members.
+
+        `elsewhere`: a scattered one may go to further members.
+        """
+        stops: dict[str, Stop] = {}
+        names = dict.fromkeys(binding.parts)
+        if elsewhere and binding.view.scattered and binding.gang.scattered:
+            failed = self._state.failures.of(shape_key(self._state.filed_as(binding), self._state.restricted(binding)))
+            if len(binding.parts) < (binding.view.most_clusters or 1):
+                names |= dict.fromkeys(sorted(able_members(self._state, binding)[1].keys() - failed.keys()))
+        for name in names:
+            nodes, pods = self.members.by_name[name].nodes, self._where(binding, name)
+            growth = self.growth(binding, nodes, pods, self._missed, name=name)
+            if not isinstance(growth, Stop):
+                return name, growth
+            stops[name] = growth
+        until = dict.fromkeys(trigger for each in stops.values() for trigger in each.until)
+        first = next(iter(stops))
+        return first, Stop(stops[first].verdict, tuple(until))
+
     def _line_up(self, looked: Collection[str]) -> bool:
         """Begin another round with all that are awake but these, as some wake while a round lasts; False for none."""
         awake = [self.bindings[uid] for uid in self._state.sizes.hungry.awake if uid not in looked]
@@ -146,19 +167,30 @@ class Resizing:
         return binding.phase is Phase.DISPATCHED and not binding.gang.hold and (settled or begun)
 
     def growth(
-        self, binding: Binding, nodes: Nodes, pods: Pods, missed: Missed, begins: Placement | None = None
+        self,
+        binding: Binding,
+        nodes: Nodes,
+        pods: Pods,
+        missed: Missed,
+        begins: Placement | None = None,
+        *,
+        name: str = "",
     ) -> tuple[Counts, Placement] | Stop:
-        """The largest size that it may have now and where the additional pods would go.
+        """The largest size that it may have now in a member and where the additional pods would go.
 
         Args:
-            binding: in one member; it wants more than it has.
+            binding: it wants more than it has.
             nodes: of that member, without its present pods.
             pods: known nodes of its present pods.
             missed: earlier answers while nothing changed; added to.
             begins: planned nodes of its present pods, before their charge.
+            name: the member; of one in one member it is known.
         """
-        [(name, part)] = binding.parts.items()
-        whole, now = as_it_runs(binding.view, name, left_to_run(binding)), full(part)
+        name = name or next(iter(binding.parts))
+        left = left_to_run(binding)
+        now = full(binding.parts[name]) if name in binding.parts else (0,) * len(left.tasks)
+        others = difference(size_of(binding), now)
+        whole = as_it_runs(binding.view, name, left.sized(difference(full(left), others)))
         # What runs below its minimum gets all of that, or nothing.
         least = tuple(max(floor - has, 0) for floor, has in zip(whole.floor(), now, strict=True))
         base = tuple(has + more for has, more in zip(now, least, strict=True))
@@ -218,14 +250,16 @@ class Resizing:
         stay = self.reservations.timeline.get(binding.view.uid)
         return stay.parts[name][1] if stay is not None and name in stay.parts else ()
 
-    def _take(self, binding: Binding, size: Counts, placement: Placement) -> None:
-        """Count that it has so many pods, the additional ones where they are expected."""
-        uid, [name] = binding.view.uid, binding.parts
+    def _take(self, binding: Binding, name: str, size: Counts, placement: Placement) -> None:
+        """Count that it has so many pods in a member, the additional ones where they are expected."""
+        uid = binding.view.uid
         pods = [*self._where(binding, name), *sorted(placement.pods)]
         if binding.epoch != binding.view.epoch:
             # It is not there yet: the member places all of them at once, by the names of nodes.
             pods.sort()
-        self._charge_size(binding, size, pods)
+        gang = as_it_runs(binding.view, name, binding.gang)
+        there = {each: (part, self._where(binding, each)) for each, part in binding.parts.items()}
+        self.charge(binding, {**binding.parts, name: gang.sized(size)}, {**there, name: (gang, pods)})
         gang = as_it_runs(binding.view, name, binding.gang)
         self.members.assume_more(self.members.by_name[name], uid, gang, placement)
 
@@ -240,9 +274,18 @@ class Resizing:
 
     def shrink(self, binding: Binding, size: Counts, text: str) -> Command:
         """Take pods back, the highest indices first."""
-        [name] = binding.parts
         before = binding.pods
-        self._charge_size(binding, size, first_pods(self._where(binding, name), size))
+        # Of several parts the last one shrinks first.
+        sizes = [full(part) for part in binding.parts.values()]
+        gangs = divide(binding.gang.sized(size), sizes) if len(sizes) > 1 else [binding.gang.sized(size)]
+        parts: dict[str, Gang] = {}
+        there: dict[str, tuple[Gang, Pods]] = {}
+        for name, part in zip(binding.parts, gangs, strict=True):
+            if part.replicas or len(sizes) == 1:
+                gang = as_it_runs(binding.view, name, binding.gang)
+                parts[name] = gang.sized(full(part))
+                there[name] = gang, first_pods(self._where(binding, name), full(part))
+        self.charge(binding, parts, there)
         return self.shrunk(binding, before, text)
 
     def without(self, binding: Binding, gone: Collection[str]) -> dict[str, Gang] | None:
@@ -263,6 +306,15 @@ class Resizing:
         before = binding.pods
         self.charge(binding, parts, {name: (part, self._where(binding, name)) for name, part in parts.items()})
         return self.shrunk(binding, before, text)
+
+    def drop_late_parts(self, late: dict[str, list[str]]) -> Iterator[Command]:
+        """Have scattered gangs go on without parts that did not start in these members."""
+        for uid, names in [*late.items()]:
+            del late[uid]
+            binding = self.bindings.get(uid)
+            parts = self.without(binding, names) if binding is not None and binding.phase is Phase.DISPATCHED else None
+            if binding is not None and parts is not None:
+                yield self.drop_parts(binding, parts, f"none of its pods had a node in {', '.join(names)} in time")
 
     def shrunk(self, binding: Binding, before: int, text: str) -> Command:
         """Write that it has fewer pods than before, and why."""
@@ -300,7 +352,7 @@ class Resizing:
                 continue
             limits = [(name, queue.left(name)) for queue in path(binding.leaf) for name in binding.amount]
             lacks = [(name, -left) for name, left in limits if left is not None and left < 0]
-            now = full(*binding.parts.values())
+            now = size_of(binding)
             chosen = None
             for chosen in smaller(binding.gang, now) if lacks else ():
                 back = binding.gang.sized(difference(now, chosen)).total()
@@ -311,17 +363,44 @@ class Resizing:
 
     # -- both --------------------------------------------------------------------------------------------------------
 
-    def _charge_size(self, binding: Binding, size: Counts, pods: Pods) -> None:
-        [name] = binding.parts
-        gang = as_it_runs(binding.view, name, binding.gang)
-        self.charge(binding, {name: gang.sized(size)}, {name: (gang, pods)})
-
     def charge(self, binding: Binding, parts: dict[str, Gang], there: dict[str, tuple[Gang, Pods]]) -> None:
         """Count that it runs with these parts. `there`: member -> (gang of the part, where its pods are)."""
         self._state.charges.resize(binding, parts)
         stay = self.reservations.timeline[binding.view.uid]
         self.reservations.timeline.enter(binding.view.uid, replace(stay, amount=binding.amount, parts=there))
         self._state.sizes.file(binding)
+
+
+def able_members(
+    state: State, binding: Binding, *, fitting: bool = True
+) -> tuple[Mapping[str, Any], dict[str, Member]]:
+    """The cluster affinity by which it runs where it does, and the members that may have some of it.
+
+    `fitting`: of these only such whose nodes are of the sort that it needs.
+    """
+    view, serving = binding.view, state.exclusions.usable(binding)
+    barred = state.exclusions.refusing(binding)
+    here = [state.members.by_name[name] for name in binding.parts]
+
+    def takes(member: Member, affinity: Mapping[str, Any]) -> bool:
+        return member.accepts(affinity, view.tolerations)
+
+    affinity = next(
+        (each for each in view.affinities if all(takes(member, each) for member in here)), view.affinities[0]
+    )
+    able = {
+        member.name: member
+        for column, member in enumerate(state.members.table.order)
+        if member in here
+        or (
+            member.ready
+            and takes(member, affinity)
+            and (not fitting or member.unfit(binding.gang) is None)
+            and member.name not in barred
+            and (serving is None or serving[column])
+        )
+    }
+    return affinity, able
 
 
 def no_room(name: str, miss: Miss) -> Stop:

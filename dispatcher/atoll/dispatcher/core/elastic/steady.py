@@ -8,7 +8,6 @@ once these take work.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,7 +17,7 @@ from atoll.dispatcher.core.backlog.wake_index import Cause, Trigger
 from atoll.dispatcher.core.capacity.member import Member
 from atoll.dispatcher.core.commands import Command
 from atoll.dispatcher.core.elastic.growth import size_kept, unlike
-from atoll.dispatcher.core.elastic.resizing import Resizing, Stop, no_room, of_namespace, over_limit
+from atoll.dispatcher.core.elastic.resizing import Resizing, Stop, able_members, no_room, of_namespace, over_limit
 from atoll.dispatcher.core.lifecycle.decisions import Decisions
 from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice
@@ -81,7 +80,7 @@ class Steady:
             has[name] = sets if gang.copies else counts[0] // unit[0]
             if not gang.copies and counts != tuple(each * has[name] for each in unit):
                 return Stop(size_kept(binding) or Verdict(Reason.SIZE_KEPT), ())
-        affinity, able = self._able(binding)
+        affinity, able = able_members(self._state, binding)
         offers = [offer(member, self._room(member, gang, unit)) for member in able.values()]
         found = shares(gang, sharing, offers, affinity, has)
         if isinstance(found, Verdict):
@@ -98,7 +97,7 @@ class Steady:
         if not gang.copies or sharing is None:
             return None
         sets = sets_of(gang)
-        affinity, meant = self._able(binding, fitting=False)
+        affinity, meant = able_members(self._state, binding, fitting=False)
         found = shares(gang, sharing, [offer(each, sets) for each in meant.values()], affinity, {})
         if isinstance(found, Verdict) or len(found) <= len(binding.parts):
             return None
@@ -109,35 +108,6 @@ class Steady:
         about = msgspec.structs.replace(about, message=f"its copy in {', '.join(names)} is missing")
         triggers = tuple(Trigger(Cause.MEMBER, name) for name in names)
         return Stop(Verdict(Reason.INSUFFICIENT_RESOURCES, about), triggers)
-
-    def _able(self, binding: Binding, *, fitting: bool = True) -> tuple[Mapping[str, Any], dict[str, Member]]:
-        """The cluster affinity by which it runs where it does, and the members that may have some of it.
-
-        `fitting`: of these only such whose nodes are of the sort that it needs.
-        """
-        view, serving = binding.view, self._state.exclusions.usable(binding)
-        barred = self._state.exclusions.refusing(binding)
-        here = [self.members.by_name[name] for name in binding.parts]
-
-        def takes(member: Member, affinity: Mapping[str, Any]) -> bool:
-            return member.accepts(affinity, view.tolerations)
-
-        affinity = next(
-            (each for each in view.affinities if all(takes(member, each) for member in here)), view.affinities[0]
-        )
-        able = {
-            member.name: member
-            for column, member in enumerate(self.members.table.order)
-            if member in here
-            or (
-                member.ready
-                and takes(member, affinity)
-                and (not fitting or member.unfit(binding.gang) is None)
-                and member.name not in barred
-                and (serving is None or serving[column])
-            )
-        }
-        return affinity, able
 
     def _room(self, member: Member, gang: Gang, unit: list[int]) -> int:
         """Further sets that a member can take, each task by itself; none where it takes nothing new."""

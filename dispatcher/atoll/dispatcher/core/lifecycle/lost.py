@@ -113,23 +113,30 @@ class Lost:
             return
         rest = sorted((binding for binding in there if _runs(binding)), key=lambda binding: binding.key)
         if rest and rest[0].written:
-            yield self._evict(rest[0], Departure(self._state.now, Reason.MEMBER_DRAINED, name, _DRAINED))
+            departure = Departure(self._state.now, Reason.MEMBER_DRAINED, name, _DRAINED)
+            parts = self._resizing.without(rest[0], {name}) if rest[0].gang.scattered else None
+            if parts is not None:
+                yield self._resizing.drop_parts(rest[0], parts, f"{name} {_DRAINED}")
+            else:
+                yield self._evict(rest[0], departure)
 
     def _go_on(self, binding: Binding, departure: Departure) -> Command | None:
         """Let it go on with its surviving parts; None where it has to go whole."""
-        if departure.reason is not Reason.MEMBER_LOST or len(binding.parts) < 2:
+        scattered = binding.gang.scattered
+        if len(binding.parts) < 2 or not (scattered or departure.reason is Reason.MEMBER_LOST):
             return None
-        lost = {name for name in binding.parts if self._lost_by(binding, name) <= self._state.now}
+        lost = {name for name in binding.parts if self._must_leave(binding, name, any_reason=scattered)}
         parts = self._resizing.without(binding, lost)
         if parts is None:
             return None
         self._due.drop(binding.view.uid)
         return self._resizing.drop_parts(binding, parts, f"{', '.join(sorted(lost))} {departure.why}")
 
-    def _lost_by(self, binding: Binding, name: str) -> float:
+    def _must_leave(self, binding: Binding, name: str, *, any_reason: bool) -> bool:
+        """Whether it must by now; else because the member is lost."""
         view = self._members.get(name)
         found = _departures(binding, view) if view is not None else ()
-        return min((each.when for each in found if each.reason is Reason.MEMBER_LOST), default=math.inf)
+        return any(each.when <= self._state.now and (any_reason or each.reason is Reason.MEMBER_LOST) for each in found)
 
     def _evict(self, binding: Binding, departure: Departure) -> Command:
         self._due.drop(binding.view.uid)

@@ -33,6 +33,8 @@ class Progress:
         self.settings = state.settings.progress
         #: time of the first pass, before which it has heard of no member
         self._began = math.inf
+        #: UID -> members in which a scattered gang's new part did not start in time; until they are dropped
+        self.late_parts: dict[str, list[str]] = {}
 
     @property
     def next(self) -> float | None:
@@ -67,6 +69,9 @@ class Progress:
             elif binding.phase is Phase.DISPATCHED:
                 # Whatever of its growth is not there by now waits in the member like anything else.
                 self._state.assumed.settle(binding)
+                if (late := _silent(binding)) and binding.gang.scattered:
+                    self._blame(binding, late, pods=True)
+                    self.late_parts[binding.view.uid] = late
 
     def _blame(self, binding: Binding, names: Iterable[str], *, pods: bool = False) -> None:
         """These members did not bind it in time; `pods`: though its pods were there."""
@@ -240,6 +245,16 @@ class Progress:
         [name] = binding.parts
         member = self.members.member(name)
         return self._state.now - max(member.heard_at, self._began) < half and member.heard_of < stay.start + half
+
+
+def _silent(binding: Binding) -> list[str]:
+    """Members without a pod of it on a node that don't say why, or wait for nodes. In others all may have ended."""
+    view = binding.view
+    return [
+        name
+        for name in binding.parts
+        if not view.placed.get(name, (0, 0))[1] and (name not in view.placed or name in view.waiting)
+    ]
 
 
 def _why(binding: Binding) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.binding import Binding, evict_timeout, evicted_at
 from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.elastic.growth import size_of
 from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.preemption.moves import Moving
@@ -227,5 +228,4 @@ class Claims:
         return told + evict_timeout(binding.leaf)
 
     def has_shrunk(self, binding: Binding, stays: Counts) -> bool:
-        [part] = binding.parts.values()
-        return all(task.replicas <= count for task, count in zip(part.tasks, stays, strict=True))
+        return all(have <= count for have, count in zip(size_of(binding), stays, strict=True))

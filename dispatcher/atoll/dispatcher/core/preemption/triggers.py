@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from operator import add, sub
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
 from atoll.dispatcher.core.backlog.backlog import ROOM, ShapeClass
 from atoll.dispatcher.core.backlog.binding import Binding, as_it_runs
 from atoll.dispatcher.core.backlog.deadlines import earliest
+from atoll.dispatcher.core.elastic.growth import size_of
 from atoll.dispatcher.core.events import QueueView
 from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.preemption.budget import Searches
@@ -17,6 +19,7 @@ from atoll.dispatcher.core.preemption.candidates import Victim
 from atoll.dispatcher.core.preemption.claims import Claims
 from atoll.dispatcher.core.preemption.trial import entitled
 from atoll.dispatcher.core.quota.queue import Queue
+from atoll.fit.pods import first_pods
 from atoll.fit.sizes import Spare, full, spares
 from atoll.model import vector
 from atoll.model.decision import Phase
@@ -197,13 +200,29 @@ def _charged(steps: Sequence[Spare], amount: Vector) -> list[Spare]:
     return found
 
 
+def _steps(binding: Binding, stay: Allocation) -> list[Spare]:
+    """The surplus step by step: of the last part all of it before the part before gives anything."""
+    [first, *others] = binding.parts
+    found, total = list[Spare](), size_of(binding)
+    for name in (*reversed(others), first):
+        part, pods = full(binding.parts[name]), stay.parts[name][1]
+        gang = as_it_runs(binding.view, name, binding.gang)
+        rest, last = tuple(map(sub, total, part)), part
+        for step in spares(gang, part, name, pods):
+            last = step.stays
+            found.append(Spare(step.amount, step.pods, tuple(map(add, rest, last))))
+        if name != first:
+            gone = [(node, gang.tasks[task].requests, count) for task, node, count in first_pods(pods, last)]
+            found.append(Spare(gang.sized(last).total(), {name: gone} if gone else {}, rest))
+        total = rest
+    return found
+
+
 def victim_of(binding: Binding, stay: Allocation, protection: float, cleared: tuple[str, ...] = ()) -> Victim:
     """What runs, as one that could go. `protection`: where its queue says nothing."""
     own, surplus = binding.leaf.said.protection, []
-    if binding.bound and len(binding.parts) == 1 and not binding.view.divided:
-        [(name, part)] = binding.parts.items()
-        steps = spares(as_it_runs(binding.view, name, binding.gang), full(part), name, stay.parts[name][1])
-        surplus = _charged(steps, binding.amount)
+    if binding.bound and (len(binding.parts) == 1 or binding.gang.scattered) and not binding.view.divided:
+        surplus = _charged(_steps(binding, stay), binding.amount)
     return Victim(
         binding.view.uid,
         binding.leaf,
