@@ -10,7 +10,7 @@ import pytest
 
 from atoll.admission.rules import Change
 from atoll.kinds import Outcome, Report
-from atoll.kinds.job_array import KIND, states_in
+from atoll.kinds.job_array import KIND, share_in, states_in
 from atoll.model import array_states, keys
 from atoll.model.array_states import FAILED, PENDING, RUNNING, SUCCEEDED, byte, encode
 from atoll.model.placer import MadeFor, Placer
@@ -155,3 +155,59 @@ def test_size_and_retries_change_while_it_runs_and_its_indices_do_not() -> None:
     assert refused(array(atOnce=1, retries=3), array()) == []
     assert refused(array(indices="0-9,12"), array()) == ["spec.indices"]
     assert refused(array(template=job(maxRetry=1)), array()) == ["spec.template"]
+
+
+def divided(obj: Json, *reports: Report) -> Json:
+    return dict(KIND.joined(obj, reports, scattered=True, now=NOW))
+
+
+def there(work: str, states: bytes, slots: int) -> Report:
+    status = KIND.reported(array(), {"phase": "Running", "states": encode(states)})
+    return Report(f"m-{work}", status, pods={"worker": 3 * slots}, work=work)
+
+
+def test_each_member_is_sent_its_own_indices() -> None:
+    obj = divided(
+        array(), Report("m-a", {}, pods={"worker": 6}, work="a"), Report("m-b", {}, pods={"worker": 3}, work="b")
+    )
+    assert [each["indices"] for each in obj["status"]["members"]] == [4, 2]
+    made = {work: KIND.rewrite(obj, replace(part_of("JobArray"), scattered=True, work=work)) for work in ("a", "b", "")}
+    assert {work: share_in(manifest) for work, manifest in made.items()} == {
+        "a": bytes([1] * 4 + [0] * 6),
+        "b": bytes([0] * 4 + [1] * 2 + [0] * 4),
+        "": bytes(10),
+    }
+    assert keys.ARRAY_LAST not in made["a"]["metadata"]["annotations"]
+
+
+def test_the_owner_of_an_index_knows_its_state_and_the_end_is_told_to_all() -> None:
+    obj = divided(array(), there("a", bytes(10), 2), there("b", bytes(10), 2))
+    ended, others = byte(SUCCEEDED), byte(FAILED, 1)
+    obj = divided(obj, there("a", bytes([ended] * 10), 2), there("b", bytes([others] * 10), 2))
+    status = KIND.aggregate(obj, [there("a", bytes(10), 2)], waiting=("", ""), now=NOW)
+    assert (status["succeeded"], status["failed"], status["failedIndices"]) == (4, 4, "4-7")
+    obj = divided({**obj, "status": status}, there("a", bytes([ended] * 10), 2), there("b", bytes([others] * 10), 2))
+    obj = divided(obj, there("a", bytes([ended] * 10), 2), there("b", bytes([others] * 10), 2))
+    assert KIND.finished(obj["status"]) is Outcome.FAILED
+    made = KIND.rewrite(obj, replace(part_of("JobArray"), scattered=True, work="b"))
+    told = states_in(made, {"states": made["metadata"]["annotations"][keys.ARRAY_STATES]})
+    assert array_states.counts(told).ended == 10
+
+
+def test_slots_of_a_member_are_released_once_no_member_gets_more_indices() -> None:
+    obj = divided(array(), there("a", bytes(10), 2))
+    made = KIND.rewrite(obj, replace(part_of("JobArray"), scattered=True, work="a"))
+    own = KIND.reported(made, {"states": encode(bytes([byte(SUCCEEDED)] * 3 + [byte(RUNNING)] + [0] * 6))})
+    assert KIND.released(made, own) == {}
+    made["metadata"]["annotations"][keys.ARRAY_LAST] = "true"
+    assert KIND.released(made, own) == {"worker": 3}
+
+
+def test_indices_of_a_work_that_is_gone_go_to_others() -> None:
+    obj = divided(array(), there("a", bytes(10), 2))
+    obj = divided(obj, there("a", bytes([byte(SUCCEEDED)] + [byte(RUNNING)] * 2 + [0] * 7), 2))
+    obj = divided(obj, there("b", bytes(10), 2))
+    assert [each["work"] for each in obj["status"]["members"]] == ["b"]
+    made = KIND.rewrite(obj, replace(part_of("JobArray"), scattered=True, work="b"))
+    assert share_in(made) == bytes([0] + [1] * 4 + [0] * 5)
+    assert (obj["status"]["succeeded"], obj["status"]["running"]) == (1, 0)
