@@ -421,7 +421,7 @@ class Kind(Protocol):
     def joined(
         self, obj: Mapping[str, Any], holders: Sequence[Report], *, scattered: bool, now: str
     ) -> Mapping[str, Any]:
-        """The object with what its status says of the parts, for `aggregate`, and by which `rewrite` divides it.
+        """The object with a status that knows the parts, for `aggregate`, and by which `rewrite` divides it.
 
         Args:
             obj: the object on the host.

@@ -97,7 +97,7 @@ class ArrayController:
         status, version = await self._known(cached)
         share = share_in(cached.body)
         written = states_in(cached.body, status) if "states" in status else self._begun(cached.body)
-        # Of several members each is told how indices were that others had before.
+        # Of several members each gets the states of indices that others had before.
         states = written if share is None else array_states.further(written, self._begun(cached.body))
         jobs = self._jobs(cached, runs)
         children = {at: child for at, (_, child) in jobs.items()}

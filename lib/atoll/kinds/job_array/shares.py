@@ -3,7 +3,7 @@
 The host hands out a few at a time, as the members of an array get on, and writes owners and states in one status. A
 member keeps an index until it has ended, or until its Work is gone with all that ran by it: so ownership never moves
 while two sides may differ about it, and an old share of the same Work is harmless. Owners are a byte for each index in
-order: 0 for nobody, else the place of a Work in their list, from 1.
+order: 0 for none, else the place of a Work in their list, from 1.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def joined(before: Division, holders: Sequence[Holder]) -> Division:
     found = np.frombuffer(known, np.uint8).copy()
     for place, holder in enumerate(holders, 1):
         mine = np.frombuffer(owners, np.uint8) == place
-        # Before its first report to this leader it may run what it ran by the last one.
+        # Before its first report to this leader it may run as the last one heard.
         there = further(holder.states, known) if holder.states is not None else before.states
         found[mine] = np.frombuffer(there, np.uint8)[mine]
     return Division(found.tobytes(), owners, works)
