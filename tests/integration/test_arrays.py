@@ -10,6 +10,7 @@ import pytest
 from atoll.kinds.job_array import states_in
 from atoll.model import array_states, keys
 from atoll.model.apiresource import BINDINGS, JOB_ARRAYS, JOBS, PODS
+from tests.integration.arrays import in_phase, made
 from tests.integration.command_line import atollctl
 from tests.integration.federation import Json, Site, job, until
 
@@ -26,14 +27,6 @@ def array(name: str, indices: int | str, *, at_once: int, seconds: float | None 
     }
 
 
-async def in_phase(site: Site, name: str, *phases: str) -> Json:
-    async def look() -> Json | None:
-        found = await site.find(JOB_ARRAYS, name)
-        return found if found and (found.get("status") or {}).get("phase") in phases else None
-
-    return await until(look, what=f"array {name} is {' or '.join(phases)}")
-
-
 async def member_of(site: Site, name: str) -> str:
     async def look() -> str | None:
         binding = await site.find(BINDINGS, f"{name}-jobarray")
@@ -41,17 +34,6 @@ async def member_of(site: Site, name: str) -> str:
         return clusters[0]["name"] if clusters else None
 
     return await until(look, what=f"array {name} is dispatched")
-
-
-def made(site: Site, member: str, plural: str) -> Counter[str]:
-    """Index -> objects of this resource that were made for it in the member."""
-    found: Counter[str] = Counter()
-    for event in site.audit(member):
-        reference = event.get("objectRef") or {}
-        new = event["verb"] == "create" and event["responseStatus"]["code"] == 201
-        if new and reference.get("resource") == plural and not reference.get("subresource"):
-            found[reference["name"]] += 1
-    return found
 
 
 async def test_each_index_succeeds_once_through_failures_and_kills(site: Site) -> None:

@@ -9,10 +9,10 @@ import pytest
 from atoll.kinds.job_array import states_in
 from atoll.model import array_states, keys
 from atoll.model.apiresource import BINDINGS, CLUSTERS, JOB_ARRAYS, PODS
+from tests.integration.arrays import in_phase, made
 from tests.integration.command_line import atollctl
 from tests.integration.federation import Json, Site, until
 from tests.integration.gangs import gpus
-from tests.integration.test_arrays import in_phase, made
 
 pytestmark = pytest.mark.integration
 BOTH = ("alpha", "beta")
