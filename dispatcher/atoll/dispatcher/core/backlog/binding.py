@@ -72,6 +72,11 @@ class Binding:
         return self.wish
 
     @property
+    def scattered(self) -> bool:
+        """Whether it may get parts in further members while it runs; not where its gang can't be read."""
+        return self.wish is not None and self.wish.scattered
+
+    @property
     def pods(self) -> int:
         """Pods that run or are about to."""
         return sum(part.replicas for part in self.parts.values())

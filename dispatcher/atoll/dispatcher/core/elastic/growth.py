@@ -119,7 +119,7 @@ def size_of(binding: Binding) -> Counts:
 
 def _says_more(binding: Binding) -> bool:
     """Whether a binding says more pods of some task, in one of its members, than run there."""
-    if binding.gang.scattered and any(where not in binding.parts for where, _ in binding.view.parts):
+    if binding.scattered and any(where not in binding.parts for where, _ in binding.view.parts):
         return True
     return any(
         count > task.replicas
@@ -154,7 +154,7 @@ def still_grows(binding: Binding, now: float) -> bool:
     grown = view.decision.reason is Reason.GROWN
     if len(binding.parts) != 1:
         there = all(view.placed.get(name, (0, 0))[1] == binding.expected_in(name) for name in binding.parts)
-        return (grown or binding.gang.scattered) and not there and grows_until(binding) > now
+        return (grown or binding.scattered) and not there and grows_until(binding) > now
     [(name, part)] = binding.parts.items()
     pods = view.placed.get(name, (0, 0))[1]
     expected = binding.expected_in(name)
@@ -176,6 +176,6 @@ def keep_size(binding: Binding, old: Binding) -> None:
     the first is written down.
     """
     parts = old.parts if old.resized_at is None else old.before
-    one = len(binding.parts) == 1 or binding.gang.scattered
+    one = len(binding.parts) == 1 or binding.scattered
     if one and binding.view.parts == old.view.parts and binding.parts.keys() == parts.keys():
         binding.parts = {name: part.sized(full(parts[name])) for name, part in binding.parts.items()}

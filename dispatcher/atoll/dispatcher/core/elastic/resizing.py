@@ -135,7 +135,7 @@ class Resizing:
         """
         stops: dict[str, Stop] = {}
         names = dict.fromkeys(binding.parts)
-        if elsewhere and binding.view.scattered and binding.gang.scattered:
+        if elsewhere and binding.view.scattered and binding.scattered:
             failed = self._state.failures.of(shape_key(self._state.filed_as(binding), self._state.restricted(binding)))
             if len(binding.parts) < (binding.view.most_clusters or 1):
                 names |= dict.fromkeys(sorted(able_members(self._state, binding)[1].keys() - failed.keys()))

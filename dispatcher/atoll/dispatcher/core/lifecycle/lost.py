@@ -114,7 +114,7 @@ class Lost:
         rest = sorted((binding for binding in there if _runs(binding)), key=lambda binding: binding.key)
         if rest and rest[0].written:
             departure = Departure(self._state.now, Reason.MEMBER_DRAINED, name, _DRAINED)
-            parts = self._resizing.without(rest[0], {name}) if rest[0].gang.scattered else None
+            parts = self._resizing.without(rest[0], {name}) if rest[0].scattered else None
             if parts is not None:
                 yield self._resizing.drop_parts(rest[0], parts, f"{name} {_DRAINED}")
             else:
@@ -122,7 +122,7 @@ class Lost:
 
     def _go_on(self, binding: Binding, departure: Departure) -> Command | None:
         """Let it go on with its surviving parts; None where it has to go whole."""
-        scattered = binding.gang.scattered
+        scattered = binding.scattered
         if len(binding.parts) < 2 or not (scattered or departure.reason is Reason.MEMBER_LOST):
             return None
         lost = {name for name in binding.parts if self._must_leave(binding, name, any_reason=scattered)}

@@ -69,7 +69,7 @@ class Progress:
             elif binding.phase is Phase.DISPATCHED:
                 # Whatever of its growth is not there by now waits in the member like anything else.
                 self._state.assumed.settle(binding)
-                if (late := _silent(binding)) and binding.gang.scattered:
+                if (late := _silent(binding)) and binding.scattered:
                     self._blame(binding, late, pods=True)
                     self.late_parts[binding.view.uid] = late
 

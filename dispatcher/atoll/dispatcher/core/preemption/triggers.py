@@ -221,7 +221,7 @@ def _steps(binding: Binding, stay: Allocation) -> list[Spare]:
 def victim_of(binding: Binding, stay: Allocation, protection: float, cleared: tuple[str, ...] = ()) -> Victim:
     """What runs, as one that could go. `protection`: where its queue says nothing."""
     own, surplus = binding.leaf.said.protection, []
-    if binding.bound and (len(binding.parts) == 1 or binding.gang.scattered) and not binding.view.divided:
+    if binding.bound and (len(binding.parts) == 1 or binding.scattered) and not binding.view.divided:
         surplus = _charged(_steps(binding, stay), binding.amount)
     return Victim(
         binding.view.uid,
