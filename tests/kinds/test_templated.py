@@ -242,7 +242,7 @@ def test_what_an_app_wrapper_wraps_keeps_its_order() -> None:
 def test_the_page_of_kinds_says_what_the_code_does() -> None:
     for title, kind in BY_TITLE.items():
         gang = kind.gang(taken(title), priority=0)
-        assert (kind.support.division == "one member") is gang.whole, title
+        assert (kind.support.division == "one member") is (gang.whole and not gang.scattered), title
         ordered = kind.starts is not None or title == "JobArray"
         assert (kind.support.order == "all at once") is not ordered, title
         assert kind.support.end.startswith("never") is kind.service, title
