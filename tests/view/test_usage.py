@@ -111,6 +111,12 @@ def test_preemptions_name_claimant_and_rule() -> None:
     assert [each[2:7] for each in rows] == [["b", "q", "prod/big", "prod", "Reclaimed"]]
 
 
+def test_preemptions_are_in_the_order_of_their_evictions() -> None:
+    more: Any = {"outcome": "Evicted", "for_queue": "prod"}
+    rows = preemption_rows(preempted([row("late", 9, begin=1, **more), row("early", 1, begin=2, **more)]))
+    assert [each[2] for each in rows] == ["early", "late"]
+
+
 def test_bindings_give_their_runs_and_the_one_that_goes_on_as_it_is_now() -> None:
     begun = rfc3339((datetime.now(UTC) - timedelta(hours=1)).timestamp())
     run = {"epoch": 1, "dispatched": begun, "bound": begun, "counted": begun, "running": begun, "queue": "q",

@@ -71,6 +71,7 @@ _Queue = Annotated[
 ]
 _Since = Annotated[str, typer.Option(help="How long ago the time begins: 90m, 36h, 7d.")]
 _Month = Annotated[str | None, typer.Option(help="A month (UTC) instead, such as 2026-10.")]
+_OUTCOMES = ("Succeeded", "Failed", "Evicted", "Deleted")
 _Format = Annotated[
     Output, typer.Option("--output", "-o", help="How to print; parquet (needs atoll[records]) to a file or a pipe.")
 ]
@@ -158,10 +159,13 @@ def history(
     """Show runs: when, where, how long, and how they ended."""
     from atoll.view import usage as view
 
+    wanted = outcome.split(",") if outcome is not None else None
+    if wrong := [each for each in wanted or () if each not in _OUTCOMES]:
+        raise CommandError(f"--outcome {', '.join(wrong)}: write {', '.join(_OUTCOMES)}", USAGE)
     found = [
         row
         for row in source_of(settings(ctx), store, span_of(since, month), queue).rows
-        if user in (None, row["user"]) and (outcome is None or row["outcome"] in outcome.split(","))
+        if user in (None, row["user"]) and (wanted is None or row["outcome"] in wanted)
     ]
     if output is Output.TABLE:
         show_table(view.HISTORY, view.history_rows(found), no_headers=no_headers)

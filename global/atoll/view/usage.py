@@ -313,8 +313,8 @@ PREEMPTIONS = ("EVICTED", "NAMESPACE", "NAME", "QUEUE", "FOR", "FOR QUEUE", "RUL
 
 
 def preempted(rows: Iterable[Row]) -> list[Row]:
-    """Runs that were evicted for another workload, named or not, the last one last."""
-    return sorted((row for row in rows if row["evicted_for"] or row["for_queue"]), key=_dispatched)
+    """Runs that were evicted for another workload, named or not, by the time of the eviction."""
+    return sorted((row for row in rows if row["evicted_for"] or row["for_queue"]), key=_ended)
 
 
 def preemption_rows(rows: Iterable[Row]) -> list[list[object]]:
@@ -346,6 +346,10 @@ def plain(row: Row) -> Json:
         {**part, **{key: dict(part[key]) for key in ("granted", "seconds", "busy")}} for part in row["parts"]
     ]
     return result
+
+
+def _ended(row: Row) -> tuple[Any, Any]:
+    return row["ended"] or row["dispatched"], row["id"]
 
 
 def _dispatched(row: Row) -> tuple[Any, Any]:
