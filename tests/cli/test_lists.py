@@ -153,6 +153,12 @@ def test_objects_are_named_in_one_way(
         workloads.one_way("queues", names, selector, everything)
 
 
+def test_all_queues_are_offered_only_by_commands_that_take_them() -> None:
+    with pytest.raises(CommandError) as refused:
+        workloads.one_way("queues", None, None, all_allowed=False)
+    assert "--all" not in str(refused.value)
+
+
 async def test_labels_are_the_servers_to_compare() -> None:
     asked = []
 

@@ -145,10 +145,10 @@ def delete(
     ctx: typer.Context,
     names: Names = None,
     selector: Selected = None,
-    force: Annotated[bool, typer.Option(help="Although workloads are in it; they will wait for a queue.")] = False,
+    force: Annotated[bool, typer.Option(help="Although workloads wait in it, unless some are dispatched.")] = False,
 ) -> None:
     """Delete queues that hold no workloads."""
-    one_way("queues", names, selector)
+    one_way("queues", names, selector, all_allowed=False)
 
     async def work(host: ApiServer, name: str) -> str:
         await _delete(host, name, force)
@@ -272,11 +272,13 @@ async def _delete(host: ApiServer, name: str, force: bool) -> None:
     if name == keys.DEFAULT_QUEUE:
         raise CommandError(f"queue {name} is built in and can't be deleted; close it instead")
     queue = await host.get(QUEUES, name)
-    held = use_by_queue(views(await host.list(BINDINGS))).get(name)
-    if held and not force:
+    held = None if force else use_by_queue(views(await host.list(BINDINGS))).get(name)
+    if held:
+        # Admission refuses it then, with --force as well.
+        forced = "" if held.dispatched else ", or use --force (they would then wait with reason QueueNotFound)"
         raise CommandError(
             f"queue {name} holds {held.pending} waiting and {held.dispatched} running workloads: close it"
-            " and let them finish, or use --force (they would then wait with reason QueueNotFound)"
+            f" and let them finish, or delete them{forced}"
         )
     await host.delete(QUEUES, name, uid=queue["metadata"]["uid"])
 

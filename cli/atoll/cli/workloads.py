@@ -75,7 +75,14 @@ def each(ctx: typer.Context, names: Sequence[str] | None, selector: str | None, 
         raise SystemExit(FAILED)
 
 
-def one_way(what: str, names: Sequence[str] | None, selector: str | None, everything: bool = False) -> None:
+def one_way(
+    what: str,
+    names: Sequence[str] | None,
+    selector: str | None,
+    everything: bool = False,
+    *,
+    all_allowed: bool = True,
+) -> None:
     """Refuse a command line that says in no way, or in several, what it is about.
 
     Args:
@@ -83,11 +90,12 @@ def one_way(what: str, names: Sequence[str] | None, selector: str | None, everyt
         names: of them.
         selector: labels that they have.
         everything: all of them.
+        all_allowed: the command has an option for all of them.
     """
     ways = bool(names) + (selector is not None) + everything
     if ways != 1:
         wrong = "name" if not ways else "do not mix several ways: name"
-        every = f", or take all with --all-{what}" if what == "queues" else ""
+        every = f", or take all with --all-{what}" if what == "queues" and all_allowed else ""
         raise CommandError(f"{wrong} {what}, or select them by label with -l{every}", USAGE)
 
 
