@@ -48,6 +48,7 @@ def test_quotas_in_fractions_of_devices_are_refused(queue: Json, fields: list[st
     ("names", "others", "words"),
     [
         pytest.param(["nvidia.com/gpus"], [], ["no member has nvidia.com/gpus; did you mean nvidia.com/gpu?"], id="s"),
+        pytest.param(["gpu"], [], ["no member has gpu; did you mean nvidia.com/gpu?"], id="without its vendor"),
         pytest.param(
             ["example.com/tpu"],
             [],

@@ -64,7 +64,8 @@ def unknown(names: Iterable[Named], members: Iterable[Cluster], others: Iterable
     for field, resource in names:
         if resource in known or resource.startswith("hugepages-"):
             continue
-        near = difflib.get_close_matches(resource, known, 1)
+        vendors = [each for each in known if each.endswith(f"/{resource}")]
+        near = vendors or difflib.get_close_matches(resource, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         yield Problem(field, f"no member has {resource}; {hint}")
 
