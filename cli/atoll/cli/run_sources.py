@@ -143,8 +143,8 @@ def _administered(options: Settings, span: Span, queue: str, queues: Sequence[Js
         rows = [*_only(rows_of(options, None, span), queue, queues)]
     except errors.Forbidden:
         raise refused[0] from None
-    text = f"runs of queue {queue} in other namespaces are left out: you may get queueruns of none of"
-    print(f"{text} {', '.join(path)}", file=sys.stderr)
+    text = f"runs of queue {queue} in other namespaces are left out: the right to get queueruns of"
+    print(f"{text} {' or '.join(path)} is missing", file=sys.stderr)
     return Source(rows, whole=False, queues=queues)
 
 

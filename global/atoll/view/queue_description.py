@@ -154,7 +154,8 @@ def describe(queue: Json, federation: Federation, now: float) -> Json:
         if view.decision.phase.charged
     ]
     data["pending"] = [pending(place, view, now) for place, view in waiting(federation, name)]
-    if federation.partial:
+    # The status of a divided queue counts the workloads below it, which are not in its own lists.
+    if federation.partial and not node.children:
         held = queue_objects.counts(queue)
         data["held"] = {"pending": held["pending"], "running": held["inqueue"] + held["running"]}
     if federation.unseen:

@@ -86,7 +86,7 @@ def _limit(several: list[Json]) -> str:
 
 def _why(limit: Json) -> str:
     if limit.get("guaranteed"):
-        return " (the rest is guaranteed to queues beside it)"
+        return " (the rest is guaranteed to other queues)"
     return "" if limit.get("declared", True) else " (its members have no more)"
 
 
