@@ -52,7 +52,7 @@ def retry(
     from atoll.model import keys
     from atoll.model.timestamps import rfc3339_micro
 
-    tried = _annotation({keys.RETRY: rfc3339_micro(time.time())}, "is tried again")
+    tried = _annotation({keys.RETRY: rfc3339_micro(time.time())}, "is tried again if members had refused it")
 
     async def work(host: ApiServer, resource: ApiResource, found: Json) -> str:
         from atoll.cli.array_retry import again
