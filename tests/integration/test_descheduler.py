@@ -279,7 +279,9 @@ async def test_a_gang_of_the_host_is_moved_whole_by_the_host(walk: Walk, site: S
     async def kept() -> list[str]:
         nodes = [each["metadata"] for each in await walk.api.list(NODES)]
         texts = {each["name"]: (each.get("annotations") or {}).get(keys.KEPT_PLACES, "") for each in nodes}
-        return sorted(name for name, text in texts.items() for each in decode(text) if each.owner == uid)
+        found = sorted(name for name, text in texts.items() for each in decode(text) if each.owner == uid)
+        # Nodes are written one after the other.
+        return found if len(found) == 2 else []
 
     uid = binding["metadata"]["uid"]
     places = await until(kept, what="places are kept for the gang")
