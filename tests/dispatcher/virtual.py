@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -400,7 +401,7 @@ class Town:
                 job.dispatches.append(self.time)
                 for name, part in self._parts(view).items():
                     if command.decision.phase == "Reserving":
-                        self.after(self.bind, lambda n=name, e=view.epoch, p=part: self._hold(n, view.uid, e, p))  # type: ignore[misc]
+                        self.after(self.bind, partial(self._hold, name, view.uid, view.epoch, part))
                     else:
                         self._begin(name, view, part)
             case Commit():
@@ -410,7 +411,7 @@ class Town:
                 for name in dict(before.parts).keys() - dict(view.parts).keys():
                     # It goes on without what it has there.
                     if self.sites[name].ready:
-                        self.after(self.grace, lambda n=name: self._left(n, view.uid))  # type: ignore[misc]
+                        self.after(self.grace, partial(self._left, name, view.uid))
                     else:
                         self.sites[name].stale.append(view.uid)
                 self._follow_size(view.uid)
@@ -528,7 +529,7 @@ class Town:
             if uid in site.waiting:
                 site.waiting[uid] = part
             elif uid in site.pods:
-                self.after(self.bind, lambda n=name, c=counts: self._resize(n, uid, view.epoch, c))  # type: ignore[misc]
+                self.after(self.bind, partial(self._resize, name, uid, view.epoch, counts))
             else:
                 self._begin(name, view, part)
 

@@ -103,14 +103,8 @@ async def test_states_that_are_over_since_a_long_silence_are_left_out(relist_aft
             server.version = 9
         return await server(request)
 
-    async with serving(going_on) as api:
-        reflector: Reflector[Full] = Reflector(api, PODS, decode_full, relist_after=relist_after)
-        task = asyncio.create_task(reflector.run())
-        try:
-            await eventually(lambda: len(server.resumed) == 2)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    async with following(going_on, Reflector, relist_after=relist_after):
+        await eventually(lambda: len(server.resumed) == 2)
     assert server.resumed == resumed
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from atoll.cli.errors import CommandError
@@ -134,7 +135,7 @@ def _administered(options: Settings, span: Span, queue: str, queues: Sequence[Js
     refused: list[errors.Forbidden] = []
     for top in path:
         try:
-            found = call(options, lambda host, top=top: _gathered(host, top, queue))  # type: ignore[misc]
+            found = call(options, partial(_gathered, top=top, queue=queue))
         except errors.Forbidden as error:
             refused.append(error)
         else:

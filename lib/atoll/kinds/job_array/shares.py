@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from atoll.model.array_states import PENDING, RUNNING, further, unstarted
 
-MOST_MEMBERS: Final = 8
-"""Of one array at once."""
 AHEAD: Final = 30.0
 """Seconds of work that a member is given in advance: reports come every ten seconds, and are answered by two writes."""
 NOBODY: Final = 0
@@ -85,7 +83,7 @@ def handed_out(division: Division, holders: Sequence[Holder]) -> Division:
 
     Args:
         division: joined with these holders.
-        holders: at most `MOST_MEMBERS` with slots.
+        holders: at most `placement.MOST_SCATTERED` with slots.
     """
     plain, owners = _plain(division.states), np.frombuffer(division.owners, np.uint8).copy()
     free, waits = division.free, plain == PENDING

@@ -260,7 +260,6 @@ class Resizing:
         gang = as_it_runs(binding.view, name, binding.gang)
         there = {each: (part, self._where(binding, each)) for each, part in binding.parts.items()}
         self.charge(binding, {**binding.parts, name: gang.sized(size)}, {**there, name: (gang, pods)})
-        gang = as_it_runs(binding.view, name, binding.gang)
         self.members.assume_more(self.members.by_name[name], uid, gang, placement)
 
     def turn(self, binding: Binding) -> tuple[bool, list[Rank], Key]:
