@@ -38,11 +38,13 @@ _USELESS: Final = (
     "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lintian", "usr/share/debconf",
     "usr/share/perl5", "usr/share/pixmaps", "usr/sbin", "usr/lib/apt", "etc/apt", "var/lib/apt", "var/cache",
     *(f"usr/lib/python*/{each}" for each in ("ensurepip", "idlelib", "pydoc_data", "test", "turtledemo")),
-    "usr/lib/*/gconv", "usr/lib/*/libdb-*", "usr/lib/*/libsqlite3*",
+    "usr/lib/python*/lib-dynload/_test*", "usr/lib/*/gconv", "usr/lib/*/libdb-*", "usr/lib/*/libsqlite3*",
 )  # fmt: skip
 # Wheels bring their tests, type stubs and C headers.
 _USELESS_IN_WHEELS: Final = (
     "**/tests", "**/*.pyi", "**/*.pxd", "**/*.a", "numpy/_core/include", "numpy/f2py", "bin",
+    # rich imports pygments, and Atoll shows no code.
+    "pygments/lexers/[!_]*", "pygments/lexers/_*_builtins.py",
     # fsspec opens the store of records.
     "pyarrow/include", "pyarrow/src", "pyarrow/*flight*", "pyarrow/libarrow_s3*", "pyarrow/_s3fs*",
 )  # fmt: skip
