@@ -12,18 +12,19 @@ estimate moves the time and costs use, never the rank.
 
 from __future__ import annotations
 
-import bisect
-import heapq
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
 from atoll.dispatcher.core.backfill.allocation import Allocation
-from atoll.dispatcher.core.backfill.arrange import Plan, arrange, beside, in_order_of_starts
-from atoll.dispatcher.core.backfill.reservation import Holdings, Left, Reservation, Spot, give_back, left_beside, less
+from atoll.dispatcher.core.backfill.arrange import Plan, arrange
+from atoll.dispatcher.core.backfill.book import Book
+from atoll.dispatcher.core.backfill.limits import Limits
+from atoll.dispatcher.core.backfill.reservation import Reservation, Spot
+from atoll.dispatcher.core.backfill.spots import Spots
+from atoll.dispatcher.core.backfill.starts import Starts
 from atoll.dispatcher.core.backfill.timeline import Timeline
 from atoll.dispatcher.core.backlog.binding import Binding, estimate
 from atoll.dispatcher.core.capacity.member import Member
@@ -32,24 +33,24 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.quota.queue import Queue, Supposed, path
 from atoll.dispatcher.core.settings import BackfillSettings
-from atoll.fit import Nodes, Placement, place
-from atoll.fit.freed import ends_needed, is_loose
+from atoll.fit import Placement, place
 from atoll.model import vector
 from atoll.model.gang import Gang
 from atoll.model.vector import Vector
-
-Change = tuple[float, Queue, Vector, int]
-"""(when, queue, amount, 1 = given back or -1 = taken)."""
 
 
 class Reservations:
     def __init__(self, members: Members, settings: BackfillSettings = BackfillSettings()) -> None:
         self._members, self._settings = members, settings
+        self._book = Book()
+        #: UID of the waiting workload -> its reservation; a view
+        self.made = self._book.made
+        #: the same of claimants
+        self.claims = self._book.claims
         self.timeline = Timeline(members, self, settings)
-        #: UID of the waiting workload -> its reservation
-        self.made: dict[str, Reservation] = {}
-        #: the same of claimants: their earlier reservations stay theirs until they start
-        self.claims: dict[str, Reservation] = {}
+        self._limits = Limits(self._book, self.timeline, settings)
+        self._spots = Spots(self._book, self.timeline)
+        self._starts = Starts(self._book, members, self.timeline, self._limits, self._spots, settings)
         #: the latest end at which the choice that was refused last would have been permitted
         self.latest_end = -math.inf
         #: where others will be beside the choice that was judged last
@@ -63,7 +64,7 @@ class Reservations:
 
     def all(self) -> Iterator[Reservation]:
         """Whatever binds others, of one workload perhaps two."""
-        return itertools.chain(self.claims.values(), self.made.values())
+        return self._book.all()
 
     @property
     def empty(self) -> bool:
@@ -72,11 +73,15 @@ class Reservations:
 
     def own(self, uid: str) -> Reservation | None:
         """By what a workload starts: its claim, else its reservation; None without one."""
-        return self.claims.get(uid) or self.made.get(uid)
+        return self._book.own(uid)
 
     def each(self) -> Iterator[Reservation]:
         """One for each workload: as it starts if its victims go."""
-        return iter((self.made | self.claims).values())
+        return self._book.each()
+
+    def spot(self, reservation: Reservation) -> Spot:
+        """Where it will be, beside all others of its member."""
+        return self._spots.spot(reservation)
 
     def known(self, uid: str) -> Reservation | None:
         """The workload's reservation, or the one before it was set aside."""
@@ -86,31 +91,20 @@ class Reservations:
 
     def counted(self, uid: str, allocation: Allocation, sign: int, *, changes: bool) -> None:
         """Work that ends before a reservation starts counts as gone from the beginning; other changes count now."""
-        for each in self.all():
-            if each.left is not None and not self._gone_for(each, uid, allocation):
-                for left in (each.left, each.spare):
-                    if left is not None:
-                        give_back(left, each.leaf, allocation.leaf, allocation.amount, sign)
+        self._limits.counted(uid, allocation, sign)
         for claim in self.claims.values() if not changes else ():
             # If it starts again, that is something else.
             claim.leaving.pop(uid, None)
 
-    def _gone_for(self, reservation: Reservation, uid: str, allocation: Allocation) -> bool:
-        if reservation.claim:
-            return uid in reservation.leaving
-        if allocation.over_at(reservation.at, reservation.computed):
-            return True
-        return any(uid in claim.leaving for claim in self.claims.values() if claim.uid != reservation.uid)
-
     def outdated(self, name: str) -> None:
         """Forget the known future of a member."""
-        for each in self.all():
+        for each in self._book.all():
             if each.member.name == name:
                 each.future = each.spot = None
 
     def renumber(self, member: Member, moved: Mapping[int, int | None]) -> None:
         """Nodes of a member have other indices (`Member.moved`)."""
-        for each in self.all():
+        for each in self._book.all():
             if each.member is member:
                 each.placement = None
         self.timeline.renumber(member, moved)
@@ -118,7 +112,7 @@ class Reservations:
     def _changed(self, reservation: Reservation) -> None:
         """It is there or not, or has another time."""
         self.timeline.outdate(reservation.member.name)
-        for each in self.all():
+        for each in self._book.all():
             each.spare = None
             if reservation.claim and reservation.leaving:
                 each.left = None
@@ -145,7 +139,7 @@ class Reservations:
         able = sorted(members, key=preference)
         if not able:
             return None
-        admitted = self._admitted_from(uid, leaf, shape.request, lasts)
+        admitted = self._limits.admitted_from(uid, leaf, shape.request, lasts)
         best: Reservation | None = None
         plan: Plan = {}
         for member in able[: self._settings.members]:
@@ -154,10 +148,10 @@ class Reservations:
             limit = best.at if best is not None else math.inf
             wanted = Reservation(uid, leaf, shape, member, limit, math.inf, since, lasts, now, settings=self._settings)
             wanted.placement = old.placement if old is not None and member is before else None
-            found = self._first_fit(wanted, admitted)
+            found = self._starts.first_fit(wanted, admitted)
             if found is not None and (best is None or wanted.at < limit):
                 best, plan = wanted, found
-        if best is None or (best.at == math.inf and not self._is_open_ended(best.member)):
+        if best is None or (best.at == math.inf and not self._starts.are_open_ended(best.member)):
             return None
         best.first = old.first if old is not None and old.first < math.inf else best.at
         best.overtaken = old is not None and old.overtaken
@@ -178,126 +172,19 @@ class Reservations:
         uid, leaf, shape, lasts = binding.view.uid, binding.leaf, binding.shape, estimate(binding)
         assert shape is not None, f"{uid} does not wait"
         now, best = self.timeline.now, math.inf
-        admitted = self._admitted_from(uid, leaf, shape.request, lasts)
+        admitted = self._limits.admitted_from(uid, leaf, shape.request, lasts)
         for member in members[: self._settings.members]:
             wanted = Reservation(uid, leaf, shape, member, best, math.inf, now, lasts, now, settings=self._settings)
-            if self._first_fit(wanted, admitted) is not None:
+            if self._starts.first_fit(wanted, admitted) is not None:
                 best = min(best, wanted.at)
         return best
-
-    def _is_open_ended(self, member: Member) -> bool:
-        """Whether something may run for ever: what runs now, or a workload with a reservation of which is not known at
-        the moment when and where it starts.
-        """
-        return (
-            self.timeline.endless
-            or any(each.uncertain for each in self.all() if each.member is member)
-            or any(self.spot(each).placement is None for each in self._placed(member))
-        )
-
-    def _first_fit(self, wanted: Reservation, admitted: float) -> Plan | None:
-        """Set the first time at which its member and its limits can take it, before its present one, and give
-        the plan for its member if that has reservations; None where there is no such time.
-        """
-        limit, begin = wanted.at, wanted.computed if admitted == math.inf else admitted
-        while True:
-            found = self._fits_from(wanted, begin, limit)
-            if found is None or wanted.at == math.inf:
-                wanted.limited = found is not None and admitted == math.inf
-                return found
-            if admitted < math.inf:
-                begin = self._admitted_from(wanted.uid, wanted.leaf, wanted.shape.request, wanted.lasts, wanted.at)
-            else:
-                begin = math.inf
-            if begin <= wanted.at:
-                return found
-            if begin == math.inf:
-                wanted.at, wanted.limited = math.inf, True
-                return {}
-
-    def _fits_from(self, wanted: Reservation, begin: float, limit: float) -> Plan | None:
-        """Set the first time from `begin` on at which its member holds it beside the reservations there, infinite
-        where that is not known, and give the plan; None where it never has, or not before a finite limit.
-        """
-        member, gang, now, timeline = wanted.member, wanted.gang, wanted.computed, self.timeline
-        here = [each for each in self.all() if each.member is member and each.uid != wanted.uid]
-        others = [each for each in here if each.places]
-        closed = any(each.uncertain and each.binds(wanted, math.inf) for each in here)
-        if closed or any(self.spot(each).placement is None for each in others):
-            # Their reservations would refuse any variant that fits.
-            wanted.at = math.inf
-            return {} if limit == math.inf else None
-        ends = timeline.ends(member, now)
-        if timeline.awaits_figures(member):
-            begin = max(begin, now + self._settings.settle)
-        if any(self._leaving(each, member) for each in others):
-            begin = max(begin, now + self._settings.grace)
-        later = [*ends.times, *(each.ends for each in others if each.ends < math.inf)]
-        times = [begin, *sorted(each for each in later if each > begin)]
-        most = len(times) - 1
-        if limit < math.inf:
-            most = bisect.bisect_left(times, limit) - 1
-        if most < 0:
-            return None
-
-        def ended(number: int) -> list[str]:
-            return ends.uids[: bisect.bisect_right(ends.times, times[number])]
-
-        def alone(number: int) -> bool:
-            return place(self._after(member, ended(number), wanted.uid), gang, explain=False) is not None
-
-        if is_loose(gang):
-            needed = self._ends_needed(member, ended(most), wanted)
-            if needed is None:
-                return None
-            first = bisect.bisect_left(range(most), True, key=lambda number: len(ended(number)) >= needed)
-        else:
-            if not alone(most):
-                return None
-            first = bisect.bisect_left(range(most), True, key=alone)
-        if not others:
-            wanted.at = times[first]
-            return {}
-        known = {each: self.spot(each) for each in others}
-        plans: dict[int, Plan | None] = {}
-
-        def whole(number: int) -> bool:
-            wanted.at = times[number]
-            wanted.future = self._after(member, ended(number), wanted.uid)
-            spot = beside(wanted, known, self._future)
-            if spot.placement is not None:
-                plans[number] = {wanted: spot}
-            else:
-                plans[number] = in_order_of_starts([*others, wanted], self._future)
-            return plans[number] is not None
-
-        if not whole(first):
-            if not whole(most):
-                return None
-            first = bisect.bisect_left(range(most), True, first + 1, key=whole)
-        wanted.at = times[first]
-        return plans[first]
-
-    def _ends_needed(self, member: Member, uids: Sequence[str], wanted: Reservation) -> int | None:
-        """How many of these must have ended before its nodes hold a loose gang; None where they never do."""
-        gang, held = wanted.gang, self.timeline.each_held(member, uids)
-        leaving = {uid for each in self._going(member, wanted.uid) for uid in each}
-        if not leaving and not self.timeline.awaits_figures(member) and wanted.shape.rows:
-            there = int(self._members.table.counts[wanted.shape.rows[0], self._members.table.column(member.name)])
-            return ends_needed(member.nodes, gang, held, there)
-        nodes, [task] = self._after(member, (), wanted.uid), gang.tasks
-        # Those are gone from the beginning.
-        nothing = np.zeros(0, np.int64), np.zeros((0, len(nodes.resources)), np.int64)
-        held = (nothing if uid in leaving else each for uid, each in zip(uids, held, strict=True))
-        there = int(np.where(nodes.accepting(task), nodes.room(task.requests), 0).sum())
-        return ends_needed(nodes, gang, held, there)
 
     @contextmanager
     def giving_way(self, reservation: Reservation) -> Iterator[dict[str, Reservation]]:
         """Inside, this one and younger ones that may have its nodes are set aside: by UID, in order of age, each to
         be reserved something again. The new reservation keeps its first time and its age.
         """
-        short = {node for node, _ in self._short("", reservation.leaf, reservation.shape.request)}
+        short = {node for node, _ in self._limits.short("", reservation.leaf, reservation.shape.request)}
         younger = [
             each
             for each in self.made.values()
@@ -406,22 +293,12 @@ class Reservations:
 
     def _bound_by(self, uid: str, leaf: Queue, amount: Vector, end: float) -> Iterator[tuple[Reservation, bool]]:
         """Reservations that a workload running until `end` must not delay, and whether it uses their part of limits."""
-        own = self.own(uid)
-        for each in self.all():
+        own = self._book.own(uid)
+        for each in self._book.all():
             if each.uid != uid and each.binds(own, end):
                 # What a settled claim takes is charged already; and so is the workload's share where it has one.
                 counted = self._settled if each.claim else own is not None and own.runs_at(each.at)
-                yield each, not counted and self._exceeds(each, leaf, amount)
-
-    def _exceeds(self, reservation: Reservation, leaf: Queue, amount: Vector) -> bool:
-        """Whether a workload that stays for ever takes from the limits what the reservation needs."""
-        spare = self._spare(reservation)
-        for node in path(leaf):
-            for name, value in amount.items():
-                left = spare.get((node, name))
-                if left is not None and value > max(left, 0):
-                    return True
-        return False
+                yield each, not counted and self._limits.exceeds(each, leaf, amount)
 
     def _over_ceilings(self, uid: str, leaf: Queue, choice: Choice) -> Iterator[Reservation]:
         """Reservations of claimants that a choice would delay by a ceiling in a member on both paths."""
@@ -474,23 +351,23 @@ class Reservations:
     def _without_place(self, uid: str, choice: Choice, others: Sequence[Reservation], end: float) -> list[Reservation]:
         """The others that would have no place in their members beside a choice."""
         lost: list[Reservation] = []
-        own = self.own(uid)
+        own = self._book.own(uid)
         for member, gang, placement in zip(choice.members, choice.gangs, choice.placements, strict=True):
             here = [each for each in others if (each.member is member or member in each.also) and each not in lost]
             lost += [each for each in here if each.uncertain]
             here = [each for each in here if not each.uncertain]
-            if own is not None and own in self._placed(member) and self.spot(own).is_at(placement):
+            if own is not None and own in self._book.placed(member) and self._spots.spot(own).is_at(placement):
                 # Its own place, arranged beside all that fit. A younger one that does not, as happens for a moment
                 # while figures contradict each other, may have its place there.
-                here = [each for each in here if self.spot(each).placement is not None or each.age < own.age]
+                here = [each for each in here if self._spots.spot(each).placement is not None or each.age < own.age]
             needs = gang.requests()
-            if all(self.spot(each).leaves(needs, placement) for each in here):
+            if all(self._spots.spot(each).leaves(needs, placement) for each in here):
                 continue
             # They may do with other nodes, if all with reservations do.
-            plan = arrange(self._placed(member, but=uid), self._future, (needs, placement, end))
+            plan = arrange(self._book.placed(member, but=uid), self._spots.future, (needs, placement, end))
             gone = [each for each, spot in plan.items() if spot.placement is None]
             # One that starts after its end loses its place to one that must do with other nodes.
-            lost += [each for each in gone if each in here or self.spot(each).placement is not None]
+            lost += [each for each in gone if each in here or self._spots.spot(each).placement is not None]
             self._moved |= {each: spot.placement for each, spot in plan.items() if spot.placement is not None}
         return lost
 
@@ -498,29 +375,29 @@ class Reservations:
         """Where a gang takes nothing of the reservations in its member, if it runs until `end`; None where there is no
         such place.
         """
-        own = self.own(uid)
-        if own is not None and own in self._placed(member) and own.gang.full() == gang.full():
-            expected = self.spot(own).placement
+        own = self._book.own(uid)
+        if own is not None and own in self._book.placed(member) and own.gang.full() == gang.full():
+            expected = self._spots.spot(own).placement
             if expected is not None and member.nodes.holds(gang.requests(), expected):
                 return expected
         nodes = member.nodes.copy()
-        for each in self.all():
+        for each in self._book.all():
             if each.uid == uid or each.limited or not each.binds(own, end):
                 continue
             if each.member is member or member in each.also:
-                if each.uncertain or self.spot(each).placement is None:
+                if each.uncertain or self._spots.spot(each).placement is None:
                     return None
-                np.minimum(nodes.free, self.spot(each).rest.free, out=nodes.free)
+                np.minimum(nodes.free, self._spots.spot(each).rest.free, out=nodes.free)
         placement = place(nodes, gang)
         return placement if isinstance(placement, Placement) else None
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Questions asked inside leave nothing behind, not even in caches."""
-        for each in self.all():
+        for each in self._book.all():
             # They follow from the real use.
-            self._spare(each)
-        before = [(each, each.future, each.spot, each.placement, each.lost) for each in self.all()]
+            self._limits.spare(each)
+        before = [(each, each.future, each.spot, each.placement, each.lost) for each in self._book.all()]
         latest, refused, self._refused = self.latest_end, self._refused, {}
         try:
             yield
@@ -534,9 +411,9 @@ class Reservations:
         """Inside, queues are charged as if claimants had started and their victims had gone; all but the workload of
         that UID. Capacity still to come is nothing that a queue could give up.
         """
-        for each in self.all():
+        for each in self._book.all():
             # They follow from the real use.
-            self._spare(each)
+            self._limits.spare(each)
         supposed = Supposed()
         coming: dict[Queue, None] = {}
         for claim in self.claims.values():
@@ -559,173 +436,3 @@ class Reservations:
             supposed.undo()
             for node in coming:
                 node.coming = {}
-
-    # -- nodes -------------------------------------------------------------------------------------------------------
-
-    def spot(self, reservation: Reservation) -> Spot:
-        """Where it will be, beside all others of its member."""
-        if reservation.spot is None or not reservation.spot.rest.like(reservation.member.nodes):
-            for each, spot in arrange(self._placed(reservation.member), self._future).items():
-                each.spot, each.placement = spot, spot.placement or each.placement
-                each.lost = min(each.lost, self.timeline.now) if spot.placement is None else math.inf
-        assert reservation.spot is not None, f"{reservation.uid} has nodes in {reservation.member.name}"
-        return reservation.spot
-
-    def _placed(self, member: Member, but: str = "") -> list[Reservation]:
-        """Reservations with nodes of the member, in the order in which they are arranged, all but that workload's:
-        claims first, which start first.
-        """
-        return [each for each in self.all() if each.member is member and each.places and each.uid != but]
-
-    def _future(self, reservation: Reservation) -> Nodes:
-        member = reservation.member
-        if reservation.future is not None and not reservation.future.like(member.nodes):
-            reservation.future = None
-        if reservation.future is None and reservation.claim:
-            reservation.future = self.timeline.at_once(member)
-            self.timeline.free_all(reservation.future, member, self._leaving(reservation, member))
-        if reservation.future is None:
-            # Without a claim it starts by this one.
-            over = self.timeline.over_by(member, reservation.at)
-            reservation.future = self._after(member, over, reservation.uid)
-        return reservation.future
-
-    def _after(self, member: Member, over: Sequence[str], uid: str = "") -> Nodes:
-        """The member's nodes once these have ended, and the victims of all claims but that workload's have gone."""
-        nodes = self.timeline.at_once(member)
-        self.timeline.free_all(nodes, member, over)
-        for leaving in self._going(member, uid):
-            self.timeline.free_all(nodes, member, set(leaving).difference(over))
-        return nodes
-
-    def _going(self, member: Member, but: str = "") -> Iterator[list[str]]:
-        """The victims of each claim in the member, all but that workload's."""
-        for claim in self.claims.values():
-            if claim.member is member and claim.uid != but and not claim.uncertain:
-                yield self._leaving(claim, member)
-
-    def _leaving(self, claim: Reservation, member: Member) -> list[str]:
-        """Victims evicted whole that have not left the member yet."""
-        return [uid for uid in claim.leaving if member.name in self.timeline[uid].parts]
-
-    # -- limits ------------------------------------------------------------------------------------------------------
-
-    def _spare(self, reservation: Reservation) -> Left:
-        """What limits have left when it starts, beside all reservations that have started by then; don't change it."""
-        if reservation.spare is not None:
-            return reservation.spare
-        alone = reservation.claim or reservation.limited
-        others = [] if alone else [each for each in self.each() if each.runs_at(reservation.at)]
-        others = [each for each in others if each.uid != reservation.uid]
-        reservation.spare = less(self._left(reservation), reservation.leaf, others)
-        return reservation.spare
-
-    def _left(self, reservation: Reservation) -> Left:
-        """What limits on its queue's path have left beside it when it starts, as far as they follow from what runs."""
-        if reservation.left is not None:
-            return reservation.left
-        leaf, request = reservation.leaf, reservation.shape.request
-        left = reservation.left = left_beside(leaf, request)
-        if reservation.limited:
-            # Ending work gives first to its shortage.
-            short = self._short(reservation.uid, leaf, request)
-            reservation.left = {key: min(amount, 0) for key, amount in short.items()}
-        elif left:
-            gone: dict[str, None] = {}
-            if not reservation.claim:
-                gone = {
-                    uid: None
-                    for _, uid in self.timeline.by_end(until=reservation.at - self._settings.settle)
-                    if self.timeline[uid].over_at(reservation.at, reservation.computed)
-                }
-            for claim in [reservation] if reservation.claim else self.claims.values():
-                if claim.uid != reservation.uid or reservation.claim:
-                    gone |= claim.leaving
-            amounts: dict[Queue, Vector] = {}
-            for uid in gone:
-                vector.add(amounts.setdefault(self.timeline[uid].leaf, {}), self.timeline[uid].amount)
-            holdings: Holdings = {}
-            for other, amount in amounts.items():
-                give_back(left, leaf, other, amount, 1, holdings)
-        return reservation.left
-
-    def _admitted_from(self, uid: str, leaf: Queue, request: Vector, lasts: float, begin: float = -math.inf) -> float:
-        """The first time from `begin` on at which the limits on the path admit the workload's request for so long
-        beside the other reservations; infinite where that is not known.
-        """
-        now = self.timeline.now
-        begin = max(begin, now)
-        left = self._short(uid, leaf, request)
-        if not left:
-            return begin
-        queues = {node for node, _ in left}
-        others = [each for each in self.each() if each.uid != uid]
-        starts = [(max(r.starts, now), r.leaf, r.shape.request, -1) for r in others]
-        last = max((when for when, *_ in starts if when < math.inf), default=now)
-        starts += [(r.ends, r.leaf, r.shape.request, 1) for r in others if r.ends < math.inf]
-        soon, later = self._given_back(uid, queues)
-        few = sorted([(now, leaf, {}, 1), *starts, *soon], key=_when)
-        changes = heapq.merge(few, later, key=_when)
-        #: queue -> the limits that its use counts for
-        limits: dict[Queue, list[tuple[Queue, str]]] = {}
-        guaranteed: dict[Queue, bool] = {}
-        holdings: Holdings = {}
-        since: float | None = None
-        for when, here in itertools.groupby(changes, key=_when):
-            if when == math.inf:
-                break
-            for _, other, amount, times in here:
-                if other not in guaranteed:
-                    guaranteed[other] = any(node.guarantee for node in path(other))
-                if guaranteed[other]:
-                    give_back(left, leaf, other, amount, times, holdings)
-                    continue
-                if other not in limits:
-                    above = set(path(other))
-                    limits[other] = [limit for limit in left if limit[0] in above]
-                for limit in limits[other]:
-                    left[limit] += times * amount.get(limit[1], 0)
-            if min(left.values()) >= 0:
-                since = when if since is None else since
-                if when >= last:
-                    # No reservation takes any more.
-                    break
-            elif since is not None and when >= max(since, begin) + lasts + self._settings.settle:
-                break
-            else:
-                since = None
-        return math.inf if since is None else max(since, begin)
-
-    def _short(self, uid: str, leaf: Queue, request: Vector) -> Left:
-        """Amounts left beside the request, of limits that are not enough for all other reservations as well.
-        Elsewhere there is enough, and what ends gives more.
-        """
-        left = left_beside(leaf, request)
-        beside = less(left, leaf, (each for each in self.each() if each.uid != uid))
-        return {key: amount for key, amount in left.items() if beside[key] < 0}
-
-    def _given_back(self, uid: str, queues: Set[Queue]) -> tuple[list[Change], Iterator[Change]]:
-        """What runs in these queues, and below, as its capacity is expected to be free again, but for that workload's
-        claim: work without a normal estimate in no order, and the others by theirs.
-        """
-        claims = [claim for claim in self.claims.values() if claim.uid != uid]
-        leaving = {each for claim in claims for each in claim.leaving}
-        counts: dict[Queue, bool] = {}
-        timeline, now = self.timeline, self.timeline.now
-
-        def given(ends: Iterable[tuple[float, str]]) -> Iterator[Change]:
-            for _, uid in ends:
-                allocation = timeline[uid]
-                leaf = allocation.leaf
-                if leaf not in counts:
-                    counts[leaf] = not queues.isdisjoint(path(leaf))
-                if counts[leaf] and uid not in leaving:
-                    yield allocation.expected_end(now) + self._settings.settle, leaf, allocation.amount, 1
-
-        soon = [(now, timeline[uid].leaf, timeline[uid].amount, 1) for uid in leaving]
-        soon += given(timeline.by_end(until=now - self._settings.settle))
-        return soon, given(timeline.by_end(after=now - self._settings.settle))
-
-
-def _when(each: Change) -> float:
-    return each[0]
