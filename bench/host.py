@@ -95,11 +95,13 @@ class Host:
         await asyncio.gather(*(self.api.create(CAPACITIES, capacity_object(name, nodes)) for name in names))
 
     @contextlib.asynccontextmanager
-    async def dispatcher(self, name: str = "atoll-dispatcher", *, query: bool = False) -> AsyncIterator[Dispatcher]:
+    async def dispatcher(
+        self, name: str = "atoll-dispatcher", *flags: str, query: bool = False
+    ) -> AsyncIterator[Dispatcher]:
         """A dispatcher that was just started, with a log of its own; with the query API where that is wanted."""
         log = self.federation.directory / "logs" / f"{name}.log"
         log.unlink(missing_ok=True)
-        started = self._dispatcher = Dispatcher(self._kubeconfig, log, query=query)
+        started = self._dispatcher = Dispatcher(self._kubeconfig, log, *flags, query=query)
         await started.process.start()
         try:
             yield started
@@ -117,12 +119,12 @@ class Host:
 class Dispatcher:
     """The production process."""
 
-    def __init__(self, kubeconfig: Path, log: Path, *, query: bool = False) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, *flags: str, query: bool = False) -> None:
         self._port, asked = free_ports(2)
         #: those on which it listens
         self.ports = [self._port, asked] if query else [self._port]
-        flags = [f"--kubeconfig={kubeconfig}", f"--health-port={self._port}", f"--query-port={asked if query else 0}"]
-        argv = [sys.executable, "-m", "atoll.dispatcher", *flags]
+        argv = [sys.executable, "-m", "atoll.dispatcher", f"--kubeconfig={kubeconfig}", *flags]
+        argv += [f"--health-port={self._port}", f"--query-port={asked if query else 0}"]
         self.process = Process(ProcessSpec("atoll-dispatcher", argv, {"PYTHONPATH": search_path()}), log)
 
     async def leads(self) -> None:
@@ -139,10 +141,14 @@ class Dispatcher:
 
         Raises:
             ProcessFailed: it exited.
+            RuntimeError: that is not so after two minutes.
         """
+        deadline = time.monotonic() + 120.0
         while b'"event":"following"' not in self.process.log.read_bytes().replace(b" ", b""):
             if not self.process.running:
                 raise self.process.failure()
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"it did not follow within 120 s, see {self.process.log}")
             await asyncio.sleep(0.05)
 
     async def pending(self, count: int) -> None:

@@ -122,7 +122,7 @@ async def _take_over(host: Host, nodes: int) -> tuple[float, float]:
     """Seconds from holding the lease to the first decision of one that stood by; megabytes that it had by then."""
     async with host.dispatcher() as leader:
         await leader.leads()
-        async with host.dispatcher("standby") as standby:
+        async with host.dispatcher("standby", "--set=shell.warm=true") as standby:
             await standby.follows()
             memory = machine.resident(standby.process.pid)
             assert leader.process.pid
