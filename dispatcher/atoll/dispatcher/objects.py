@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -62,6 +62,8 @@ MAX_CAPACITY = 512 * 1024
 #: of a workload whose pods its controller did not make
 _UNMADE = "fewer of its pods exist than must start together: is the controller of its kind at work there?"
 _LONGEST_QUANTITY = 64
+_KNOWN_GANGS = 256
+"""A text has up to 128 KiB."""
 _MOST_AMOUNT = 2**63
 """Of a resource, for a queue: any number of 63 bits, as people write them where they mean no limit, is less."""
 
@@ -467,14 +469,20 @@ def binding_view(obj: BindingObject) -> BindingView | None:
 def _gang(obj: BindingObject) -> gang.Gang | None:
     """The wish; None where it can't be read."""
     try:
-        wish = gang.decode(obj.metadata.annotations[keys.GANG])
-        gang.check(wish)
-        wish = wish.with_any_gpu()
+        wish = _wish(obj.metadata.annotations[keys.GANG])
     except (msgspec.MsgspecError, gang.BadGang) as error:
         log.warning("gang annotation can't be read", **_about(obj), error=str(error))
         return None
     rank = obj.spec.schedule_priority
     return wish if rank is None else msgspec.structs.replace(wish, priority=rank.priority)
+
+
+@lru_cache(_KNOWN_GANGS)
+def _wish(text: str) -> gang.Gang:
+    """The gang of an annotation: each change of a binding brings it again, and many bindings have the same."""
+    wish = gang.decode(text)
+    gang.check(wish)
+    return wish.with_any_gpu()
 
 
 def _decision(obj: BindingObject) -> decision.Decision:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -18,21 +18,20 @@ import msgspec
 import numpy as np
 
 from atoll.agent.descheduler.evictable import Evictable, kept_off
-from atoll.agent.descheduler.policy import PODS, Balance, Misfits, Policy, Requests
+from atoll.agent.descheduler.loads import Loads, Shares, bounds, use_of
+from atoll.agent.descheduler.policy import Balance, Misfits, Policy
 from atoll.agent.descheduler.rules import Rules
-from atoll.agent.descheduler.world import Figures, Subject, World, sane
+from atoll.agent.descheduler.world import Figures, Subject, World
 from atoll.agent.objects import Node
 from atoll.agent.scheduler.core.gangs import rules_of, task_of
 from atoll.agent.scheduler.core.kept import Kept, Place
 from atoll.agent.scheduler.core.lifted import unpinned
 from atoll.agent.scheduler.core.room import Room
 from atoll.fit import Placement, place
-from atoll.model import keys, placer, selectors, vector
+from atoll.model import keys, placer, selectors
 from atoll.model.gang import Gang, Task
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
 
-Shares = dict[str, float]
-"""Resource -> share of a node's allocatable amount."""
 _LEAST_NODES: Final = 2
 _SKEW: Final = 5.0
 """Seconds by which creation times may be off."""
@@ -241,6 +240,7 @@ class _Look:
             if each.pod.named_binding and not each.pod.finished:
                 self._of_binding.setdefault(each.pod.named_binding, []).append(each)
         self._groups = world.groups
+        self._loads = Loads(nodes, self._on, self._room, rules, now, found.skip)
         self._gone: set[str] = set()
         self._by_node: Counter[str] = Counter()
         self._by_namespace: Counter[str] = Counter()
@@ -288,14 +288,14 @@ class _Look:
         """One strategy by load, in numbered steps."""
         found, memory, rules = self._found, self._memory, self._rules
         # 1. Use of nodes, as far as it is known.
-        uses = self._measured(strategy, figures)
+        uses = self._loads.measured(strategy, figures)
         if uses is None:
             return
-        found.shares = {each: self._shares(each, use) for each, use in uses.items()}
+        found.shares = {each: self._loads.shares(each, use) for each, use in uses.items()}
         # 2. Hot and cold ones.
-        low, high = self._bounds(strategy, found.shares)
-        shares = {each: self._shares(each, use) for each, use in self._booked(uses, sources=False).items()}
-        relieved = {each: self._shares(each, use) for each, use in self._booked(uses, sources=True).items()}
+        low, high = bounds(strategy, found.shares)
+        shares = {each: self._loads.shares(each, use) for each, use in self._booked(uses, sources=False).items()}
+        relieved = {each: self._loads.shares(each, use) for each, use in self._booked(uses, sources=True).items()}
         hot = {each for each, has in found.shares.items() if any(has[key] > high[key] for key in high)}
         cold = [
             each
@@ -353,7 +353,7 @@ class _Look:
         _, worst = _excess(has, high)
         weighed: list[tuple[Subject, dict[str, float]]] = []
         for subject in self._on.get(node, ()):
-            use = self._use(strategy, subject, figures)
+            use = use_of(strategy, subject, figures)
             if not strategy.namespaces.hold(subject.metadata.namespace):
                 found.skip(f"pod {subject.metadata.key}", "evictableNamespaces leaves its namespace out")
             elif use is None:
@@ -390,8 +390,8 @@ class _Look:
             why = f"{worst} of {node} is at {has[worst]:.0%}, above {high[worst]:.0%}"
             self._move(subject, node, target, strategy.plugin, why, use)
             for key in high:
-                has[key] -= self._share(node, key, use)
-                shares[target][key] += self._share(target, key, use)
+                has[key] -= self._loads.share(node, key, use)
+                shares[target][key] += self._loads.share(target, key, use)
         gangs = {self._evictable.of_host(subject) for subject, _ in weighed} - {""}
         # The lowest priority first, then the fewest pods.
         of = self._of_binding
@@ -417,7 +417,7 @@ class _Look:
         gang, found = self._of_binding[binding], self._found
         about = f"gang {gang[0].pod.group or binding}"
         group = self._groups.get(gang[0].pod.group)
-        uses = [self._use(strategy, each, figures) for each in gang]
+        uses = [use_of(strategy, each, figures) for each in gang]
         known = [each for each in uses if each is not None]
         why = self._evictable.refusal_of_gang(gang)
         if found.asks:
@@ -438,7 +438,7 @@ class _Look:
         for each, use in zip(gang, known, strict=True):
             for key in high:
                 if each.pod.node in after:
-                    after[each.pod.node][key] -= self._share(each.pod.node, key, use)
+                    after[each.pod.node][key] -= self._loads.share(each.pod.node, key, use)
         places: dict[str, str] = {}
         for each, use in sorted(
             zip(gang, known, strict=True), key=lambda pair: (-sum(pair[0].pod.requests.values()), pair[0].metadata.key)
@@ -450,7 +450,7 @@ class _Look:
             places[each.metadata.key] = target
             self._room.assume(each.pod, target)
             for key in high:
-                after[target][key] += self._share(target, key, use)
+                after[target][key] += self._loads.share(target, key, use)
         if len(places) < len(gang):
             for each in gang:
                 self._room.pod_changed(None, each.pod)
@@ -464,7 +464,7 @@ class _Look:
         for each, use in zip(gang, known, strict=True):
             if each.pod.node == node:
                 for key in high:
-                    has[key] -= self._share(node, key, use)
+                    has[key] -= self._loads.share(node, key, use)
 
     def _target(
         self,
@@ -477,7 +477,8 @@ class _Look:
     ) -> str:
         task = self._task(subject)
         after = {
-            each: max(shares[each][key] + self._share(each, key, use) - high[key] for key in high) for each in cold
+            each: max(shares[each][key] + self._loads.share(each, key, use) - high[key] for key in high)
+            for each in cold
         }
         for each in sorted(cold, key=lambda each: (after[each], each)):
             if after[each] > -self._rules.margin:
@@ -504,45 +505,6 @@ class _Look:
                 found.append(max(0.0, use[worst] - below))
         return sum(found) / len(found) if found else math.inf
 
-    def _measured(self, strategy: Balance, figures: Figures | None) -> dict[str, dict[str, float]] | None:
-        """Node -> use in units; only nodes of which all is known; None where nothing may be decided."""
-        found, wanted = self._found, strategy.low.keys()
-        if isinstance(strategy.source, Requests):
-            asked = {
-                name: vector.total(each.pod.requests for each in self._on.get(name, ()))
-                for name in self._nodes
-                if self._offered(name, wanted)
-            }
-            return {name: {key: float(total.get(key, 0)) for key in wanted} for name, total in asked.items()}
-        if figures is None or figures.problem:
-            found.skip(strategy.plugin, f"no figures: {figures.problem if figures else 'none were taken'}")
-            return None
-        if figures.older_than(self._rules.stale, self._now):
-            age = self._now - figures.taken
-            found.skip(strategy.plugin, f"figures are {age:.0f} s old, more than {self._rules.stale:g}")
-            return None
-        uses = {}
-        for name in sorted(self._nodes):
-            use = dict(figures.nodes.get(name, {}))
-            use[PODS] = float(len(self._on.get(name, ())))
-            missing = sorted(key for key in wanted if key not in use or not sane(use[key]))
-            if missing:
-                found.skip(f"node {name}", f"its use of {', '.join(missing)} is unknown: neither source nor target")
-            elif self._offered(name, wanted):
-                uses[name] = {key: use[key] for key in wanted}
-        return uses
-
-    def _offered(self, name: str, wanted: Iterable[str]) -> bool:
-        """Whether the node has shares: it is ready and offers all of these."""
-        if not self._nodes[name].ready:
-            self._found.skip(f"node {name}", "it is not ready: neither source nor target")
-            return False
-        offers = self._room.amounts.offered(name)
-        lacking = sorted(key for key in wanted if offers.get(key, 0) <= 0)
-        if lacking:
-            self._found.skip(f"node {name}", f"it offers no {', '.join(lacking)}: neither source nor target")
-        return not lacking
-
     def _booked(self, uses: Mapping[str, Mapping[str, float]], *, sources: bool) -> dict[str, dict[str, float]]:
         """Use with moves that figures may not show: less on what gave (`sources`), more on what took."""
         found = {name: dict(use) for name, use in uses.items()}
@@ -552,28 +514,6 @@ class _Look:
             for key in found.get(name, ()):
                 found[name][key] += sign * each.use.get(key, 0)
         return found
-
-    def _bounds(self, strategy: Balance, shares: Mapping[str, Shares]) -> tuple[Shares, Shares]:
-        if not strategy.deviation or not shares:
-            return dict(strategy.low), dict(strategy.high)
-        mean = {key: sum(has[key] for has in shares.values()) / len(shares) for key in strategy.low}
-        low = {key: max(0.0, mean[key] - each) for key, each in strategy.low.items()}
-        return low, {key: min(1.0, mean[key] + each) for key, each in strategy.high.items()}
-
-    def _use(self, strategy: Balance, subject: Subject, figures: Figures | None) -> dict[str, float] | None:
-        """Of one pod in units; None where it is unknown."""
-        if isinstance(strategy.source, Requests) or figures is None:
-            return {key: float(subject.pod.requests.get(key, 0)) for key in strategy.low}
-        use = dict(figures.pods.get(subject.metadata.key, {}))
-        use[PODS] = 1.0
-        known = all(key in use and sane(use[key]) for key in strategy.low)
-        return {key: use[key] for key in strategy.low} if known else None
-
-    def _shares(self, name: str, use: Mapping[str, float]) -> Shares:
-        return {key: self._share(name, key, use) for key in use}
-
-    def _share(self, name: str, key: str, use: Mapping[str, float]) -> float:
-        return use.get(key, 0) / self._room.amounts.offered(name)[key]
 
     # -- both --------------------------------------------------------------------------------------------------------
 
