@@ -128,33 +128,44 @@ async def send(
     return answers
 
 
-async def open_loop(api: ApiServer, timed: Iterable[tuple[float, Request]]) -> float:
+async def open_loop(
+    api: ApiServer, timed: Iterable[tuple[float, Request]], refused: list[tuple[float, str]] | None = None
+) -> float:
     """Send each request at its time, whatever became of those before; return when all are answered.
 
     Args:
         api: where to.
         timed: (seconds from now, request), the earliest first.
+        refused: takes (its time, error) of each refused request.
 
     Returns the most seconds by which one left late.
 
     Raises:
-        ApiError: one was refused.
+        ApiError: one was refused, and nothing takes it.
     """
     began, late = time.monotonic(), 0.0
+
+    async def send_one(at: float, request: Request) -> None:
+        try:
+            await api.request(
+                request.method,
+                request.path,
+                body=request.body,
+                content_type=request.content_type,
+                deadline=_ANSWER_S,
+            )
+        except errors.ApiError as error:
+            if refused is None:
+                raise
+            refused.append((at, str(error)))
+
     async with asyncio.TaskGroup() as group:
         # A few at a time: one timer per request would measure the timer.
         for tick, due in groupby(timed, key=lambda each: each[0] // _TICK_S):
             await asyncio.sleep(max(began + tick * _TICK_S - time.monotonic(), 0))
             for at, request in due:
                 late = max(late, time.monotonic() - began - at)
-                sending = api.request(
-                    request.method,
-                    request.path,
-                    body=request.body,
-                    content_type=request.content_type,
-                    deadline=_ANSWER_S,
-                )
-                group.create_task(sending)
+                group.create_task(send_one(at, request))
     return late
 
 

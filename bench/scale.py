@@ -93,9 +93,9 @@ async def _measure(report: Report, params: dict[str, Any], directory: Path, told
             played = {f"played agents {number}": child.pid for number, child in enumerate(children, start=1)}
             await _fill(report, federation, api, params["pending"], told)
             before = machine.sample(pids(federation) | played)
-            await _flow(report, federation, api, params, told)
+            refused = await _flow(report, federation, api, params, told)
             after = machine.sample(pids(federation) | played)
-        await _judge(report, federation, params, before, after)
+        await _judge(report, federation, params, before, after, refused)
         for name, pid in pids(federation).items():
             report.add("memory", name, machine.resident(pid) / 1e6, "MB")
 
@@ -119,17 +119,25 @@ async def _fill(report: Report, federation: AtollFederation, api: ApiServer, cou
 
 async def _flow(
     report: Report, federation: AtollFederation, api: ApiServer, params: dict[str, Any], told: Progress
-) -> None:
+) -> int:
+    """The steady load; how many Jobs were refused."""
     count = round(params["rate"] * params["minutes"] * 60)
     told(f"{count} jobs, {params['rate']:g} a second")
     timed = [
         (number / params["rate"], creation(JOBS, job_object(_FLOW, f"job-{number:06}", params["run_time"], _FLOW)))
         for number in range(count)
     ]
-    late = await open_loop(api, timed)
-    if (done := await _in_phase(api, _FLOW, "Completed", count, _STALL_S + params["run_time"])) < count:
-        report.remarks.append(f"STUCK: {done} of {count} jobs are Completed")
+    refused: list[tuple[float, str]] = []
+    late = await open_loop(api, timed, refused)
+    if refused:
+        at, error = min(refused)
+        report.remarks.append(f"REFUSED: {len(refused)} of {count} jobs, the first after {at:.0f} s: {error}")
+    made = count - len(refused)
+    if (done := await _in_phase(api, _FLOW, "Completed", made, _STALL_S + params["run_time"])) < made:
+        report.remarks.append(f"STUCK: {done} of {made} jobs are Completed")
     report.add("the load", "latest_creation", late, "s behind its time")
+    report.add("the load", "refused", len(refused), "jobs")
+    return len(refused)
 
 
 async def _in_phase(api: ApiServer, where: str, phase: str, count: int, stall_s: float) -> int:
@@ -152,12 +160,17 @@ async def _in_phase(api: ApiServer, where: str, phase: str, count: int, stall_s:
 
 
 async def _judge(
-    report: Report, federation: AtollFederation, params: dict[str, Any], before: machine.Sample, after: machine.Sample
+    report: Report,
+    federation: AtollFederation,
+    params: dict[str, Any],
+    before: machine.Sample,
+    after: machine.Sample,
+    refused: int,
 ) -> None:
     def complete(events: list[audit.Event]) -> bool:
         return bool(len(accounting.stages(events, {}, _FLOW)["completed on the host"]) >= count)
 
-    count = round(params["rate"] * params["minutes"] * 60)
+    count = round(params["rate"] * params["minutes"] * 60) - refused
     log = await read_log(federation.host.audit_log, complete)
     times = accounting.stages(log, {}, _FLOW)
     created = times["created"]

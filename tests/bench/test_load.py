@@ -9,6 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from atoll.kube.errors import Busy
+from bench import load
 from bench.__main__ import causes
 from bench.load import Request, send
 from bench.webhook import open_loop
@@ -42,3 +44,16 @@ async def test_a_lossy_load_goes_on_where_a_strict_one_fails_with_the_cause(clus
     with pytest.raises(ExceptionGroup) as failed:
         await send(cluster, REQUESTS[:2])
     assert causes(failed.value) == ["RuntimeError: POST /1 was not carried out"]
+
+
+async def test_a_load_on_time_goes_on_where_refusals_are_taken() -> None:
+    async def request(method: str, path: str, **_: Any) -> None:
+        if path == "/1":
+            raise Busy("its webhook took too long")
+
+    api: Any = SimpleNamespace(request=request)
+    refused: list[tuple[float, str]] = []
+    await load.open_loop(api, [(number / 100, each) for number, each in enumerate(REQUESTS)], refused)
+    assert refused == [(0.01, "its webhook took too long")]
+    with pytest.raises(ExceptionGroup):
+        await load.open_loop(api, [(0.0, REQUESTS[1])])
