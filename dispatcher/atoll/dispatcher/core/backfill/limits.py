@@ -1,4 +1,4 @@
-"""Limits of queues beside reservations: what they have left, and from when on they admit a workload."""
+"""Limits of queues beside reservations: amounts left, and the time from which on they admit a workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The earliest start of a workload in a member, beside what runs, what is reserved, and limits."""
+"""The earliest start of a workload in a member, beside running work, reservations and limits."""
 
 from __future__ import annotations
 
