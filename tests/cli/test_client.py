@@ -14,10 +14,14 @@ import pytest
 from aiohttp import web
 
 from atoll.admission.rules import Change
+from atoll.cli.errors import CommandError
 from atoll.client import AsyncClient, BadSubmission, Client, Explanation, Job, JobExecutor, State, Usage
 from atoll.kinds import job_array
 from atoll.kube.transport import ApiServer
 from atoll.model import array_states
+from atoll.model.apiresource import BINDINGS, QUEUES
+from tests.cli.web_host import Host as QueueHost
+from tests.cli.web_pages import queue_run, ran, tree
 from tests.kube.servers import serving
 
 _NOT = ("kubernetes", "pydantic", "pyarrow", "tenacity", "atoll.control", "atoll.dispatcher", "atoll.install")
@@ -86,8 +90,8 @@ class Host:
 class Served(AsyncClient):
     """Has its connection from a test."""
 
-    def __init__(self, api: ApiServer) -> None:
-        super().__init__(namespace="a")
+    def __init__(self, api: ApiServer, namespace: str = "a") -> None:
+        super().__init__(namespace=namespace)
         self._host = api
 
 
@@ -178,6 +182,33 @@ def test_usage_is_a_table_of_a_notebook_and_a_frame() -> None:
     assert "&lt;q&gt;" in page
     pandas = pytest.importorskip("pandas")
     assert pandas.DataFrame.equals(used.to_frame(), pandas.DataFrame([row]))
+
+
+async def test_usage_of_a_queue_is_of_all_namespaces_for_who_administers_it() -> None:
+    host = QueueHost()
+    host.put(QUEUES, *tree())
+    host.put(BINDINGS, ran("a"))
+    host.refused |= {(BINDINGS.path(), "")}
+    async with serving(host.answer) as api:
+        client = Served(api, namespace="team")
+        with pytest.warns(UserWarning, match="the right to get queueruns of research or lab is missing"):
+            found = await client.usage(queue="research")
+        assert ([(row["queue"], row["runs"]) for row in found.rows], found.tree) == ([("research", 1)], False)
+        host.queue_runs["lab"] = [queue_run("mine", "team"), queue_run("theirs", "others")]
+        found = await client.usage(queue="lab", since="4h")
+        figures = [(row["queue"], row["runs"], row["held"], row["subtree"], row["share"]) for row in found.rows]
+        assert figures == [("lab", 0, 0.0, 8.0, pytest.approx(8 / 64, rel=1e-3)), ("research", 2, 8.0, 8.0, None)]
+        assert [(row["waited"], row["borrowed"], row["lent"]) for row in found.rows] == [
+            (None, 0, None),
+            (0, None, None),
+        ]
+        assert "subtree" in found._repr_html_()
+        assert {row["namespace"] for row in (await client.usage(by="namespace", queue="lab")).rows} == {
+            "team",
+            "others",
+        }
+        with pytest.raises(CommandError, match="queue typo not found"):
+            await client.usage(queue="typo")
 
 
 async def test_map_yields_the_ends_in_order_and_keeps_to_its_bound() -> None:

@@ -83,7 +83,7 @@ def test_parquet_without_its_package_names_the_extra(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["atollctl", "usage", "--records", store, "-o", "parquet"])
-    monkeypatch.setattr("atoll.cli.run_sources.rows_of", lambda *_: iter(()))
+    monkeypatch.setattr("atoll.cli.run_sources.stored", lambda *_: iter(()))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(SystemExit) as ended:
         main()

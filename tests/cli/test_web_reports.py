@@ -14,8 +14,7 @@ from tests.atollctl import atollctl
 
 pytest.importorskip("jinja2")
 
-from tests.cli.web_pages import EVIL, filled, opened, plain, ran
-from tests.view.made import queue
+from tests.cli.web_pages import EVIL, filled, opened, plain, queue_run, ran, tree
 
 Json = dict[str, Any]
 
@@ -37,21 +36,66 @@ async def test_usage_says_the_same_as_the_command(tmp_path: Path) -> None:
 
 async def test_usage_by_queue_names_shares_only_where_queues_can_be_read(tmp_path: Path) -> None:
     host = filled()
-    host.put(QUEUES, queue("lab", deserved={"nvidia.com/gpu": "16"}), queue("research", parent="lab"))
+    host.put(QUEUES, *tree())
     host.put(BINDINGS, ran("a"))
-    async with opened(host, tmp_path):
+    async with opened(host, tmp_path) as browser:
         words = ("usage", "-A", "--since=7d", f"--kubeconfig={tmp_path / 'config'}")
         done = await atollctl(*words)
         [header, lab, research] = done.out.splitlines()
         assert header.split()[-3:] == ["SHARE", "BORROWED", "LENT"]
         assert (lab.split()[0], lab.split()[-3:]) == ("lab", ["0%", "0.00", "0.00"])
         assert (research.split()[0], research.split()[-3:]) == ("research", ["-", "-", "-"])
+        page = plain(await browser.text("/usage"))
+        assert "unit share borrowed lent of all" in page
+        assert page.count("hours 0% 0.00 0.00") == 1
+        assert "4.00 of 4.00" in await browser.text("/usage")
         host.refused |= {(QUEUES.path(), "secret")}
         done = await atollctl(*words)
         assert done.code == 0
         assert "borrowed and lent hours: queues can't be read" in done.said
         assert "SHARE" not in done.out
         assert "research" in done.out
+    async with opened(host, tmp_path) as browser:
+        page = plain(await browser.text("/usage"))
+        assert "share" not in page
+        assert "research 1 0" in page
+
+
+async def test_usage_of_one_queue_has_its_runs_and_the_ones_below(tmp_path: Path) -> None:
+    host = filled()
+    host.put(QUEUES, *tree())
+    foreign = ran("b")
+    foreign["status"]["runs"][0]["queue"] = "night"
+    host.put(BINDINGS, ran("a"), foreign)
+    async with opened(host, tmp_path) as browser:
+        page = plain(await browser.text("/usage?queue=lab"))
+        assert "lab 1 0" in page
+        assert "research 1 0" in page
+        assert "night" not in page
+        assert "queue typo not found" in plain(await browser.text("/usage?queue=typo"))
+        done = await atollctl("usage", "-A", "--queue=typo", f"--kubeconfig={tmp_path / 'config'}")
+        assert (done.code, "queue typo not found" in done.said) == (1, True)
+
+
+async def test_usage_of_a_queue_needs_the_right_to_it_or_to_one_above(tmp_path: Path) -> None:
+    host = filled()
+    host.put(QUEUES, *tree())
+    host.put(BINDINGS, ran("a"))
+    host.refused |= {(BINDINGS.path(), "secret")}
+    async with opened(host, tmp_path) as browser:
+        page = plain(await browser.text("/usage?queue=research"))
+        assert "in other namespaces are left out: the right to get queueruns of research or lab is missing" in page
+        assert "research 1 0" in page
+        assert "unit of all" in page, "no share is of one namespace"
+    host.queue_runs["lab"] = [queue_run("mine", "team"), queue_run("theirs", "others")]
+    async with opened(host, tmp_path) as browser:
+        page = plain(await browser.text("/usage?queue=research"))
+        assert "research 2 0" in page
+        assert "unit share borrowed lent of all" in page
+        assert "left out" not in page
+        assert "others 1 0" in plain(await browser.text("/usage?queue=lab&by=namespace"))
+    async with opened(host, tmp_path, only="team") as browser:
+        assert "research 1 0" in plain(await browser.text("/usage?queue=research")), "as with -n"
 
 
 async def test_timeline_shows_starts_evictions_and_lost_members(tmp_path: Path) -> None:

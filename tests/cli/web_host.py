@@ -30,6 +30,8 @@ class Host:
         self.answer_to_what_if: Json = {}
         #: bodies of WhatIfs
         self.what_ifs: list[Json] = []
+        #: queue -> its QueueRuns, for who has the right to it; others are refused
+        self.queue_runs: dict[str, list[Json]] = {}
         self.url = ""
         self._version = 100
         self._watches: list[tuple[str, asyncio.Queue[bytes]]] = []
@@ -61,6 +63,9 @@ class Host:
         if "/verdicts/" in path:
             # No dispatcher answers.
             return _no(404)
+        if "/queueruns/" in path:
+            items = self.queue_runs.get(path.rpartition("/")[2])
+            return _no(403) if items is None else _json({"metadata": {}, "items": items})
         if request.method == "POST":
             body = orjson.loads(await request.read())
             if path.endswith("/whatifs"):

@@ -39,6 +39,7 @@ from atoll.model.apiresource import (
     WHAT_IFS,
 )  # fmt: skip
 from tests.atollctl import atollctl as run
+from tests.cli.web_pages import entered, plain
 from tests.integration.command_line import atollctl
 from tests.integration.federation import Site, job, until
 
@@ -347,6 +348,14 @@ async def test_an_administrator_of_a_queue_sees_the_runs_below_it_alone(served: 
     rows = {line.split()[0]: line.split() for line in usage.out.splitlines() if " cpu " in line}
     assert rows.keys() == {lab, inner}, usage.said
     assert (rows[lab][-1], rows[inner][-2:]) == ("-", ["0.00", "0.00"])
+    options = {"kubeconfig": kubeconfig.partition("=")[2], "namespace": served.namespace}
+    async with AsyncClient(**options) as client:
+        found = [each for each in (await client.usage(queue=lab)).rows if each["resource"] == "cpu"]
+    assert [(each["queue"], each["runs"], each["lent"]) for each in found] == [(lab, 0, None), (inner, 1, 0.0)]
+    async with entered(stranger, served.namespace) as browser:
+        page = plain(await browser.text(f"/usage?queue={inner}"))
+        assert f"{inner} 1 0" in page
+        assert "share borrowed lent" in page
     refused = await run("history", f"--queue={other}", kubeconfig)
     assert refused.code == 1
     assert f'cannot get resource "{QUEUE_RUNS.plural}"' in refused.said

@@ -103,8 +103,7 @@ def usage(
     costs, currency = _prices(prices)
     columns = [*view.COLUMNS, *view.BY[by.value]]
     source = source_of(settings(ctx), store, span, queue, columns, tree=by is By.QUEUE)
-    if by is By.QUEUE and source.whole and source.queues is not None:
-        report = borrowing.of_rows(source.rows, source.queues, span, queue or "")
+    if by is By.QUEUE and (report := source.against_tree(span)) is not None:
         if output is Output.TABLE:
             headers = ("QUEUE", *view.USAGE, *borrowing.HEADERS)
             show_table(headers, borrowing.table(report, costs), no_headers=no_headers)

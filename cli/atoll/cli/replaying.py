@@ -24,12 +24,12 @@ Json = dict[str, Any]
 def recorded(options: Settings, store: str | None, since: str, month: str | None) -> Recorded:
     """Workloads of that time in all namespaces."""
     from atoll.cli.records import span_of
-    from atoll.cli.run_sources import rows_of
+    from atoll.cli.run_sources import source_of
     from atoll.sim import recorded as records
 
     span = span_of(since, month)
     everywhere = dataclasses.replace(options, namespace=None, all_namespaces=True)
-    found = records.read(rows_of(everywhere, store, span), *span)
+    found = records.read(source_of(everywhere, store, span).rows, *span)
     if not found.jobs:
         raise CommandError(f"no run of {'the bindings of the host' if store is None else store} is in that time")
     return found

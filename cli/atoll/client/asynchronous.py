@@ -26,7 +26,7 @@ from atoll.kube import errors
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.model import array_states
-from atoll.model.apiresource import BINDINGS, JOB_ARRAYS, JOBS, VERDICTS
+from atoll.model.apiresource import JOB_ARRAYS, JOBS, VERDICTS
 from atoll.model.objects import Full, decode_full
 from atoll.view import available, explanation, verdicts
 
@@ -191,20 +191,24 @@ class AsyncClient:
         made = again(found, indices)
         return submitted(JOB_ARRAYS, await self._connected.create(JOB_ARRAYS, made, field_manager="atoll-client"))
 
-    async def usage(self, *, by: str = "queue", since: str = "30d", store: str | None = None) -> used.Usage:
+    async def usage(
+        self, *, by: str = "queue", since: str = "30d", store: str | None = None, queue: str = ""
+    ) -> used.Usage:
         """What runs held: `atollctl usage`.
 
         Args:
             by: queue, namespace, user, member or class.
             since: how long ago the time begins: `90m`, `36h`, `7d`.
-            store: folder or URL of records; None for the last runs of workloads that exist in the namespace.
+            store: folder or URL of records; None for the last runs of workloads that exist.
+            queue: only runs of this queue and the ones below it, in all namespaces: of a store, or of a queue that the
+                user administers; else, with a warning, in the client's namespace. Empty for all of that namespace.
 
         Raises:
             ValueError: no such `by` or `since`.
+            CommandError: there is no such queue, no dispatcher answers, or the store can't be read.
+            ApiError: the host refuses.
         """
-        if store is not None:
-            return await asyncio.to_thread(used.of_store, store, self.namespace, by, since)
-        return used.of_bindings(await self._connected.list(BINDINGS, self.namespace), by, since)
+        return await used.gather(self._connected, self.namespace, by, since, store, queue)
 
     async def what_if(self, job: Job) -> str:
         """What `atollctl what-if` prints of a job that is not submitted: where it would start, or what would let it.

@@ -112,9 +112,9 @@ class Client:
         """See `AsyncClient.retry`."""
         return self._run(self._client.retry(job, indices))
 
-    def usage(self, *, by: str = "queue", since: str = "30d", store: str | None = None) -> Usage:
+    def usage(self, *, by: str = "queue", since: str = "30d", store: str | None = None, queue: str = "") -> Usage:
         """See `AsyncClient.usage`."""
-        return self._run(self._client.usage(by=by, since=since, store=store))
+        return self._run(self._client.usage(by=by, since=since, store=store, queue=queue))
 
     def what_if(self, job: Job) -> str:
         """See `AsyncClient.what_if`."""

@@ -69,6 +69,8 @@ class World:
         """
         self.host = host
         self.own = own
+        #: its user asked for one namespace
+        self.alone = only is not None
         self._namespace = only
         #: raised by every change of an object
         self.version = 0
@@ -164,6 +166,15 @@ class World:
         return self._namespace or self.own
 
     @property
+    def whole(self) -> bool:
+        """The workloads of all namespaces are there."""
+        return self._namespace is None
+
+    def listed(self, resource: ApiResource) -> list[Json] | None:
+        """The objects, as `bodies` has them; None where the user may not see them."""
+        return None if self._watches[resource].absent else self.bodies(resource)
+
+    @property
     def unseen(self) -> list[str]:
         """Objects that the user may not see, in words."""
         words = [_WORDS[resource] for resource, watch in self._watches.items() if watch.absent]
@@ -174,8 +185,7 @@ class World:
         return await self.shared("", self._federation)
 
     async def _federation(self) -> Federation:
-        watches = self._watches
-        clusters = None if watches[CLUSTERS].absent else self.bodies(CLUSTERS)
+        clusters = self.listed(CLUSTERS)
         queues, bindings, capacities, namespaces = map(self.bodies, (QUEUES, BINDINGS, CAPACITIES, NAMESPACES))
         return await asyncio.to_thread(
             queue_description.read,
