@@ -15,7 +15,7 @@ TWO = (make_cluster("m1"), make_cluster("m2"), make_capacity("m1", [4, 4]), make
 
 
 def account(s: Scene, name: str) -> Account:
-    found = verdicts.account(s.core, s.view(name).uid)
+    found = verdicts.account(s.core, s.view(name).uid, s.now)
     assert found is not None
     return found
 

@@ -8,8 +8,8 @@ import pytest
 
 from atoll.dispatcher.core import CapacitySet, Ceiling, ClusterGone, Event, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.settings import CoreSettings
-from atoll.model.query import ChangeKind
-from atoll.model.timestamps import to_seconds
+from atoll.model.query import Account, ChangeKind
+from atoll.model.timestamps import rfc3339, to_seconds
 from atoll.model.verdict import Blocker
 from tests.dispatcher.builders import (
     BACKFILL,
@@ -28,12 +28,14 @@ from tests.dispatcher.builders import (
     make_queue,
     names,
     scene,
+    share,
 )
 from tests.dispatcher.explain.questions import TWO, account, ask, running
 
 SETTLE = CoreSettings().backfill.settle
 EXACT = CoreSettings().reasons.exact
 NAMED = CoreSettings().reasons.named
+PROTECTION = CoreSettings().preemption.protection
 
 STRICT = {"strategy": Strategy.FIFO}
 
@@ -408,6 +410,71 @@ def test_its_victims_depend_on_its_age(age: float) -> None:
 def ask_later(s: Scene, builder: BindingBuilder, seconds: float) -> list[ChangeKind]:
     s.now += seconds
     return [change.kind for change in ask(s, builder).changes]
+
+
+def protections(found: Account) -> list[tuple[str, list[str]]]:
+    """(message, names) of changes that end a protection."""
+    return [
+        (change.message, [each.name for each in change.workloads])
+        for change in found.changes
+        if "protected" in change.message
+    ]
+
+
+def test_a_waiter_says_until_when_its_possible_victim_is_protected() -> None:
+    s = running(scene(), make_binding("low").tasks(8))
+    s.bound("low", generation=NEVER)
+    begun = s.now
+    running(s, make_binding("high").tasks(8).priority(1))
+    text = f"eviction of 1 workload, protected until {rfc3339(begun + PROTECTION)}"
+    assert protections(account(s, "high")) == [(text, ["low"])]
+    [change] = [each for each in account(s, "high").changes if "protected" in each.message]
+    assert (change.kind, change.enough) == (ChangeKind.WAIT, False)
+    assert protections(ask(s, make_binding("x").tasks(8).priority(1))) == [(text, ["low"])], "a question says the same"
+    s.now = begun + PROTECTION + 1
+    assert protections(account(s, "high")) == [], "the dispatcher may evict it by now"
+
+
+@pytest.mark.parametrize(
+    ("pods", "named", "last"),
+    [(2, ["old"], 0.0), (6, ["old", "new"], 10.0), (20, [], 0.0)],
+    ids=["of one", "of both", "of both is not enough"],
+)
+def test_a_protection_counts_where_the_eviction_may_be_enough(pods: int, named: list[str], last: float) -> None:
+    s = running(scene(), make_binding("old").tasks(4))
+    s.bound("old", generation=NEVER)
+    begun = s.now
+    s.now += 10
+    running(s, make_binding("new").tasks(4))
+    s.bound("new", generation=NEVER)
+    running(s, make_binding("high").tasks(pods).priority(1))
+    found = protections(account(s, "high"))
+    assert [names for _, names in found] == ([named] if named else [])
+    for text, _ in found:
+        assert to_seconds(text.rpartition(" ")[2]) == pytest.approx(begun + last + PROTECTION, abs=1)
+        assert ("the last one" in text) is (len(named) > 1)
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [make_binding("high").tasks(8), make_binding("high").tasks(8).priority(1).gang(preempts=False)],
+    ids=["of no higher priority", "that evicts nobody"],
+)
+def test_no_protection_matters_to_a_waiter_without_victims(builder: BindingBuilder) -> None:
+    s = running(scene(), make_binding("low").tasks(8))
+    s.bound("low", generation=NEVER)
+    running(s, builder)
+    assert protections(account(s, "high")) == []
+
+
+def test_a_protected_workload_of_another_queue_is_named_with_the_time_of_its_queue() -> None:
+    s = Scene(share("q", 8), share("other", 0, protection=300.0), *TWO)
+    running(s, make_binding("low").queue("other").tasks(8))
+    s.bound("low", generation=NEVER)
+    begun = s.now
+    running(s, make_binding("x").tasks(8))
+    text = f"eviction of 1 workload, protected until {rfc3339(begun + 300)}"
+    assert protections(account(s, "x")) == [(text, ["low"])]
 
 
 def test_the_end_of_work_where_its_queue_may_not_go_does_not_help() -> None:

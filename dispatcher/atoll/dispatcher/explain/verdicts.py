@@ -38,6 +38,7 @@ from atoll.dispatcher.explain import relaxing
 from atoll.dispatcher.explain.departures import departures
 from atoll.dispatcher.explain.excess import exceeded, higher, limit_of
 from atoll.dispatcher.explain.figures import figures
+from atoll.dispatcher.explain.protection import protected
 from atoll.fit import Miss, Placement, place
 from atoll.fit.place import ALL, covering
 from atoll.fit.placement import MANY
@@ -57,15 +58,22 @@ if TYPE_CHECKING:
     from atoll.dispatcher.core.dispatcher import Dispatcher
 
 
-def account(core: Dispatcher, uid: str) -> Account | None:
-    """All about a binding; None when the core does not know it."""
+def account(core: Dispatcher, uid: str, now: float | None = None) -> Account | None:
+    """All about a binding; None when the core does not know it.
+
+    Args:
+        core: unchanged afterwards.
+        uid: of the binding.
+        now: seconds since the epoch; None for the time of the last pass.
+    """
     binding = core.bindings.get(uid)
     if binding is None:
         return None
-    return msgspec.structs.replace(_account(core, binding), figures=figures(binding.leaf))
+    found = _account(core, binding, core.state.now if now is None else now)
+    return msgspec.structs.replace(found, figures=figures(binding.leaf))
 
 
-def _account(core: Dispatcher, binding: Binding) -> Account:
+def _account(core: Dispatcher, binding: Binding, now: float) -> Account:
     uid = binding.view.uid
     verdict = core.verdict(uid)
     if binding.shape is None:
@@ -97,7 +105,7 @@ def _account(core: Dispatcher, binding: Binding) -> Account:
             limits=look.limits,
             clusters=look.rooms,
             reserved=_reserved(core, uid),
-            changes=look.changes(verdict),
+            changes=[*look.changes(verdict), *(look.protected(now) if verdict.reason in _SEARCHED else ())],
             never=look.never(verdict),
             moves=core.defragmentation.declined(uid) if verdict.reason is Reason.NO_DOMAIN_FITS else "",
         )
@@ -205,6 +213,10 @@ class _Look:
     @property
     def _leaf(self) -> Queue:
         return self.binding.leaf
+
+    @property
+    def _claimant(self) -> Claimant:
+        return Claimant(self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape)
 
     @cached_property
     def _rules(self) -> QueueRules:
@@ -609,7 +621,7 @@ class _Look:
     def search(self, now: float) -> list[Change]:
         """Its victims if the dispatcher evicts for it, and the workloads whose end would let it start."""
         core, found = self.core, []
-        claimant = Claimant(self.binding.view.uid, self._leaf, -self.binding.key[0], self.shape)
+        claimant = self._claimant
         running = list(core.triggers.running())
         # As the dispatcher plans: other claimants are counted as having the capacity of their victims.
         evicting = None
@@ -629,6 +641,8 @@ class _Look:
             if 0 < len(evicting.victims) < len(evicting.losses):
                 verb += " or shrunk"
             found.append(self._going(ChangeKind.EVICT, f"{{}} {verb} by the dispatcher", evicting))
+        elif self._gang.preempts:
+            found += self._protected(running, now)
         ends = {each.uid: self._end(each) for each in running}
         running.sort(key=lambda each: (ends[each.uid], each.uid))
         ending = departures(
@@ -643,6 +657,30 @@ class _Look:
             at = max(ends[loss.uid] for loss in ending.losses)
             found.append(self._going(ChangeKind.FINISH, "the end of {}", ending, at))
         return found
+
+    def protected(self, now: float) -> list[Change]:
+        """Workloads that the dispatcher may evict for it once they have run long enough."""
+        group = self.core.waiting.classes(self._leaf).get(self.shape.key)
+        if group is None or not group.members or not self.core.triggers.may_evict(group):
+            return []
+        with self.core.reservations.settled():
+            return self._protected(self.core.triggers.possible_victims(group), now)
+
+    def _protected(self, victims: Sequence[Victim], now: float) -> list[Change]:
+        core = self.core
+        if core.namespaces.shortage(self.binding.view.namespace, self.shape.charges) is not None:
+            # No victim is evicted for a limit of its namespace.
+            return []
+        rules, settings = self._rules, core.settings.preemption
+        found = protected(self._claimant, victims, core.tree, self.members, now=now, rules=rules, settings=settings)
+        if not found:
+            return []
+        end = rfc3339(found[-1].started + found[-1].protection)
+        until = f"protected until {end}" if len(found) == 1 else f"the last one protected until {end}"
+        names = _named(core, (each.uid for each in found))
+        most = core.settings.reasons.named
+        text = f"eviction of {counted(len(found), 'workload')}, {until}"
+        return [Change(ChangeKind.WAIT, text, workloads=names[:most], more=max(len(names) - most, 0))]
 
     def _end(self, victim: Victim) -> float:
         stay = self.core.reservations.timeline.get(victim.uid)

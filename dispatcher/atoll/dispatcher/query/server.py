@@ -330,8 +330,10 @@ class Server:
 
     def _verdict(self, namespace: str, name: str, *, everything: bool) -> Json | None:
         binding = self._shell.binding(namespace, name)
-        account = verdicts.account(self._shell.core, binding.metadata.uid) if binding is not None else None
-        if binding is None or account is None:
+        if (
+            binding is None
+            or (account := verdicts.account(self._shell.core, binding.metadata.uid, time.time())) is None
+        ):
             return None
         seen = documents.for_user(account, namespace, self._shell.binding, everything=everything)
         return documents.verdict(binding, seen)
