@@ -10,7 +10,7 @@ import pytest
 from atoll.api.scheduling import QueueCluster, QueueSpec
 from atoll.cli import queue_changes
 from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.queue_spec import queue_object, selector, update, warnings
+from atoll.cli.queue_spec import dropped, flavors, lists, queue_object, selector, update, warnings
 from atoll.model import keys, selectors
 from tests.cli.command_line import parse
 
@@ -61,18 +61,45 @@ def test_a_queue_has_what_was_given_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("options", "spec"),
     [
+        pytest.param({"capability": "cpu=8"}, {"capability": {"cpu": "8"}}, id="a resource that is not named stays"),
         pytest.param(
-            {"capability": "cpu=8"}, {"capability": {"cpu": "8", "memory": None}}, id="a list replaces the whole list"
+            {"capability": "cpu=8,memory-"}, {"capability": {"cpu": "8", "memory": None}}, id="a sign removes one"
         ),
         pytest.param({"capability": ""}, {"capability": None}, id="an empty text removes the field"),
         pytest.param(
-            {"guarantee": "memory=1Gi"}, {"guarantee": {"resource": {"cpu": None, "memory": "1Gi"}}}, id="a guarantee"
+            {"guarantee": "memory=1Gi,cpu-"},
+            {"guarantee": {"resource": {"cpu": None, "memory": "1Gi"}}},
+            id="a guarantee",
         ),
         pytest.param({"priority": 0, "weight": 3}, {"priority": 0, "weight": 3}, id="zero is a value"),
     ],
 )
 def test_a_patch_changes_what_was_given(options: dict[str, Any], spec: dict[str, Any]) -> None:
     assert update(QUEUE, **options) == {"metadata": {"uid": "u"}, "spec": spec}
+
+
+@pytest.mark.parametrize("text", ["cpu=8,cpu-", "cpu-,cpu-", "-", "cpu", "cpu=-"])
+def test_a_change_of_resources_that_can_t_be_read_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="--capability"):
+        update(QUEUE, capability=text)
+
+
+def test_lists_that_were_named_are_printed_as_they_are() -> None:
+    assert lists(QUEUE, {"capability": "cpu=4", "guarantee": "cpu=1", "deserved": None}) == (
+        "capability cpu=4,memory=1Ti; guarantee cpu=1"
+    )
+    assert lists({"spec": {}}, {"capability": ""}) == "capability none"
+
+
+def test_members_and_flavors_that_are_replaced_are_named() -> None:
+    flavored = {"metadata": {"annotations": {keys.FLAVORS: flavors(["x.io/gpu@a=k=a", "x.io/gpu@b=k=b"])}}, "spec": {}}
+    other = {"metadata": {"annotations": {keys.FLAVORS: flavors(["x.io/gpu@a=k=a"])}}, "spec": {}}
+    served = {"metadata": {}, "spec": {"extendClusters": [{"name": "east"}, {"name": "west"}]}}
+    assert dropped(flavored, other) == ["--flavor replaces all flavors, and x.io/gpu@b is none any more"]
+    assert dropped(served, {"metadata": {}, "spec": {"extendClusters": [{"name": "east"}]}}) == [
+        "--member replaces all members, and west is none any more"
+    ]
+    assert dropped(other, flavored) == []
 
 
 def test_a_queue_is_opened_to_all_namespaces_by_an_empty_selector() -> None:

@@ -225,7 +225,10 @@ async def test_a_queue_is_changed_by_the_rules_and_described_with_numbers(site: 
 
     said = await atollctl(site, "queue", "update", name, "--capability", "cpu=1", ok=False)
     assert "spec.deserved.cpu" in said
-    assert "updated" in await atollctl(site, "queue", "update", name, "--capability", "cpu=4", "--priority", "7")
+    said = await atollctl(site, "queue", "update", name, "--capability", "cpu=5", "--priority", "7")
+    assert "updated (capability cpu=5,memory=1Ti)" in said
+    said = await atollctl(site, "queue", "update", name, "--capability", "cpu=4,memory-")
+    assert "updated (capability cpu=4)" in said
     assert "unchanged" in await atollctl(site, "queue", "update", name, "--priority", "7")
     assert "nothing to change" in await atollctl(site, "queue", "update", name, ok=False)
     found = await site.find(QUEUES, name)

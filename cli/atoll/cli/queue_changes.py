@@ -47,23 +47,29 @@ def create(ctx: typer.Context, name: NewName, *, dry_run: Dry = DryRun.NONE, out
 
 @with_queue_options()
 def update(ctx: typer.Context, name: Name, **_: Any) -> None:
-    """Change a queue; a list of resources replaces the whole list, an empty one ('') removes it."""
+    """Change a queue. Of a list of resources the named ones change: cpu=64 sets one, cpu- removes one, others stay, and
+    '' removes the list. --member and --flavor replace all members and all flavors.
+    """
     from atoll.cli import queue_spec
     from atoll.cli.connection import call
     from atoll.model.apiresource import QUEUES
 
     wishes = asked(ctx)
 
-    async def work(host: ApiServer) -> bool:
+    async def work(host: ApiServer) -> tuple[Json, Json]:
         before = await host.get(QUEUES, name)
         patch = queue_spec.update(before, **wishes)
         after = await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
         if wishes.get("member") or wishes.get("clusters") or wishes.get("default_policy"):
             await _warn(host, after)
-        return _wishes(after) != _wishes(before)
+        return before, after
 
-    changed = call(settings(ctx), work)
-    print(f"queue.{_GROUP}/{name} {'updated' if changed else 'unchanged'}")
+    before, after = call(settings(ctx), work)
+    state = "unchanged" if _wishes(after) == _wishes(before) else "updated"
+    amounts = queue_spec.lists(after, wishes)
+    print(f"queue.{_GROUP}/{name} {state}{f' ({amounts})' if amounts else ''}")
+    for line in queue_spec.dropped(before, after):
+        print(f"Warning: {line}", file=sys.stderr)
 
 
 def _wishes(queue: Json) -> list[Any]:

@@ -57,6 +57,20 @@ def resources(text: str | None, option: str) -> dict[str, str]:
         raise CommandError(f"{option} {error}", USAGE) from error
 
 
+def _changed(text: str, option: str) -> Json:
+    """`cpu=64,memory-` as what a merge patch changes of a ResourceList: others stay.
+
+    Raises:
+        CommandError: not of that form, not a quantity, or a resource given twice.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    removed = [part[:-1] for part in parts if part.endswith("-") and "=" not in part]
+    found: Json = resources(",".join(part for part in parts if "=" in part or not part.endswith("-")), option)
+    if twice := [name for name in removed if name in found or not name or removed.count(name) > 1]:
+        raise CommandError(f"{option}: {twice[0] or '-'} is given twice, or is no resource", USAGE)
+    return found | dict.fromkeys(removed)
+
+
 def selector(text: str, option: str = "--namespaces") -> Json:
     """A label selector as kubectl takes it, `team=a,env in (dev,test),!old`, as a LabelSelector.
 
@@ -202,7 +216,7 @@ def queue_object(name: str, **options: Any) -> Json:
 
 
 def update(queue: Json, **options: Any) -> Json:
-    """The merge patch that changes a queue; an empty text removes the field, a list replaces the whole list.
+    """The merge patch that changes a queue; an empty text removes the field, resources that are not named stay.
 
     Args:
         queue: as it is.
@@ -222,10 +236,7 @@ def update(queue: Json, **options: Any) -> Json:
         if value in ("", [""]):
             spec[_field(key)] = None
         elif key in _LISTS:
-            before = (queue.get("spec") or {}).get(key) or {}
-            before = (before.get("resource") or {}) if key == "guarantee" else before
-            after: Json = {**dict.fromkeys(before), **resources(value, f"--{key}")}
-            spec[key] = _wrapped(key, after)
+            spec[key] = _wrapped(key, _changed(value, f"--{key}"))
         else:
             spec[_field(key)] = _value(key, value)
     if spec:
@@ -233,6 +244,39 @@ def update(queue: Json, **options: Any) -> Json:
     if not spec and not annotations:
         raise CommandError("nothing to change: give an option, such as --capability cpu=64", USAGE)
     return patch
+
+
+def lists(queue: Json, options: Mapping[str, Any]) -> str:
+    """The resource lists that options named, as they are now: `capability cpu=8,memory=1Ti`."""
+    found = []
+    for key in _LISTS:
+        if options.get(key) is not None:
+            amounts = (queue.get("spec") or {}).get(key) or {}
+            amounts = (amounts.get("resource") or {}) if key == "guarantee" else amounts
+            found.append(f"{key} {','.join(f'{name}={amount}' for name, amount in sorted(amounts.items())) or 'none'}")
+    return "; ".join(found)
+
+
+def dropped(before: Json, after: Json) -> list[str]:
+    """Members and flavors that a queue had: their options replace all of them."""
+
+    def named(queue: Json) -> tuple[set[str], set[str]]:
+        from atoll.model import flavors as model
+
+        members = {str(each.get("name")) for each in (queue.get("spec") or {}).get("extendClusters") or ()}
+        text = (queue["metadata"].get("annotations") or {}).get(keys.FLAVORS)
+        try:
+            known = json.loads(text) if text else {}
+            return members, {f"{name}{model.SIGN}{each}" for name, labels in known.items() for each in labels}
+        except (ValueError, AttributeError, TypeError):
+            return members, set()
+
+    gone = [sorted(old - new) for old, new in zip(named(before), named(after), strict=True)]
+    return [
+        f"--{option} replaces all {option}s, and {', '.join(names)} {'is' if len(names) == 1 else 'are'} none any more"
+        for option, names in zip(("member", "flavor"), gone, strict=True)
+        if names
+    ]
 
 
 def warnings(queue: Json, clusters: Sequence[Json], policies: Collection[str] | None = None) -> list[str]:
