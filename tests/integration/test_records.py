@@ -23,11 +23,12 @@ from atoll.local.keeper import KeptProcess
 from atoll.local.ports import free_ports
 from atoll.local.processes import ProcessSpec
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, CONFIGMAPS, JOBS, PRIORITY_CLASSES, QUEUES
+from atoll.model.apiresource import BINDINGS, CONFIGMAPS, DEPLOYMENTS, JOBS, PRIORITY_CLASSES, QUEUES, STATEFUL_SETS
 from atoll.view.usage import history_rows, of_bindings
 from tests.control.receivers import Receiver, receiving
 from tests.integration.decisions import YOUNG
-from tests.integration.federation import Site, job, until
+from tests.integration.federation import Site, batch_job, job, until
+from tests.integration.pod_templates import service
 
 pytestmark = pytest.mark.integration
 
@@ -185,3 +186,24 @@ async def test_an_end_is_told_once_over_a_kill_and_a_wait_after_its_time(
     assert "succeeded" in texts("told")[0]
     assert len(texts("late")) == 1
     assert "waits for" in texts("late")[0]
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        job("later", seconds=None),
+        batch_job("later", seconds=None),
+        service(DEPLOYMENTS, "later", 1),
+        service(STATEFUL_SETS, "later", 1),
+    ],
+    ids=lambda workload: workload["kind"],
+)
+async def test_a_note_that_can_t_be_read_is_warned_of_on_a_workload_that_runs_already(
+    site: Site, workload: dict[str, Any]
+) -> None:
+    await site.submit(workload)
+    group, _, version = workload["apiVersion"].partition("/")
+    about = f"{workload['kind'].lower()}.{version}.{group}/later"
+    warned = site.warned("annotate", "-n", site.namespace, about, f"{keys.NOTIFY}=chat: sometimes")
+    assert f"metadata.annotations[{keys.NOTIFY}]" in warned
+    assert "has no effect" in warned

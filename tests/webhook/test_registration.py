@@ -64,6 +64,17 @@ def test_batch_jobs_of_another_manager_never_reach_the_webhook() -> None:
             assert any("managedBy" in condition["expression"] for condition in entry["matchConditions"])
 
 
+def test_a_changed_annotation_of_any_kind_of_workload_is_judged() -> None:
+    _, validating = configurations(URL, "Q0E=")
+    plurals = {kind.resource.plural for kind in KINDS}
+    for entry in validating["webhooks"]:
+        if entry["rules"][0]["resources"][0] in plurals:
+            for condition in entry["matchConditions"]:
+                assert "object.spec != oldObject.spec" not in condition["expression"] or (
+                    "object.metadata.annotations != oldObject.metadata.annotations" in condition["expression"]
+                )
+
+
 def _of_batch_jobs(configuration: Json) -> list[Json]:
     """Of namespaces all of which is Atoll's, and of those where only what names a queue is."""
     found = [each for each in configuration["webhooks"] if each["rules"][0]["apiGroups"] == ["batch"]]

@@ -117,15 +117,12 @@ def configurations(client_config: Json, ca_bundle: str, *, on_karmada: bool = Fa
         ]
 
     def of_kinds(act: str) -> list[Json]:
-        made = [
-            each
-            for kind in KINDS
-            for each in (
-                workloads(act, kind.resource, *kind.admission().conditions)
-                if needs_queue(kind.resource)
-                else [webhook(act, kind.resource, both, *kind.admission().conditions)]
-            )
-        ]
+        made: list[Json] = []
+        for kind in KINDS:
+            rules = kind.admission()
+            met = rules.conditions if act == "mutate" or rules.judged is None else rules.judged
+            by_queue = needs_queue(kind.resource)
+            made += workloads(act, kind.resource, *met) if by_queue else [webhook(act, kind.resource, both, *met)]
         declared = workloads(act, _DECLARED, NOT_CONTROL, _NOT_OUR_OWN, _WITH_RIGHTS)
         for each in declared:
             each["rules"][0]["apiVersions"] = ["*"]

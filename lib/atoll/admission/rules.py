@@ -18,6 +18,16 @@ NEW_SPEC: Final = {
     ),
 }
 """Where defaults and rules are about the spec alone, and a change of anything else is never refused."""
+_NOTES: Final = "metadata.annotations"
+NEW_SPEC_OR_NOTES: Final = {
+    "name": "spec-or-a-users-annotations-are-new",
+    "expression": (
+        f'{NEW_SPEC["expression"]} || (request.userInfo.username != "{keys.CONTROL_ACCOUNT}"'
+        f" && (has(object.{_NOTES}) != has(oldObject.{_NOTES})"
+        f" || (has(object.{_NOTES}) && object.{_NOTES} != oldObject.{_NOTES})))"
+    ),
+}
+"""The same, where annotations that can't be read are warned of."""
 NOT_ANOTHERS: Final = {
     "name": "not-one-that-another-controller-runs-already",
     "expression": (
@@ -62,6 +72,8 @@ class Rules:
     """Name of its webhooks: `jobs` in `/validate/jobs` and `validate.jobs.atoll.sh`."""
     conditions: Sequence[Mapping[str, str]] = ()
     """Match conditions: objects without a review, besides the ones that never get one."""
+    judged: Sequence[Mapping[str, str]] | None = None
+    """The same for checks and warnings, where defaults ask about fewer objects; None for the same."""
     queue_field: str
     """The field that messages name where something is wrong with the queue."""
     templates: Callable[[Json], list[tuple[str, object]]]

@@ -26,7 +26,7 @@ from atoll.admission.problems import (
     sequence,
     unread_durations,
 )
-from atoll.admission.rules import NEW_SPEC, Rules
+from atoll.admission.rules import NEW_SPEC, NEW_SPEC_OR_NOTES, Rules
 from atoll.api import lifecycle
 from atoll.kinds import nearness
 from atoll.kinds.metadata import default_queue
@@ -521,6 +521,7 @@ ADMISSION: Final = Rules(
     route="jobs",
     # Updates are defaulted too: a manifest that replaces the Job brings none.
     conditions=(NEW_SPEC,),
+    judged=(NEW_SPEC_OR_NOTES,),
     queue_field="spec.queue",
     templates=templates,
     classes=_classes,
