@@ -225,8 +225,8 @@ async def test_a_queue_is_changed_by_the_rules_and_described_with_numbers(site: 
 
     said = await atollctl(site, "queue", "update", name, "--capability", "cpu=1", ok=False)
     assert "spec.deserved.cpu" in said
-    said = await atollctl(site, "queue", "update", name, "--capability", "cpu=5", "--priority", "7")
-    assert "updated (capability cpu=5,memory=1Ti)" in said
+    said = await atollctl(site, "queue", "update", name, "--capability", "cpu=3", "--priority", "7")
+    assert "updated (capability cpu=3,memory=1Ti)" in said
     said = await atollctl(site, "queue", "update", name, "--capability", "cpu=4,memory-")
     assert "updated (capability cpu=4)" in said
     assert "unchanged" in await atollctl(site, "queue", "update", name, "--priority", "7")

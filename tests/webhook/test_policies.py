@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from atoll.model.apiresource import (
     CAPACITIES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    QUEUES,
     VALIDATING_WEBHOOKS,
     WORKS,
     ApiResource,
@@ -37,6 +39,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 Json = dict[str, Any]
 EXECUTION = keys.execution_namespace("alpha")
+LED = ("lab-a", "lab-b", "lab-a1")
 
 
 @dataclass
@@ -50,6 +53,8 @@ class Host:
     """Of member alpha."""
     user: ApiServer
     """May write bindings and Jobs, and nothing more."""
+    lead: ApiServer
+    """May create queues, and change the queues of `LED`."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -75,13 +80,21 @@ async def host(bare_host: ClusterHandle, tmp_path_factory: pytest.TempPathFactor
         everything = roles.Grant(
             None, tuple(roles.Rule(each.group, each.plural, verbs) for each in (BINDINGS, BATCH_JOBS, WORKS))
         )
+        leading = roles.Grant(
+            None,
+            (
+                roles.Rule(QUEUES.group, QUEUES.plural, ("get", "create")),
+                roles.Rule(QUEUES.group, QUEUES.plural, ("patch", "update"), names=LED),
+            ),
+        )
         async with (
             await ApiServer.from_kubeconfig(install.kubeconfig_of(directory, "control")) as control,
             await ApiServer.from_kubeconfig(install.kubeconfig_of(directory, "dispatcher")) as dispatcher,
             await account("atoll-agent", EXECUTION, roles.agent_on_host("alpha")) as agent,
             await account("somebody", "default", (everything,)) as user,
+            await account("lead", "default", (leading,)) as lead,
         ):
-            made = Host(admin, control, dispatcher, agent, user)
+            made = Host(admin, control, dispatcher, agent, user, lead)
             await until(lambda: _enforced(made), what="the API server enforces the policies")
             yield made
 
@@ -164,6 +177,54 @@ FORGED = [
     pytest.param({"spec": {"suspension": {"dispatching": True}}}, "spec.suspension", id="dispatching suspended"),
     pytest.param({"spec": {"suspension": None}}, "spec.suspension", id="no suspension"),
 ]
+
+
+def queue(name: str, parent: str | None) -> Json:
+    head = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": {"name": name}}
+    return {**head, "spec": {"weight": 1, **({} if parent is None else {"parent": parent})}}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def lab(host: Host) -> AsyncIterator[Host]:
+    """Queues lab-a, lab-b and lab-c below lab, and other beside it."""
+    tree = {"lab": None, "other": "root", "lab-a": "lab", "lab-b": "lab", "lab-c": "lab"}
+    for name, parent in tree.items():
+        await host.admin.create(QUEUES, queue(name, parent))
+    yield host
+    for name in (*tree, "lab-a1"):
+        with contextlib.suppress(errors.NotFound):
+            await host.admin.delete(QUEUES, name)
+
+
+async def parents(api: ApiServer, name: str, parent: str | None) -> None:
+    await api.merge_patch(QUEUES, name, {"spec": {"parent": parent}})
+
+
+@pytest.mark.parametrize("parent", [None, "", "root", "other", "lab-b"])
+async def test_a_right_to_queues_of_a_subtree_takes_none_out_of_it(lab: Host, parent: str | None) -> None:
+    named = parent or "root"
+    with pytest.raises(errors.Forbidden, match=f"queue lab-a: to go from below lab to below {named} needs the right"):
+        await parents(lab.lead, "lab-a", parent)
+    await lab.lead.merge_patch(QUEUES, "lab-a", {"spec": {"weight": 3, "parent": "lab"}})
+    await parents(lab.admin, "lab-a", parent)
+
+
+async def test_a_queue_moves_by_rights_to_its_old_and_its_new_parent(lab: Host) -> None:
+    await lab.lead.create(QUEUES, queue("lab-a1", "lab-a"))
+    for parent in ("lab", "lab-c", "root"):
+        with pytest.raises(errors.Forbidden, match=f"to go from below lab-a to below {parent}"):
+            await parents(lab.lead, "lab-a1", parent)
+    await parents(lab.lead, "lab-a1", "lab-b")
+    await parents(lab.lead, "lab-a1", "lab-a")
+
+
+@pytest.mark.parametrize("parent", [None, "", "root", "lab", "other"])
+async def test_a_queue_is_made_below_another_by_the_right_to_that_one(lab: Host, parent: str | None) -> None:
+    name = unique()
+    with pytest.raises(errors.Forbidden, match=f"queue {name}: to be made below {parent or 'root'} needs the right"):
+        await lab.lead.create(QUEUES, queue(name, parent))
+    await lab.admin.create(QUEUES, queue(name, parent))
+    await lab.admin.delete(QUEUES, name)
 
 
 async def test_the_expressions_fit_the_types(host: Host) -> None:

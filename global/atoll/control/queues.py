@@ -54,6 +54,6 @@ class Queues:
         if state == "Closing" and not self._caches.in_use(name):
             state = "Closed"
         if state != known:
-            await self._host.merge_patch(
-                QUEUES, name, {"status": {"state": state}}, subresource="status", field_manager="atoll-control"
-            )
+            # A queue that a Command opens meanwhile stays open: the conflict has this look repeated.
+            patch = {"metadata": {"resourceVersion": queue.metadata.resource_version}, "status": {"state": state}}
+            await self._host.merge_patch(QUEUES, name, patch, subresource="status", field_manager="atoll-control")

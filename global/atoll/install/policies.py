@@ -422,7 +422,10 @@ SUBMITTER_POLICY: Final = _policy(
     opted_in=True,
 )
 
-_QUEUE: Final = f'authorizer.group("{QUEUES.group}").resource("{QUEUES.plural}").name(object.target.name)'
+
+def _may_update(queue: str) -> str:
+    return f'authorizer.group("{QUEUES.group}").resource("{QUEUES.plural}").name({queue}).check("update").allowed()'
+
 
 # A Command is in a namespace, and a queue in none: who may send the one need not be the one who may change the other.
 COMMAND_POLICY: Final = _policy(
@@ -432,12 +435,40 @@ COMMAND_POLICY: Final = _policy(
     {"about-a-queue": f'has(object.target) && object.target.?kind.orValue("") == "{QUEUES.kind}"'},
     [
         _rule(
-            f'{_QUEUE}.check("update").allowed()',
+            _may_update("object.target.name"),
             "a Command on a queue needs the right to update that queue: ask an administrator of the host",
             shown='"a Command on queue " + object.target.name + " needs the right to update'
             ' queues.scheduling.volcano.sh: ask an administrator of the host"',
         )
     ],
+)
+
+
+def _parent_of(holder: str) -> str:
+    """CEL: the queue above, the root where none is named."""
+    return f'({holder}.?spec.?parent.orValue("") == "" ? "{keys.ROOT_QUEUE}" : {holder}.spec.parent)'
+
+
+_NEW_PARENT: Final = _parent_of("object")
+_OLD_PARENT: Final = _parent_of("oldObject")
+
+# A right to a queue by its name covers its parent, and with that the way out of the limits above.
+PARENT_POLICY: Final = _policy(
+    "atoll-queue-parents",
+    QUEUES,
+    ["CREATE", "UPDATE"],
+    {"has-another-parent": f"{_ON_CREATE} || {_NEW_PARENT} != {_OLD_PARENT}"},
+    [
+        _rule(
+            f"({_ON_CREATE} || {_may_update(_OLD_PARENT)}) && {_may_update(_NEW_PARENT)}",
+            "a queue comes below another one, or leaves it, by the right to update that one",
+            shown=f'"queue " + object.metadata.name + ": " + ({_ON_CREATE} ? "to be made below " + {_NEW_PARENT}'
+            f' : "to go from below " + {_OLD_PARENT} + " to below " + {_NEW_PARENT})'
+            ' + " needs the right to update queues.scheduling.volcano.sh by these names: ask an administrator of the'
+            ' host"',
+        )
+    ],
+    scope="Cluster",
 )
 
 # RBAC can't bind a create to a name.
@@ -540,8 +571,8 @@ CERTIFICATE_POLICY: Final = _policy(
 )
 
 POLICIES: Final = (
-    DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, QUEUE_POLICY, SUBMITTER_POLICY, COMMAND_POLICY, REGISTRATION,
-    NAMESPACE_POLICY, WEBHOOK_POLICY, CERTIFICATE_POLICY,
+    DECISIONS, WORK_POLICY, CAPACITY, SUSPENSION, QUEUE_POLICY, SUBMITTER_POLICY, COMMAND_POLICY,
+    PARENT_POLICY, REGISTRATION, NAMESPACE_POLICY, WEBHOOK_POLICY, CERTIFICATE_POLICY,
 )  # fmt: skip
 """Each policy with its binding."""
 
@@ -553,7 +584,7 @@ CAPACITY_ON_KARMADA: Final = _policy(
     [_rule("false", f"atoll-control says what room a member has, by what Karmada summarises; {_EMERGENCY}")],
 )
 
-ON_KARMADA: Final = (DECISIONS_ON_KARMADA, CAPACITY_ON_KARMADA, REGISTRATION, WEBHOOK_POLICY)
+ON_KARMADA: Final = (DECISIONS_ON_KARMADA, CAPACITY_ON_KARMADA, PARENT_POLICY, REGISTRATION, WEBHOOK_POLICY)
 """Those on a Karmada: its Works, and the workloads themselves, are its own."""
 
 

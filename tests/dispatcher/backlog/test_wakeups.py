@@ -358,3 +358,33 @@ def test_shapes_that_wake_in_turn_start_as_if_all_woke_at_once(seed: int, monkey
     monkeypatch.setattr(wakeups, "_FEW", 0)
     assert started(seed) == at_once
     assert len(at_once) > 60
+
+
+@pytest.mark.parametrize("above", [False, True], ids=["itself", "the queue above"])
+@pytest.mark.parametrize("closed_first", [False, True], ids=["closed after the move", "closed before the move"])
+@pytest.mark.parametrize("view", [{}, {"strategy": Strategy.FIFO}, BACKFILL], ids=["traverse", "fifo", "backfill"])
+def test_one_that_moved_into_a_closed_queue_starts_once_that_is_opened(
+    view: dict[str, object], closed_first: bool, above: bool
+) -> None:
+    s = Scene(make_queue("top"), make_queue("a", gpu=0, view=view), make_queue("b", view={**view, "parent": "top"}))
+    s.tell(make_cluster("m"), make_capacity("m", [8]))
+    s.submit(make_binding("x").queue("a").tasks(2), make_binding("beside").queue("a").tasks(2))
+    assert names(s.run()) == []
+
+    def opened(is_open: bool) -> None:
+        fields = {} if above else {**view, "parent": "top"}
+        s.tell(make_queue("top" if above else "b", is_open=is_open, view=fields))
+
+    if closed_first:
+        opened(False)
+        s.run()
+    gang = s.view("x").gang
+    assert gang is not None
+    s.change("x", gang=msgspec.structs.replace(gang, queue="b"), generation=s.view("x").generation + 1)
+    opened(False)
+    assert names(s.run()) == []
+    s.now += OLD
+    s.run()
+    assert s.verdict("x") is Reason.QUEUE_CLOSED
+    opened(True)
+    assert names(s.run()) == ["x"]
