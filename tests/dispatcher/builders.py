@@ -105,6 +105,10 @@ class BindingBuilder:
         self._gang["network_topology"] = TopologyWish("hard", tier)
         return self
 
+    def within(self, tier: str) -> Self:
+        self._gang["network_topology"] = TopologyWish("hard", highest_tier_name=tier)
+        return self
+
     def affinity(self, **affinity: Any) -> Self:
         return self.having(affinities=(affinity,))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from atoll.model.apiresource import JOB_ARRAYS, JOBS
+from atoll.model.apiresource import JOB_ARRAYS, JOBS, NAMESPACES
 from tests import atollctl as commands
 from tests.integration.command_line import atollctl
 from tests.integration.federation import Site
@@ -35,6 +35,32 @@ async def test_a_gang_and_an_array_are_submitted_from_a_few_words(site: Site) ->
     assert (array["spec"]["indices"], array["spec"]["atOnce"]) == ("0-5", 2)
     listed = await atollctl(site, "job", "list", "--me", "--no-headers")
     assert {line.split()[0] for line in listed.splitlines()} == {"gang", "jobarray/sweep"}
+
+
+@pytest.mark.parametrize("kind", [("--workers", "2"), ("--array", "0-1")], ids=["a gang", "an array"])
+async def test_what_does_not_run_as_things_are_is_warned_of(site: Site, kind: tuple[str, ...]) -> None:
+    queue = await site.queue()
+    where = (f"--kubeconfig={site.federation.host.kubeconfig}", *WORDS, *kind)
+
+    async def said(*words: str, namespace: str = site.namespace) -> list[str]:
+        ran = await commands.atollctl("submit", *where, "-n", namespace, *words, "--", "true")
+        assert ran.code == 0, ran.said
+        return ran.said.splitlines()
+
+    [warning] = await said("-q", f"{queue}x")
+    assert f"queue '{queue}x' does not exist, and the workload waits until it does" in warning
+    assert f"did you mean {queue}?" in warning
+    [warning] = await said("-q", queue, "--within", "rak", "--dry-run")
+    assert warning.startswith("Warning: --within rak: no member that it may use has such a tier")
+    assert "did you mean rack?" in warning
+    assert await said("-q", queue, "--within", "rack", "--dry-run") == []
+
+    plain = f"{site.namespace}-plain"
+    await site.host.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plain}})
+    [warning] = await said("-q", queue, namespace=plain)
+    assert f"namespace {plain} is not opted in" in warning
+    assert f"kubectl label namespace {plain} atoll.sh/enabled=true" in warning
+    await site.host.delete(NAMESPACES, plain)
 
 
 async def test_a_dry_run_creates_nothing_and_prints_a_manifest_that_the_host_takes(site: Site, tmp_path: Path) -> None:

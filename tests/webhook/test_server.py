@@ -21,7 +21,8 @@ from atoll.model import keys
 from atoll.model.apiresource import NAMESPACES, PRIORITY_CLASSES, QUEUES
 from atoll.model.objects import decode_meta
 from atoll.webhook import protocol, queues, reviews, server
-from tests.webhook.builders import Json, defaulted, make_job, make_queue, make_task
+from atoll.webhook.settings import ReviewSettings
+from tests.webhook.builders import Json, changed, defaulted, make_job, make_queue, make_task
 from tests.webhook.reviews import PATHS, make_answers, nobody, review
 
 
@@ -373,3 +374,59 @@ async def test_what_nothing_keeps_from_running_on_the_host_is_refused_where_its_
     [problem] = await answers.routes["/validate/deployments"].validate(request)
     assert "own controllers from running a Deployment" in problem.message
     assert await answers.routes["/validate/batch-jobs"].validate(request) == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("queue", "default", "told"),
+    [
+        pytest.param("reserch", "", ["'reserch' does not exist", "did you mean research?"], id="a misspelt queue"),
+        pytest.param("other", "", ["'other' does not exist", "`atollctl queue list`"], id="a queue like no other"),
+        pytest.param("resaerch", "resaerch", ["'resaerch', the default of namespace team-a,"], id="a default queue"),
+        pytest.param("secrets", "", ["`atollctl queue list`"], id="a queue like one that takes none of the namespace"),
+        pytest.param("research", "", [], id="a queue that is there"),
+    ],
+)
+async def test_a_queue_that_does_not_exist_is_warned_of(queue: str, default: str, told: list[str]) -> None:
+    api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
+    cache, namespaces = Reflector(api, QUEUES, queues.decode), Reflector(api, NAMESPACES, decode_meta)
+    answers = reviews.Reviews(cache, namespaces, settings=ReviewSettings(settle=0))
+    shut = make_queue("secret")
+    shut["metadata"]["annotations"] = {keys.NAMESPACE_SELECTOR: "team=b"}
+    for each in (make_queue("research"), shut):
+        cache.take_line(json.dumps({"type": "ADDED", "object": each}).encode())
+    notes = {keys.QUEUE_ANNOTATION: default} if default else {}
+    there = {"metadata": {"name": "team-a", "annotations": notes}}
+    namespaces.take_line(json.dumps({"type": "ADDED", "object": there}).encode())
+
+    async def warnings(new: Json, old: Json | None = None) -> list[str]:
+        body = json.dumps(review(new, old, "CREATE" if old is None else "UPDATE")).encode()
+        outcome, answer = await server.answer(answers, "/validate/jobs", body)
+        assert outcome == "allowed"
+        return [each for each in json.loads(answer.text or "")["response"].get("warnings", ()) if "queue" in each]
+
+    job = defaulted(make_job(queue=queue))
+    assert not await warnings(job), "nothing is known before the cache has all queues"
+    cache.synced.set()
+    said = await warnings(job)
+    assert len(said) == bool(told)
+    assert all(each.startswith("spec.queue: queue ") for each in said)
+    assert [each for each in told if each not in said[0]] == []
+    assert bool(await warnings(job, defaulted(make_job(queue="research")))) == bool(told), "a move"
+    assert not await warnings(changed(job, "metadata", "labels", value={"a": "b"}), job), "it was warned of before"
+
+
+@pytest.mark.asyncio
+async def test_a_queue_that_was_made_a_moment_before_is_not_warned_of() -> None:
+    """1. The queue is created; 2. a Job in it is reviewed; 3. the watch tells of the queue."""
+    api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
+    cache = Reflector(api, QUEUES, queues.decode)
+    answers = reviews.Reviews(cache, Reflector(api, NAMESPACES, decode_meta))
+    cache.synced.set()
+    body = json.dumps(review(defaulted(make_job(queue="fresh")))).encode()
+    asked = asyncio.create_task(server.answer(answers, "/validate/jobs", body))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not asked.done()
+    cache.take_line(json.dumps({"type": "ADDED", "object": make_queue("fresh")}).encode())
+    assert "warnings" not in json.loads((await asked)[1].text or "")["response"]

@@ -39,7 +39,7 @@ def call(options: Settings, work: Callable[[A], Awaitable[T]], client: type[A] =
 
     async def run() -> T:
         async with await client.from_kubeconfig(
-            options.kubeconfig, options.context, user_agent="atollctl", on_warning=_warn
+            options.kubeconfig, options.context, user_agent="atollctl", on_warning=warn
         ) as host:
             telling = asyncio.create_task(_tell_of_silence(host))
             try:
@@ -50,7 +50,8 @@ def call(options: Settings, work: Callable[[A], Awaitable[T]], client: type[A] =
     return asyncio.run(run())
 
 
-def _warn(text: str) -> None:
+def warn(text: str) -> None:
+    """Show a warning as kubectl does."""
     print(f"Warning: {text}", file=sys.stderr)
 
 

@@ -54,8 +54,8 @@ def submit(
     output: DataOutput = None,
 ) -> None:
     """Submit a Volcano Job, or a JobArray with one for each index, and print its name, or with -o the object."""
-    from atoll.cli import submission
-    from atoll.cli.connection import call
+    from atoll.cli import submission, submitted_warnings
+    from atoll.cli.connection import call, warn
     from atoll.model.apiresource import JOB_ARRAYS, JOBS
 
     options = settings(ctx)
@@ -84,7 +84,10 @@ def submit(
     resource = JOB_ARRAYS if made["kind"] == JOB_ARRAYS.kind else JOBS
 
     async def create(host: ApiServer) -> dict[str, Any]:
-        return await host.create(resource, made, field_manager="atollctl", dry_run=dry_run)
+        taken = await host.create(resource, made, field_manager="atollctl", dry_run=dry_run)
+        for text in await submitted_warnings.warnings(host, resource, taken, within=within or ""):
+            warn(text)
+        return taken
 
     # What a user may keep and edit is the manifest, not what the host makes of it.
     call(options, create)

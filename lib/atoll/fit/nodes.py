@@ -205,6 +205,12 @@ class Nodes:
         twin._look_at(chosen)
         return twin
 
+    @property
+    def tier_names(self) -> list[str]:
+        """Names of the tiers of all its trees, the nearest first."""
+        named = {(each.tier, each.tier_name) for layout in self._layouts.values() for each in layout.tree.domains}
+        return [*dict.fromkeys(name for _, name in sorted(named) if name)]
+
     def _by_node(self) -> _Layout:
         """Each node as a domain."""
         if not self._node_layout:

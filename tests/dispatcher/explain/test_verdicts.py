@@ -71,6 +71,20 @@ def test_each_member_says_how_many_pods_it_holds_the_nearest_first() -> None:
     assert "1 more pod in cluster m1" in change.message
 
 
+@pytest.mark.parametrize(
+    ("tier", "said"),
+    [
+        pytest.param("rak", "it has no tier rak; did you mean rack?", id="a misspelt tier"),
+        pytest.param("cabinet", "it has no tier cabinet; its tiers are rack, spine", id="a tier like no other"),
+    ],
+)
+def test_a_tier_that_members_lack_is_named(tier: str, said: str) -> None:
+    s = running(scene(room=(make_cluster("m"), make_capacity("m", {"rack-a": [2, 2], "rack-b": [4, 4]}))))
+    [room] = ask(s, make_binding("a").tasks(1).within(tier)).clusters
+    assert (room.reason, room.message, room.fits) == ("NoTopology", said, 0)
+    assert ask(s, make_binding("a").tasks(1).within("rack")).starts
+
+
 def test_a_hard_topology_names_the_best_domain() -> None:
     racks = make_capacity("m", {"rack-a": [2, 2], "rack-b": [4, 4]})
     s = running(scene(room=(make_cluster("m"), racks)), make_binding("a").tasks(9).hard(1))

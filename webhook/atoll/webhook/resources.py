@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 
 import msgspec
 
 from atoll.admission.problems import Json, Problem, mapping, sequence
-from atoll.model import cards, flavors, keys, quantity
+from atoll.model import cards, flavors, keys, quantity, spelling
 from atoll.model.objects import Slim
 
 Named = tuple[str, str]
@@ -65,7 +64,7 @@ def unknown(names: Iterable[Named], members: Iterable[Cluster], others: Iterable
         if resource in known or resource.startswith("hugepages-"):
             continue
         vendors = [each for each in known if each.endswith(f"/{resource}")]
-        near = vendors or difflib.get_close_matches(resource, known, 1)
+        near = vendors or spelling.near(resource, known)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         yield Problem(field, f"no member has {resource}; {hint}")
 

@@ -11,7 +11,7 @@ from atoll.admission import groups, jsonpatch, pod_security, trust
 from atoll.admission.problems import Json, Problem, added
 from atoll.admission.rules import Change, Rules
 from atoll.kinds import KINDS, Kind, metadata
-from atoll.model import keys
+from atoll.model import keys, spelling
 from atoll.model.apiresource import POD_GROUPS
 from atoll.model.namespaces import opted_in
 from atoll.model.queues import most_grace
@@ -23,6 +23,8 @@ from atoll.webhook.surroundings import Surroundings
 
 _AUDITED: Final = 4096
 """Characters of an audit annotation."""
+_NEAR_QUEUES: Final = 5
+"""Names like that of an unknown queue, of which the first that takes the workload is proposed."""
 
 
 class Workloads:
@@ -164,13 +166,22 @@ class Workloads:
         problems += self._badly_overridden(kind, request, old)
         if old is None:
             problems += [*classes, *self._queue_problems(queue, request.namespace, rules.queue_field)]
-            return problems or [*sizes.problems(kind, change.new), *self._insecure(rules, request)]
+            problems = problems or [*sizes.problems(kind, change.new), *self._insecure(rules, request)]
+            return problems or await self._until_known(queue)
         left = kind.queue_of(old, default=default)
         problems += added(self._not_allowed(rules, old, left), classes)
         if queue != left:
             problems += rules.kept(old, left) or self._queue_problems(queue, request.namespace, rules.queue_field)
         problems += self._made_insecure(rules, request, old)
-        return problems or added(*(sizes.problems(kind, each) for each in (old, change.new)))
+        problems = problems or added(*(sizes.problems(kind, each) for each in (old, change.new)))
+        return problems or (await self._until_known(queue) if queue != left else [])
+
+    async def _until_known(self, queue: str) -> list[Problem]:
+        """No problem, once the cache had time to show a queue that was made a moment before: `warn` reads it."""
+        known = self._around.queues
+        if known.synced.is_set():
+            await self._around.wait(self._settings.settle, lambda: known.get(queue) is None)
+        return []
 
     def _badly_overridden(self, kind: Kind, request: Request, old: Json | None) -> list[Problem]:
         """What override policies would find in a workload that they can't change; of a change only new parts."""
@@ -211,6 +222,7 @@ class Workloads:
         most = most_grace(queue, self._around.of_queue)
         return [
             *rules.warnings(change),
+            *self._unknown_queue(kind, rules, request, queue),
             *self._group_warnings(kind, rules, request),
             *(self._insecure(rules, request, "warn") if rules.insecure_told else ()),
             *self._unreachable(kind, rules, request, queue),
@@ -220,6 +232,22 @@ class Workloads:
                 request, lambda workload: resources.of_templates(rules.templates(workload))
             ),
         ]
+
+    def _unknown_queue(self, kind: Kind, rules: Rules, request: Request, queue: str) -> list[Problem]:
+        """Whether a workload goes from now on to a queue that does not exist."""
+        change, around = self.change(request), self._around
+        default = metadata.default_queue(change.namespace)
+        moved = change.old is None or kind.queue_of(change.old, default=default) != queue
+        known = around.queues.get(queue) is not None or not around.queues.synced.is_set()
+        if known or not moved or not kind.takes(change.new):
+            return []
+        names = spelling.near(queue, (each.metadata.name for each in around.queues), _NEAR_QUEUES)
+        meant = [each for each in names if not self._queue_problems(each, request.namespace, rules.queue_field)]
+        by_default = queue == change.namespace.get(keys.QUEUE_ANNOTATION)
+        whose = f", the default of namespace {request.namespace}," if by_default else ""
+        how = f"did you mean {meant[0]}?" if meant else "`atollctl queue list` shows those that there are"
+        text = f"queue {queue!r}{whose} does not exist, and the workload waits until it does; {how}"
+        return [Problem(rules.queue_field, text)]
 
     def _unreachable(self, kind: Kind, rules: Rules, request: Request, queue: str) -> list[Problem]:
         """What of a new workload needs a network that its members don't have."""

@@ -43,7 +43,7 @@ from atoll.fit import Miss, Placement, place
 from atoll.fit.place import ALL, covering
 from atoll.fit.placement import MANY
 from atoll.fit.pods import joined
-from atoll.model import claim_shapes, keys, quantity, selectors
+from atoll.model import claim_shapes, keys, quantity, selectors, spelling
 from atoll.model.decision import Phase
 from atoll.model.flavors import SIGN
 from atoll.model.gang import Gang
@@ -335,6 +335,8 @@ class _Look:
                 said = failed.get(member.name, "")
                 text = "it failed such a workload lately and is avoided for a while" + (f": {said}" if said else "")
                 rooms.append(_room(member, wanted, fits, Reason.AVOIDED, text))
+            elif unknown := self._lacks_tier(member):
+                rooms.append(_room(member, wanted, 0, Reason.NO_TOPOLOGY, unknown))
             elif exact:
                 exact -= 1
                 self._tried.append(member)
@@ -344,6 +346,15 @@ class _Look:
                 rooms.append(_room(member, wanted, fits, reason, Miss(reason, wanted, fits).sentence()))
         # Members that could take it at once come first, then by how near they come.
         return sorted(rooms, key=lambda room: (bool(room.reason), -room.fits))
+
+    def _lacks_tier(self, member: Member) -> str:
+        """That a member has tiers, and none of the name by which the workload asks for one; empty where it has."""
+        wish = self._gang.network_topology
+        names = member.nodes.tier_names
+        if wish is None or not wish.highest_tier_name or not names or member.problems or member.has_domain(wish):
+            return ""
+        hint = spelling.meant(wish.highest_tier_name, names) or f"; its tiers are {', '.join(names)}"
+        return f"it has no tier {wish.highest_tier_name}{hint}"
 
     def _exact(self, member: Member, wanted: int) -> Room:
         placement = place(member.nodes, self._gang, room=self.members.table.room(member, self.shape))

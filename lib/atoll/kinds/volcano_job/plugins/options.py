@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from atoll.model import spelling
 
 Value = str | int | bool
 
@@ -52,7 +53,7 @@ def parse(options: Sequence[Option], arguments: Sequence[str]) -> dict[str, Valu
         name, equals, text = argument.lstrip("-").partition("=")
         option = known.get(name)
         if option is None:
-            near = difflib.get_close_matches(name, known, 1)
+            near = spelling.near(name, known)
             hint = f"; did you mean --{near[0]}?" if near else f"; it takes {_listed(options)}"
             raise BadArgument(f"--{name} is not one of its flags{hint}")
         if not equals and not isinstance(option.default, bool):
