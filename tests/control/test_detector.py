@@ -123,8 +123,10 @@ async def test_a_gang_says_whether_its_priority_class_preempts(named: Json, pree
 
 
 async def test_a_priority_class_that_does_not_exist_is_told() -> None:
-    made, told = await reconciled(job("typo", GOOD, priorityClassName="hihg"), job("good", GOOD))
+    sent: list[Json] = []
+    made, told = await reconciled(job("typo", GOOD, priorityClassName="hihg"), job("good", GOOD), sent=sent)
     assert made == ["typo-job", "good-job"]
+    assert [gang.decode(each["metadata"]["annotations"][keys.GANG]).classless for each in sent] == [True, False]
     [(name, reason, note)] = told
     assert (name, reason) == ("typo", "PriorityClassNotFound")
     assert note.startswith("PriorityClass hihg does not exist here: it counts with priority 0")

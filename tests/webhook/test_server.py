@@ -242,6 +242,9 @@ async def test_a_priority_class_that_is_not_on_the_host_is_warned_of(path: str) 
     [told] = [each for each in answers.routes[path].warn(request) if "gold" in str(each)]
     assert told.field.endswith("template.spec.priorityClassName")
     assert "does not exist on the host" in told.message
+    classes.take_line(json.dumps({"type": "ADDED", "object": {"metadata": {"name": "golden"}}}).encode())
+    [told] = [each for each in answers.routes[path].warn(request) if "gold" in str(each)]
+    assert told.message.endswith("did you mean golden?")
     classes.take_line(json.dumps({"type": "ADDED", "object": {"metadata": {"name": "gold"}}}).encode())
     assert not [each for each in answers.routes[path].warn(request) if "gold" in str(each)]
 

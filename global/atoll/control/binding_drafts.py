@@ -141,6 +141,13 @@ class BindingDrafts:
             spec["rescheduleTriggeredAt"] = at
         if said:
             spec["failover"] = said
+        missing = [
+            name
+            for resource, name in kind.namespaced_needs(obj.body)
+            if resource == PRIORITY_CLASSES and self._caches.priority_classes.get(name) is None
+        ]
+        if missing:
+            wish = msgspec.structs.replace(wish, classless=True)
         annotations = {keys.GANG: gang.encode(wish)}
         if policy is not None and policy.spec.activation_preference == "Lazy":
             annotations[keys.POLICY_ACTIVE] = str(obj.metadata.generation)
@@ -149,13 +156,12 @@ class BindingDrafts:
         except gang.BadGang as error:
             # The dispatcher says that it is invalid, not why.
             self._tell(kind, obj, Reason.INVALID_GANG, str(error))
-        for resource, name in kind.namespaced_needs(obj.body):
-            if resource == PRIORITY_CLASSES and self._caches.priority_classes.get(name) is None:
-                note = (
-                    f"PriorityClass {name} does not exist here: it counts with priority {wish.priority}, and members"
-                    " that have no such class start none of its pods; create it, or correct priorityClassName"
-                )
-                self._tell(kind, obj, "PriorityClassNotFound", note)
+        for name in missing:
+            note = (
+                f"PriorityClass {name} does not exist here: it counts with priority {wish.priority}, and members"
+                " that have no such class start none of its pods; create it, or correct priorityClassName"
+            )
+            self._tell(kind, obj, "PriorityClassNotFound", note)
         return {"annotations": annotations, "spec": spec, "claim": follows}
 
     def _scatters(self, placement: Json, obj: Full, current: BindingObject | None) -> bool:
@@ -185,7 +191,7 @@ class BindingDrafts:
             problems = [
                 *trust.class_problems(name, field),
                 *trust.not_allowed([(field, name)], queue, allowed),
-                *trust.unknown_classes([(field, name)], lambda each: classes.get(each) is not None),
+                *trust.unknown_classes([(field, name)], [each.metadata.name for each in classes]),
             ]
             if not problems:
                 return class_of(name, classes)

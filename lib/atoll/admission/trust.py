@@ -5,11 +5,11 @@ Pure; each rule has its attack in `tests/attacks`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from atoll.admission.pod_resources import gpu_share_problems
 from atoll.admission.problems import Json, Problem, integer, mapping
-from atoll.model import hami, keys
+from atoll.model import hami, keys, spelling
 from atoll.model.placer import SCHEDULERS
 
 _OF_DEVICES = (
@@ -94,17 +94,17 @@ def not_allowed(names: Iterable[tuple[str, object]], queue: str, allowed: list[s
             yield Problem(field, text)
 
 
-def unknown_classes(names: Iterable[tuple[str, object]], known: Callable[[str], bool]) -> Iterator[Problem]:
+def unknown_classes(names: Iterable[tuple[str, object]], known: Collection[str]) -> Iterator[Problem]:
     """Priority classes that are not on the host, to warn of: a member may have them.
 
     Args:
         names: (field, class) of a workload; a field without a class is left out.
-        known: whether there is a class of this name.
+        known: names of the host's classes.
     """
     for field, name in names:
-        if isinstance(name, str) and name and not known(name):
+        if isinstance(name, str) and name and name not in known:
             text = f"class {name!r} does not exist on the host: members without it refuse the pods; create it, or name"
-            yield Problem(field, f"{text} another")
+            yield Problem(field, f"{text} another{spelling.meant(name, known)}")
 
 
 def class_of(template: object) -> object:

@@ -214,6 +214,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """The resourceVersion at which its workload was first seen: the order within one second; 0 where unknown."""
     attempt: str = ""
     """Changes when its user wants it to be tried again though it was deactivated."""
+    classless: bool = False
+    """It names a PriorityClass that the host does not have, so that none goes along to members."""
     needs: list[str] = []
     """Requirements of its pods that only some placers look at (`atoll.model.needs`), sorted."""
     features: list[str] = []
@@ -248,6 +250,11 @@ class Gang(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """The same of those to whose members it does not go."""
     any_gpu: bool = False
     """Whether queues are charged its GPUs under any name as well; for the dispatcher, no annotation has it."""
+
+    @property
+    def tried_as(self) -> str:
+        """Another text than before where it may be tried again: its user acted, or its PriorityClass has come."""
+        return f"{self.attempt} without its class" if self.classless else self.attempt
 
     @property
     def replicas(self) -> int:

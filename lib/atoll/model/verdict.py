@@ -111,6 +111,13 @@ OVERRIDE_POLICY: Final = "override policy "
 
 _QUOTA_FULL: Final = "exceeded quota"
 """What every API server says where a ResourceQuota is full."""
+_NO_CLASS: Final = "no PriorityClass with name"
+"""What every API server says of pods that name one that it does not have."""
+
+
+def lacks_class(words: str) -> bool:
+    """Whether a member refused pods because it does not have their PriorityClass."""
+    return _NO_CLASS in words
 
 
 def reason_of_refusal(words: str) -> Reason:
@@ -215,8 +222,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.REFUSED_BY_MEMBER: "a member refused it",
     Reason.NAMESPACE_NOT_ACCEPTED: "a member has a namespace of that name of its own",
     Reason.OVERRIDE_FAILED: "an override policy of the host can't be applied to it",
-    Reason.DEACTIVATED: "members refused it, or did not get it to run, again and again; it is not tried until its user"
-    " acts (atollctl job retry)",
+    Reason.DEACTIVATED: "the members that it may use refused it, or did not get it to run; it is not tried until its"
+    " user acts (atollctl job retry)",
     Reason.DEADLINE_EXCEEDED: "its pods were not bound in time",
     Reason.NOT_READY_IN_TIME: "its pods were bound and did not run in time; it is tried again after a pause",
     Reason.EVICTION_OVERDUE: "its pods have not gone in time; its quota is returned, their nodes are not",

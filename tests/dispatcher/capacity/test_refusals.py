@@ -250,6 +250,31 @@ def test_after_some_refusals_by_one_member_it_is_deactivated_until_its_user_acts
     assert s.view("a").decision.refused.counts == {"m": 1}  # type: ignore[union-attr]
 
 
+def test_a_class_that_the_host_lacks_is_asked_of_each_member_once_and_again_when_it_has_come() -> None:
+    s = two()
+    s.submit(make_binding("a"))
+    gang = s.view("a").gang
+    assert gang is not None
+    s.change("a", gang=msgspec.structs.replace(gang, classless=True))
+    for member in ("m1", "m2"):
+        assert dispatched(s.run(after=LONG)) == [("a", member)]
+        refuse(s, "a")
+    told = explained(s.run())["a"].decision
+    assert (told.reason, told.blocker) == (
+        Reason.DEACTIVATED,
+        Blocker(
+            "Cluster",
+            "m2",
+            message=f"{WORDS}; the host does not have it either, and it is tried again once it is created there",
+        ),
+    )
+    assert dispatched(s.run(after=100 * LONG)) == []
+    s.change("a", gang=gang)
+    assert dispatched(s.run()) == [("a", "m1")], "it goes along from now on"
+    refuse(s, "a")
+    assert s.view("a").decision.refused.counts == {"m1": 1}, "a member may know of it a moment late"  # type: ignore[union-attr]
+
+
 def test_it_is_not_deactivated_while_another_member_may_take_it() -> None:
     """One member refuses it, the other one has no room: it waits for that room, and is tried in the first no more."""
     s = two()

@@ -277,7 +277,7 @@ class Workloads:
         known = self._around.priority_classes
         if request.operation != "CREATE" or known is None or not known.synced.is_set():
             return []
-        return list(trust.unknown_classes(named(request.object or {}), lambda name: known.get(name) is not None))
+        return list(trust.unknown_classes(named(request.object or {}), [each.metadata.name for each in known]))
 
     def _classes_allowed(self, queue: str) -> list[str] | None:
         found = self._around.queues.get(queue)

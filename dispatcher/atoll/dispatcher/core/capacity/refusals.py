@@ -21,7 +21,7 @@ from atoll.model.decision import Refused
 from atoll.model.namespaces import NOT_ACCEPTED
 from atoll.model.pauses import Pause, count_after, pause_after, spread
 from atoll.model.timestamps import to_seconds
-from atoll.model.verdict import Blocker, Reason, Verdict, concerns_namespace
+from atoll.model.verdict import Blocker, Reason, Verdict, concerns_namespace, lacks_class
 
 MOST_WORDS = 1000
 """Characters of a refusal that are kept."""
@@ -45,7 +45,7 @@ class Refusals:
     def counted(self, view: BindingView) -> Mapping[str, int]:
         """Member -> how often it refused the workload since its user acted last."""
         refused = view.decision.refused
-        attempt = view.gang.attempt if view.gang is not None else ""
+        attempt = view.gang.tried_as if view.gang is not None else ""
         return refused.counts if refused is not None and refused.attempt == attempt else {}
 
     def given_up(self, view: BindingView) -> set[str]:
@@ -61,17 +61,28 @@ class Refusals:
         refused = view.decision.refused
         if view.decision.reason is not Reason.DEACTIVATED or refused is None or not self.counted(view):
             return None
-        return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
+        return self.deactivation(view, refused)
+
+    @staticmethod
+    def deactivation(view: BindingView, refused: Refused) -> Verdict:
+        """The verdict on a workload that is tried in no member any more."""
+        words = refused.message
+        if view.gang is not None and view.gang.classless and lacks_class(words):
+            words += "; the host does not have it either, and it is tried again once it is created there"
+        return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=words))
 
     def after(self, view: BindingView, refusing: Mapping[str, str]) -> Refused | None:
         """Status to write once these members refused the workload: member -> its words."""
         own = [(name, words) for name, words in refusing.items() if not concerns_namespace(words)]
         if not own:
             return view.decision.refused
-        known = self.counted(view)
+        known, gang = self.counted(view), view.gang
         counts = {**known, **{name: known.get(name, 0) + 1 for name, _ in own}}
+        if gang is not None and gang.classless:
+            # Nothing brings the class there; one that goes along may be a moment late.
+            counts |= {name: max(self._settings.most, counts[name]) for name, words in own if lacks_class(words)}
         name, words = own[0]
-        attempt = view.gang.attempt if view.gang is not None else ""
+        attempt = gang.tried_as if gang is not None else ""
         return Refused(counts, attempt, name, words[:MOST_WORDS])
 
     def enter(self, view: BindingView, now: float) -> None:

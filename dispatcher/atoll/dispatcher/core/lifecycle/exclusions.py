@@ -90,7 +90,7 @@ class Exclusions:
         if refused is not None and given_up:
             serving = self.serves(binding.leaf)
             if given_up.issuperset(self._named(shape, True if serving is None else serving)):
-                return Verdict(Reason.DEACTIVATED, Blocker("Cluster", refused.member, message=refused.message))
+                return self.refusals.deactivation(binding.view, refused)
         words = next(((name, said) for name, said in self.refusals.avoided(binding.view).items() if said), None)
         if words is None:
             barred = self.breakers.barred(binding.view.namespace, binding.view.kind)

@@ -51,7 +51,7 @@ class Sightings:
     def _observe(self, view: BindingView, old: Binding | None) -> None:
         """Follow the observation over any earlier decision."""
         phase = phase_of(view)
-        if old is not None and view.gang and old.view.gang and view.gang.attempt != old.view.gang.attempt:
+        if old is not None and view.gang and old.view.gang and view.gang.tried_as != old.view.gang.tried_as:
             self.refusals.try_again(namespace=view.namespace)
             self._state.wake_namespace(view.namespace)
         for seen in self._state.on_seen:
