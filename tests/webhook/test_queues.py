@@ -8,12 +8,59 @@ import orjson
 import pytest
 
 from atoll.admission import jsonpatch
-from atoll.webhook import queues
+from atoll.model import keys
+from atoll.webhook import queues, resources
 from tests.webhook.builders import Json, cached, changed, make_queue
 
 
 def annotated(key: str, text: str) -> Json:
     return changed(make_queue(), "metadata", value={"name": "q", "annotations": {key: text}})
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        pytest.param("atoll.sh/sla-wating-time", ["did you mean atoll.sh/sla-waiting-time?"], id="misspelt"),
+        pytest.param(
+            "sla-waiting-time", ["did you mean annotation atoll.sh/sla-waiting-time?"], id="of Volcano's plugin"
+        ),
+        pytest.param(
+            "atoll.sh/hold", ["metadata.annotations[atoll.sh/hold]: has no effect on a queue"], id="of workloads"
+        ),
+        pytest.param("atoll.sh/priority-classes", [], id="that a queue has"),
+        pytest.param("atoll.sh/default-policy", [], id="its default policy"),
+        pytest.param("sla-tier", [], id="of somebody else"),
+        pytest.param("example.com/sla-waiting-tim", [], id="of another system"),
+    ],
+)
+def test_annotations_that_have_no_effect_on_a_queue(key: str, said: list[str]) -> None:
+    queue = annotated(key, "30m")
+    found = [str(each) for each in queues.unread(queue, None)]
+    assert [text for text in said if text not in "".join(found)] == []
+    assert len(found) == len(said)
+    assert not list(queues.unread(queue, queue)), "it was warned of before"
+
+
+def test_a_label_of_a_queue_has_no_effect() -> None:
+    queue = {**make_queue(), "metadata": {"name": "q", "labels": {"atoll.sh/order": "fair-jobs", "team": "a"}}}
+    [found] = queues.unread(queue, None)
+    assert str(found) == (
+        "metadata.labels[atoll.sh/order]: has no effect on a queue; did you mean annotation atoll.sh/order?"
+    )
+
+
+def test_members_and_classes_that_do_not_exist_are_named() -> None:
+    east = resources.decode_cluster(b'{"metadata": {"name": "east", "labels": {"gpu": "h100"}}}')
+    queue = make_queue(extendClusters=[{"name": "esat"}, {"name": "east"}])
+    queue["metadata"]["annotations"] = {
+        keys.CLUSTER_AFFINITY: '{"matchLabels": {"gpu": "h10"}}', keys.PRIORITY_CLASSES: "low, hihg",
+    }  # fmt: skip
+    assert [str(each) for each in queues.unknown_names(queue, [east], ["low", "high"])] == [
+        "spec.extendClusters[0].name: no member is named 'esat'; did you mean east?",
+        'metadata.annotations[atoll.sh/cluster-affinity]: no member has such labels: {"matchLabels": {"gpu": "h10"}}',
+        "metadata.annotations[atoll.sh/priority-classes]: there is no PriorityClass 'hihg' on the host; did you mean high?",
+    ]
+    assert not list(queues.unknown_names(queue, [], None)), "nothing is known of members and classes"
 
 
 KNOWN = {

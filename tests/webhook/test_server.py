@@ -419,6 +419,38 @@ async def test_a_queue_that_does_not_exist_is_warned_of(queue: str, default: str
     assert not await warnings(changed(job, "metadata", "labels", value={"a": "b"}), job), "it was warned of before"
 
 
+@pytest.mark.parametrize(
+    ("path", "where"),
+    [
+        pytest.param(("metadata", "annotations"), "metadata.annotations", id="an annotation"),
+        pytest.param(("metadata", "labels"), "metadata.labels", id="a label"),
+        pytest.param(
+            ("spec", "tasks", 0, "template", "metadata"),
+            "spec.tasks[0].template.metadata.annotations",
+            id="of its pods",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        pytest.param("atoll.sh/runing-estimate", "did you mean atoll.sh/running-estimate?", id="misspelt"),
+        pytest.param("atoll.sh/queue", "did you mean label volcano.sh/queue-name?", id="a queue"),
+        pytest.param("atoll.sh/hold", "", id="known"),
+        pytest.param("example.com/atoll", "", id="another system's"),
+    ],
+)
+def test_names_that_look_like_atolls_and_that_nothing_reads(
+    path: tuple[str | int, ...], where: str, name: str, hint: str
+) -> None:
+    value: Json = {name: "true"} if path[0] == "metadata" else {"annotations": {name: "true"}}
+    job = changed(defaulted(make_job()), *path, value=value)
+    warnings = [each for each in response_to("/validate/jobs", review(job)).get("warnings", ()) if name in each]
+    assert warnings == ([f"{where}[{name}]: has no effect: Atoll reads none of that name; {hint}"] if hint else [])
+    again = response_to("/validate/jobs", review(job, job, "UPDATE"))
+    assert not [each for each in again.get("warnings", ()) if name in each]
+
+
 @pytest.mark.asyncio
 async def test_a_queue_that_was_made_a_moment_before_is_not_warned_of() -> None:
     """1. The queue is created; 2. a Job in it is reviewed; 3. the watch tells of the queue."""

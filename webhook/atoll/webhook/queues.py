@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.admission import jsonpatch
+from atoll.admission import jsonpatch, own_names, trust
 from atoll.admission.problems import (
     MAX_ITEMS,
     SUBDOMAIN_RULE,
@@ -36,6 +36,7 @@ from atoll.model import (
     quantity,
     scoring,
     selectors,
+    spelling,
     vector,
 )
 from atoll.model import queues as tree
@@ -237,6 +238,40 @@ def undeserved(
         for lower, upper in pairs
         for resource in _beyond(lower.spec.deserved, upper.spec.capability)
     ][:_MOST_WARNINGS]
+
+
+def unread(queue: Json, old: Json | None) -> Iterator[Problem]:
+    """Warnings of labels and annotations with Atoll's prefix that have no effect on a queue."""
+    return own_names.unread_of_queue(queue, old, (*_READERS, keys.DEFAULT_POLICY, keys.PRIORITY_CLASSES))
+
+
+def unknown_names(
+    queue: Json, members: Collection[resources.Cluster], classes: Collection[str] | None
+) -> Iterator[Problem]:
+    """Warnings of members and priority classes that a queue names and that do not exist.
+
+    Args:
+        queue: the object.
+        members: all; none while that is not known, or none has joined.
+        classes: names of the host's PriorityClasses; None while they are not known.
+    """
+    names = [each.metadata.name for each in members]
+    for index, each in enumerate(sequence(mapping(queue.get("spec")).get("extendClusters")) if names else ()):
+        name = mapping(each).get("name")
+        if isinstance(name, str) and name not in names:
+            yield Problem(
+                f"spec.extendClusters[{index}].name", f"no member is named {name!r}{spelling.meant(name, names)}"
+            )
+    notes = _annotations(queue)
+    selector = notes.get(keys.CLUSTER_AFFINITY)
+    if selector is not None and names and not any(_selects(selector, each.metadata.labels) for each in members):
+        yield Problem(f"metadata.annotations[{keys.CLUSTER_AFFINITY}]", f"no member has such labels: {selector}")
+    if classes is None:
+        return
+    for name in trust.classes_allowed(mapping(mapping(queue.get("metadata")).get("annotations"))) or ():
+        if name not in classes:
+            text = f"there is no PriorityClass {name!r} on the host{spelling.meant(name, classes)}"
+            yield Problem(f"metadata.annotations[{keys.PRIORITY_CLASSES}]", text)
 
 
 def one_name(queue: Json, offered: Collection[str]) -> Iterator[Problem]:

@@ -154,9 +154,18 @@ class _QueueReviews:
         around, queue = self._around, request.object or {}
         others = (name for each in around.queues if each.metadata.name != request.name for name in each.resources)
         offered = {name for each in around.clusters or () for name in each.resources}
+        members = [*around.clusters] if around.clusters is not None and around.clusters.synced.is_set() else []
+        known = around.priority_classes
+        classes = [each.metadata.name for each in known] if known is not None and known.synced.is_set() else None
+        before, now = (
+            [*queues.unknown_names(each, members, classes)] if each is not None else []
+            for each in (request.old_object, queue)
+        )
         one_name = {*queues.one_name(queue, offered)} - {*queues.one_name(request.old_object or {}, offered)}
         return [
             *idle("Queue", queue),
+            *queues.unread(queue, request.old_object),
+            *added(before, now),
             *around.unknown_resources(request, resources.of_queue, others),
             *queues.undeserved(queue, around.queues.get, around.below),
             *sorted(one_name),

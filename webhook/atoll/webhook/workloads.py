@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from atoll.admission import groups, jsonpatch, pod_security, trust
-from atoll.admission.problems import Json, Problem, added
+from atoll.admission import groups, jsonpatch, own_names, pod_security, trust
+from atoll.admission.problems import Json, Problem, added, mapping
 from atoll.admission.rules import Change, Rules
 from atoll.kinds import KINDS, Kind, metadata
 from atoll.model import keys, spelling
@@ -222,6 +222,7 @@ class Workloads:
         most = most_grace(queue, self._around.of_queue)
         return [
             *rules.warnings(change),
+            *_unread_names(rules, change),
             *self._unknown_queue(kind, rules, request, queue),
             *self._group_warnings(kind, rules, request),
             *(self._insecure(rules, request, "warn") if rules.insecure_told else ()),
@@ -297,6 +298,15 @@ class Workloads:
             self._around.queues.get,
         )
         return [problem] if problem else []
+
+
+def _unread_names(rules: Rules, change: Change) -> Iterator[Problem]:
+    """Labels and annotations of a workload and its pod templates that look like Atoll's and that nothing reads."""
+    yield from own_names.unread(change.new, change.old)
+    before = dict(rules.templates(change.old)) if change.old is not None else {}
+    for path, template in rules.templates(change.new):
+        if isinstance(template, dict) and template.get("metadata") != change.new.get("metadata"):
+            yield from own_names.unread(template, mapping(before.get(path)), f"{path}.")
 
 
 def _makes_groups(kind: Kind) -> bool:
