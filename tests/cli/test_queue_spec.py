@@ -10,7 +10,7 @@ import pytest
 from atoll.api.scheduling import QueueCluster, QueueSpec
 from atoll.cli import queue_changes
 from atoll.cli.errors import USAGE, CommandError
-from atoll.cli.queue_spec import dropped, flavors, lists, queue_object, selector, update, warnings
+from atoll.cli.queue_spec import dropped, flavors, lists, queue_object, selector, update
 from atoll.model import keys, selectors
 from tests.cli.command_line import parse
 
@@ -218,48 +218,6 @@ def test_an_option_that_can_not_be_read_is_refused(words: list[str], message: st
         queue_object("q", **queue_changes.asked(parse(["queue", "create", "q", *words])))
     assert str(raised.value).startswith(message)
     assert raised.value.code == USAGE
-
-
-MEMBERS: list[dict[str, Any]] = [
-    {"metadata": {"name": "east", "labels": {"size": "large"}}},
-    {"metadata": {"name": "west", "labels": {"size": "small"}}},
-]
-
-
-@pytest.mark.parametrize(
-    ("options", "warning"),
-    [
-        pytest.param({}, [], id="all members"),
-        pytest.param({"member": ["east"], "clusters": "size=large"}, [], id="members that exist"),
-        pytest.param(
-            {"member": ["east", "north:cpu=4"]},
-            ["--member: there is no member north yet (there are east, west)"],
-            id="one that does not",
-        ),
-        pytest.param(
-            {"clusters": "size=huge"},
-            [
-                "--clusters: no member has such labels yet, and its workloads wait until one has: kubectl label cluster"
-                " NAME KEY=VALUE (kubectl get clusters --show-labels)"
-            ],
-            id="labels that none has",
-        ),
-        pytest.param({"member": [""]}, [], id="members taken out"),
-    ],
-)
-def test_members_that_do_not_exist_are_warned_of(options: dict[str, Any], warning: list[str]) -> None:
-    made = queue_object("q", **{**options, "member": [each for each in options.get("member", ()) if each]})
-    assert warnings(made, MEMBERS) == warning
-
-
-def test_a_default_policy_that_does_not_exist_is_warned_of() -> None:
-    made = queue_object("q", default_policy="nope")
-    text = "--default-policy: there is no {} yet; until there is, such workloads may go to any one member"
-    assert warnings(made, MEMBERS, policies={"nope"}) == []
-    assert warnings(made, MEMBERS) == []
-    assert warnings(made, MEMBERS, policies=()) == [text.format("ClusterPropagationPolicy nope")]
-    made = queue_object("q", default_policy="lab/nope")
-    assert warnings(made, MEMBERS, policies=()) == [text.format("PropagationPolicy nope in namespace lab")]
 
 
 def test_flavors_are_an_annotation_of_the_root_queue() -> None:

@@ -57,10 +57,48 @@ def test_members_and_classes_that_do_not_exist_are_named() -> None:
     }  # fmt: skip
     assert [str(each) for each in queues.unknown_names(queue, [east], ["low", "high"])] == [
         "spec.extendClusters[0].name: no member is named 'esat'; did you mean east?",
-        'metadata.annotations[atoll.sh/cluster-affinity]: no member has such labels: {"matchLabels": {"gpu": "h10"}}',
+        "metadata.annotations[atoll.sh/cluster-affinity]: no member has such labels, and its workloads wait until one has:"
+        " atollctl cluster label NAME KEY=VALUE",
         "metadata.annotations[atoll.sh/priority-classes]: there is no PriorityClass 'hihg' on the host; did you mean high?",
     ]
     assert not list(queues.unknown_names(queue, [], None)), "nothing is known of members and classes"
+
+
+@pytest.mark.parametrize(
+    ("policy", "what"),
+    [("nope", "ClusterPropagationPolicy nope"), ("lab/nope", "PropagationPolicy nope in namespace lab"), ("good", "")],
+)
+def test_a_default_policy_that_does_not_exist_is_named(policy: str, what: str) -> None:
+    found = [*queues.unknown_names(annotated(keys.DEFAULT_POLICY, policy), [], None, lambda name: name == "good")]
+    text = f"there is no {what}; until there is, workloads without a policy may go to any one member"
+    assert [each.message for each in found] == ([text] if what else [])
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        pytest.param({"cpu": 30}, {"cpu": "10"}, ["cpu"], id="lowered below use"),
+        pytest.param({}, {"cpu": "10"}, ["cpu"], id="a first limit below use"),
+        pytest.param({"cpu": 12}, {"cpu": "10"}, ["cpu"], id="lowered further"),
+        pytest.param({"cpu": 10}, {"cpu": "12"}, [], id="raised"),
+        pytest.param({"cpu": 10}, {"cpu": "10"}, [], id="as it was"),
+        pytest.param({"cpu": 30}, {"cpu": "24"}, [], id="what it uses"),
+        pytest.param({"cpu": 30}, {"cpu": "10 cores"}, [], id="what can't be read"),
+    ],
+)
+def test_a_capability_below_what_the_queue_uses_is_told(before: Json, now: Json, said: list[str]) -> None:
+    status = {"allocated": {"cpu": "24", "pods": "3"}}
+    old, new = ({**make_queue(capability=each), "status": status} for each in (before, now))
+    assert [each.field for each in queues.below_use(new, old)] == [f"spec.capability.{name}" for name in said]
+
+
+def test_what_follows_from_a_capability_below_use_is_told() -> None:
+    new = {**make_queue(capability={"cpu": 10}), "status": {"allocated": {"cpu": "24"}}}
+    [found] = queues.below_use(new, make_queue())
+    assert found.message == (
+        "is 10, and the queue uses 24: nothing is evicted for that, and no workload in it that asks for cpu starts"
+        " until enough of them have ended"
+    )
 
 
 KNOWN = {

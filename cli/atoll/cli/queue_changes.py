@@ -34,9 +34,7 @@ def create(ctx: typer.Context, name: NewName, *, dry_run: Dry = DryRun.NONE, out
     wanted, form = queue_object(name, **asked(ctx)), shape(output)
 
     async def work(host: ApiServer) -> Json:
-        made = await host.create(QUEUES, wanted, field_manager="atollctl", dry_run=dry_run is DryRun.SERVER)
-        await _warn(host, made)
-        return made
+        return await host.create(QUEUES, wanted, field_manager="atollctl", dry_run=dry_run is DryRun.SERVER)
 
     made = wanted if dry_run is DryRun.CLIENT else call(settings(ctx), work)
     if form.table:
@@ -60,8 +58,6 @@ def update(ctx: typer.Context, name: Name, **_: Any) -> None:
         before = await host.get(QUEUES, name)
         patch = queue_spec.update(before, **wishes)
         after = await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
-        if wishes.get("member") or wishes.get("clusters") or wishes.get("default_policy"):
-            await _warn(host, after)
         return before, after
 
     before, after = call(settings(ctx), work)
@@ -100,7 +96,7 @@ def edit(ctx: typer.Context, name: Name) -> None:
         patch = {**patch, "metadata": {**(patch.get("metadata") or {}), "uid": meta["uid"]}}
 
         async def work(host: ApiServer) -> None:
-            await _warn(host, await host.merge_patch(QUEUES, name, patch, field_manager="atollctl"))
+            await host.merge_patch(QUEUES, name, patch, field_manager="atollctl")
 
         try:
             call(options, work)
@@ -117,26 +113,3 @@ def asked(ctx: typer.Context) -> Json:
     """What the options of `create` and `update` ask for, as `atoll.cli.queue_spec` takes it."""
     given = {key: value for key, value in ctx.params.items() if key not in ("name", "output", "dry_run")}
     return {key.rstrip("_"): list(value) if isinstance(value, tuple) else value for key, value in given.items()}
-
-
-async def _warn(host: ApiServer, queue: Json) -> None:
-    """Say on stderr which members and which policy of a queue do not exist, to who may list them."""
-    from atoll.cli import queue_spec
-    from atoll.kube.errors import ApiError
-    from atoll.model import keys
-    from atoll.model.apiresource import CLUSTER_POLICIES, CLUSTERS, POLICIES
-
-    annotations = queue["metadata"].get("annotations") or {}
-    policy, policies, clusters = annotations.get(keys.DEFAULT_POLICY, ""), None, []
-    try:
-        if policy:
-            namespace, slash, _ = policy.rpartition("/")
-            found = await host.list(POLICIES if slash else CLUSTER_POLICIES, namespace or None)
-            policies = [f"{namespace}{slash}{each['metadata']['name']}" for each in found]
-        if keys.CLUSTER_AFFINITY in annotations or queue["spec"].get("extendClusters"):
-            clusters = await host.list(CLUSTERS)
-    except ApiError:
-        # The queue is as it was asked for; this is only advice.
-        return
-    for line in queue_spec.warnings(queue, clusters, policies):
-        print(f"Warning: {line}", file=sys.stderr)

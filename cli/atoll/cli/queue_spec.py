@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atoll.cli.errors import USAGE, CommandError
@@ -277,38 +277,6 @@ def dropped(before: Json, after: Json) -> list[str]:
         for option, names in zip(("member", "flavor"), gone, strict=True)
         if names
     ]
-
-
-def warnings(queue: Json, clusters: Sequence[Json], policies: Collection[str] | None = None) -> list[str]:
-    """What of a queue has no effect yet: members and a policy that do not exist, which may come later.
-
-    Args:
-        queue: as the API server has it.
-        clusters: all Cluster objects.
-        policies: those that its default policy may be one of, as the annotation names them; None for not known.
-    """
-    from atoll.model import selectors
-
-    there = {cluster["metadata"]["name"]: cluster["metadata"].get("labels") or {} for cluster in clusters}
-    found: list[str] = []
-    named = {each.get("name") for each in queue["spec"].get("extendClusters") or ()}
-    if missing := ", ".join(sorted(named - there.keys())):
-        known = f"there are {', '.join(sorted(there))}" if there else "there is none at all"
-        found.append(f"--member: there is no member {missing} yet ({known})")
-    text = (queue["metadata"].get("annotations") or {}).get(keys.CLUSTER_AFFINITY)
-    if text and not any(selectors.label_selector_matches(selectors.parse(text), labels) for labels in there.values()):
-        found.append(
-            "--clusters: no member has such labels yet, and its workloads wait until one has: kubectl label cluster"
-            " NAME KEY=VALUE (kubectl get clusters --show-labels)"
-        )
-    policy = (queue["metadata"].get("annotations") or {}).get(keys.DEFAULT_POLICY)
-    if policy and policies is not None and policy not in policies:
-        namespace, slash, name = policy.rpartition("/")
-        what = f"PropagationPolicy {name} in namespace {namespace}" if slash else f"ClusterPropagationPolicy {name}"
-        found.append(
-            f"--default-policy: there is no {what} yet; until there is, such workloads may go to any one member"
-        )
-    return found
 
 
 def _field(option: str) -> str:

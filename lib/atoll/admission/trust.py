@@ -103,8 +103,9 @@ def unknown_classes(names: Iterable[tuple[str, object]], known: Collection[str])
     """
     for field, name in names:
         if isinstance(name, str) and name and name not in known:
+            own = [each for each in known if not each.startswith("system-")]
             text = f"class {name!r} does not exist on the host: members without it refuse the pods; create it, or name"
-            yield Problem(field, f"{text} another{spelling.meant(name, known)}")
+            yield Problem(field, f"{text} another{spelling.meant(name, own)}")
 
 
 def class_of(template: object) -> object:

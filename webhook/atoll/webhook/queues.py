@@ -245,15 +245,32 @@ def unread(queue: Json, old: Json | None) -> Iterator[Problem]:
     return own_names.unread_of_queue(queue, old, (*_READERS, keys.DEFAULT_POLICY, keys.PRIORITY_CLASSES))
 
 
+def below_use(queue: Json, old: Json) -> Iterator[Problem]:
+    """Warnings of capabilities that a change brings below what the queue uses, by its status."""
+    now, before = (mapping(mapping(each.get("spec")).get("capability")) for each in (queue, old))
+    used = mapping(mapping(queue.get("status")).get("allocated"))
+    for name in _beyond(used, now):
+        if name in _beyond({name: before[name]} if name in before else used, now):
+            text = (
+                f"is {now[name]}, and the queue uses {used[name]}: nothing is evicted for that, and no workload in it"
+                f" that asks for {name} starts until enough of them have ended"
+            )
+            yield Problem(f"spec.capability.{name}", text)
+
+
 def unknown_names(
-    queue: Json, members: Collection[resources.Cluster], classes: Collection[str] | None
+    queue: Json,
+    members: Collection[resources.Cluster],
+    classes: Collection[str] | None,
+    has_policy: Callable[[str], bool] = lambda _: True,
 ) -> Iterator[Problem]:
-    """Warnings of members and priority classes that a queue names and that do not exist.
+    """Warnings of members, a policy and priority classes that a queue names and that do not exist.
 
     Args:
         queue: the object.
         members: all; none while that is not known, or none has joined.
         classes: names of the host's PriorityClasses; None while they are not known.
+        has_policy: whether there is a policy, by its text in the annotation.
     """
     names = [each.metadata.name for each in members]
     for index, each in enumerate(sequence(mapping(queue.get("spec")).get("extendClusters")) if names else ()):
@@ -262,13 +279,20 @@ def unknown_names(
             yield Problem(
                 f"spec.extendClusters[{index}].name", f"no member is named {name!r}{spelling.meant(name, names)}"
             )
-    notes = _annotations(queue)
+    notes = mapping(mapping(queue.get("metadata")).get("annotations"))
     selector = notes.get(keys.CLUSTER_AFFINITY)
-    if selector is not None and names and not any(_selects(selector, each.metadata.labels) for each in members):
-        yield Problem(f"metadata.annotations[{keys.CLUSTER_AFFINITY}]", f"no member has such labels: {selector}")
+    if isinstance(selector, str) and names and not any(_selects(selector, each.metadata.labels) for each in members):
+        text = "no member has such labels, and its workloads wait until one has: atollctl cluster label NAME KEY=VALUE"
+        yield Problem(f"metadata.annotations[{keys.CLUSTER_AFFINITY}]", text)
+    policy = notes.get(keys.DEFAULT_POLICY)
+    if isinstance(policy, str) and policy and not has_policy(policy):
+        namespace, slash, name = policy.rpartition("/")
+        what = f"PropagationPolicy {name} in namespace {namespace}" if slash else f"ClusterPropagationPolicy {name}"
+        text = f"there is no {what}; until there is, workloads without a policy may go to any one member"
+        yield Problem(f"metadata.annotations[{keys.DEFAULT_POLICY}]", text)
     if classes is None:
         return
-    for name in trust.classes_allowed(mapping(mapping(queue.get("metadata")).get("annotations"))) or ():
+    for name in trust.classes_allowed(notes) or ():
         if name not in classes:
             text = f"there is no PriorityClass {name!r} on the host{spelling.meant(name, classes)}"
             yield Problem(f"metadata.annotations[{keys.PRIORITY_CLASSES}]", text)

@@ -69,7 +69,7 @@ class Reviews:
         if workload_kinds is not None:
             workload_kinds.on_change(self._declare)
         by_kind = (route for kind in KINDS for route in self._workloads.routes(kind, kind.admission()))
-        found = [*_ROUTES, *_QueueReviews(around, settings).routes(), *by_kind, *self._of_declared()]
+        found = [*_ROUTES, *_QueueReviews(around, settings, policies).routes(), *by_kind, *self._of_declared()]
         self.routes = {route.path: route for route in found}
 
     # -- kinds that users declare ------------------------------------------------------------------------------------
@@ -124,8 +124,10 @@ class Reviews:
 
 
 class _QueueReviews:
-    def __init__(self, around: Surroundings, settings: ReviewSettings) -> None:
-        self._around, self._settings = around, settings
+    def __init__(
+        self, around: Surroundings, settings: ReviewSettings, policies: networks.Policies | None = None
+    ) -> None:
+        self._around, self._settings, self._policies = around, settings, policies
 
     def routes(self) -> Iterator[Route]:
         yield Route("/mutate/queues", mutate=lambda request: queues.default_queue(request.object or {}))
@@ -150,6 +152,13 @@ class _QueueReviews:
             )
         return await around.settled(lambda: queues.validate_queue(queue, get, around.below), self._settings.settle)
 
+    def _has_policy(self, name: str) -> bool:
+        """Whether a policy is there, or it is not known."""
+        if self._policies is None:
+            return True
+        cache = self._policies.own if "/" in name else self._policies.common
+        return not cache.synced.is_set() or cache.get(name) is not None
+
     def _warn(self, request: Request) -> list[Problem]:
         around, queue = self._around, request.object or {}
         others = (name for each in around.queues if each.metadata.name != request.name for name in each.resources)
@@ -158,7 +167,7 @@ class _QueueReviews:
         known = around.priority_classes
         classes = [each.metadata.name for each in known] if known is not None and known.synced.is_set() else None
         before, now = (
-            [*queues.unknown_names(each, members, classes)] if each is not None else []
+            [*queues.unknown_names(each, members, classes, self._has_policy)] if each is not None else []
             for each in (request.old_object, queue)
         )
         one_name = {*queues.one_name(queue, offered)} - {*queues.one_name(request.old_object or {}, offered)}
@@ -166,6 +175,7 @@ class _QueueReviews:
             *idle("Queue", queue),
             *queues.unread(queue, request.old_object),
             *added(before, now),
+            *queues.below_use(queue, request.old_object or {}),
             *around.unknown_resources(request, resources.of_queue, others),
             *queues.undeserved(queue, around.queues.get, around.below),
             *sorted(one_name),
