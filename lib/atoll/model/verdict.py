@@ -72,6 +72,19 @@ WITHHELD = (Reason.HELD, Reason.NO_PODS)
 """Of work that its user keeps from running."""
 
 
+class Bound(StrEnum):
+    """From what the limit of a queue follows."""
+
+    CAPABILITY = ""
+    """Of the workload's own queue."""
+    ABOVE = "above"
+    """The capability of a queue above its own."""
+    GUARANTEES = "guarantees"
+    """Guarantees of other queues, which leave no more."""
+    MEMBERS = "members"
+    """What the members have."""
+
+
 class Blocker(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """What stands in the way, with numbers; `requested` and `available` are quantities."""
 
@@ -87,9 +100,19 @@ class Blocker(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
     """The member in which a queue stands in the way; empty where it does so everywhere."""
     message: str = ""
     """What a member says of it in its own words."""
+    bound: str = ""
+    """From what the limit of a queue follows, see `Bound`; unknown ones count as its capability."""
 
 
-def blocker(kind: str, name: str, resource: str, requested: int, available: int, cluster: str = "") -> Blocker:
+def blocker(
+    kind: str,
+    name: str,
+    resource: str,
+    requested: int,
+    available: int,
+    cluster: str = "",
+    bound: Bound = Bound.CAPABILITY,
+) -> Blocker:
     """A blocker from integer units; without a resource it carries no numbers."""
     if not resource:
         return Blocker(kind, name)
@@ -100,6 +123,7 @@ def blocker(kind: str, name: str, resource: str, requested: int, available: int,
         quantity.format_units(resource, requested),
         quantity.format_units(resource, max(available, 0)),
         cluster,
+        bound=bound.value,
     )
 
 
@@ -173,6 +197,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
             return "it would exceed what may be used of a member"
         if self.reason is Reason.QUOTA_EXCEEDED and block.cluster:
             return "it would exceed its queue's ceiling in a member"
+        if self.reason is Reason.QUOTA_EXCEEDED and block.bound in _BOUNDS:
+            return _BOUNDS[block.bound]
         if self.reason is Reason.NO_NODE_MATCHES and block.message:
             return "no node can take its pods"
         return _SENTENCES[self.reason]
@@ -183,6 +209,11 @@ def kind_for_people(kind: str) -> str:
     return {"Clusters": "cluster", "ResourceQuota": "ResourceQuota"}.get(kind, kind.lower())
 
 
+_BOUNDS: Final[dict[str, str]] = {
+    Bound.ABOVE: "it would exceed the capability of a queue above its own",
+    Bound.GUARANTEES: "it would exceed what the guarantees of other queues leave",
+    Bound.MEMBERS: "it would exceed what the members that its queue may use have in all",
+}
 _SENTENCES: dict[Reason, str] = {
     Reason.SUBMITTED: "not looked at yet",
     Reason.DISPATCHED: "dispatched",

@@ -170,7 +170,7 @@ def test_what_follows_from_a_limit_above_is_no_limit_of_its_own() -> None:
     running(s, make_binding("a").tasks(4))
     found = account(s, "a")
     assert [(each.name, each.declared) for each in found.limits] == [("top", True)]
-    assert (found.reason, found.blocker) == ("QuotaExceeded", Blocker("Queue", "top", GPU, "4", "2"))
+    assert (found.reason, found.blocker) == ("QuotaExceeded", Blocker("Queue", "top", GPU, "4", "2", bound="above"))
 
 
 def test_a_limit_that_is_set_blocks_whatever_follows_from_what_the_members_have() -> None:

@@ -534,6 +534,41 @@ def test_work_in_a_queue_that_became_a_parent_counts_and_does_not_stop_those_bel
     tree.check()
 
 
+@pytest.mark.parametrize(
+    ("views", "said"),
+    [
+        pytest.param(
+            [queue("q", capability={"gpu": 4})],
+            "it would exceed its queue's capability: queue q has 3 gpu free for it, 20 needed",
+            id="its own capability",
+        ),
+        pytest.param(
+            [queue("p", capability={"gpu": 4}), queue("q", "p"), queue("x", "p")],
+            "it would exceed the capability of a queue above its own: queue p has 1 gpu free for it, 20 needed",
+            id="the capability of its parent, of which a sibling uses some",
+        ),
+        pytest.param(
+            [queue("q"), queue("x", guarantee={"gpu": 6})],
+            "it would exceed what the guarantees of other queues leave: queue q has 3 gpu free for it, 20 needed",
+            id="guarantees of a sibling",
+        ),
+        pytest.param(
+            [queue("q"), queue("x")],
+            "it would exceed what the members that its queue may use have in all: queue root has 7 gpu free for it,"
+            " 20 needed",
+            id="what members have",
+        ),
+    ],
+)
+def test_a_verdict_names_the_queue_and_the_limit_that_bind(views: list[QueueView], said: str) -> None:
+    tree = tree_of(*views, total={"gpu": 10})
+    use(tree, "q", gpu=1)
+    use(tree, "x", gpu=2)
+    short = tree.shortage(tree.queue("q"), {"gpu": 20})
+    assert short is not None
+    assert short.verdict().sentence() == said
+
+
 # -- edits -------------------------------------------------------------------------------------------------------------
 
 

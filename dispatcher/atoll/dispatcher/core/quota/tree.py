@@ -17,7 +17,7 @@ from atoll.dispatcher.core.quota.queue import Queue, Standing, bring_up_to_date,
 from atoll.model import vector
 from atoll.model.keys import ROOT_QUEUE
 from atoll.model.vector import Vector
-from atoll.model.verdict import Reason, Verdict, blocker
+from atoll.model.verdict import Bound, Reason, Verdict, blocker
 
 
 class Shortage(NamedTuple):
@@ -43,8 +43,27 @@ class Shortage(NamedTuple):
         if self.member and named.parent is None:
             whole = blocker("Cluster", self.member, self.resource, self.requested, self.available, self.member)
             return Verdict(Reason.QUOTA_EXCEEDED, whole)
-        about = blocker("Queue", named.name, self.resource, self.requested, self.available, self.member)
+        available, bound = self.available, Bound.GUARANTEES
+        if self.member:
+            bound = Bound.CAPABILITY
+        elif self.below is None:
+            named, available, bound = self._origin()
+        about = blocker("Queue", named.name, self.resource, self.requested, available, self.member, bound)
         return Verdict(Reason.QUOTA_EXCEEDED, about)
+
+    def _origin(self) -> tuple[Queue, int, Bound]:
+        """The queue from which the limit follows, this one or one above it, what is left there, and from what of it."""
+        name, each = self.resource, self.queue
+        while True:
+            used, capability = each.used.get(name, 0), each.said.capability.get(name)
+            if capability is not None and self.requested > capability - used:
+                return each, capability - used, Bound.ABOVE if each.children else Bound.CAPABILITY
+            limit, up = each.limit.get(name), each.parent
+            if limit is None:
+                return self.queue, self.available, Bound.CAPABILITY
+            if up is None or up.limit.get(name) != limit:
+                return each, limit - used, Bound.MEMBERS if each.total.get(name) == limit else Bound.GUARANTEES
+            each = up
 
 
 class Tree:
