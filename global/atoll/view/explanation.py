@@ -419,6 +419,7 @@ _NUMBERS = (
     Reason.NO_DOMAIN_FITS,
     Reason.NO_CLUSTER,
     Reason.QUEUE_NOT_LEAF,
+    Reason.WOULD_DELAY,
 )
 """Of these the verdict says best what would help."""
 _NOTHING = "nothing: "

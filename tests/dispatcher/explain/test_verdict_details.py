@@ -352,7 +352,9 @@ def test_room_that_is_kept_for_another_says_so() -> None:
     running(s, make_binding("runs").tasks(6).runs(100))
     running(s, make_binding("head").tasks(8).runs(10).submitted(EARLY), make_binding("a").runs(1000).submitted(LATE))
     found = account(s, "a")
-    assert found.clusters[0].message == "the capacity there is reserved for a workload that comes before it"
+    assert found.clusters[0].message == (
+        "the capacity there is reserved for a workload of queue q that comes before it"
+    )
     assert [change.kind for change in found.changes] == [ChangeKind.WISH, ChangeKind.WAIT]
 
 

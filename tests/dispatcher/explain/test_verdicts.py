@@ -341,7 +341,17 @@ def test_room_that_is_kept_for_another_is_not_free() -> None:
     s = Scene(make_queue("q", view={"strategy": Strategy.BACKFILL}), make_cluster("m"), make_capacity("m", [8]))
     running(s, make_binding("runs").tasks(6).runs(100).submitted(EARLY))
     running(s, make_binding("head").tasks(8).runs(10).submitted(LATE))
-    assert ask(s, make_binding("x").tasks(1).runs(1000).submitted(LATE)).reason == "WouldDelayHead"
+    found = ask(s, make_binding("x").tasks(1).runs(1000).submitted(LATE))
+    assert (found.reason, found.message) == (
+        "WouldDelayHead", "it would delay a workload with a reservation: queue q",
+    )  # fmt: skip
+    assert [room.message for room in found.clusters] == [
+        "the capacity there is reserved for a workload of queue q that comes before it"
+    ]
+    start = next(change for change in found.changes if change.kind is ChangeKind.WAIT)
+    assert (start.message, start.workloads) == (
+        "the start of 1 workload with a reservation, of queue q", [Named("default", "head")],
+    )  # fmt: skip
     assert ask(s, make_binding("x").tasks(1).runs(10).submitted(LATE)).starts
 
 

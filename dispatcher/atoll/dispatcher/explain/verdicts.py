@@ -19,6 +19,7 @@ import numpy as np
 
 from atoll.dispatcher.core.admission import standing_verdict
 from atoll.dispatcher.core.backfill.permits import QueueRules
+from atoll.dispatcher.core.backfill.reservation import Reservation
 from atoll.dispatcher.core.backlog.backlog import Key, differs, first_key, shared
 from atoll.dispatcher.core.backlog.binding import Binding, withheld
 from atoll.dispatcher.core.backlog.order import order_key
@@ -95,6 +96,7 @@ def _account(core: Dispatcher, binding: Binding, now: float) -> Account:
         elif isinstance(outcome, Verdict) and (_has_numbers(verdict) or not differs(verdict, outcome)):
             # Numbers are of now, and so is their subject: another member may come nearest by now.
             verdict = outcome
+        verdict = look.in_full(verdict)
         return Account(
             phase=binding.phase.value,
             reason=verdict.reason.value,
@@ -169,6 +171,7 @@ def what_if(core: Dispatcher, view: BindingView, now: float) -> Account:
         if isinstance(outcome, Choice):
             flavors = [f"{each.resource}{SIGN}{each.flavor}" for each in binding.flavors]
             return Account(starts=True, places=_places(look.whole(outcome)), queue=position, flavors=flavors)
+        outcome = look.in_full(outcome)
         changes = look.changes(outcome)
         if outcome.reason in _SEARCHED:
             changes = sorted([*changes, *look.search(now)], key=lambda change: not change.enough)
@@ -203,6 +206,8 @@ class _Look:
     _small_in: dict[str, tuple[str, str]] = field(default_factory=dict)
     #: members in which it was placed as they are, the nearest first
     _tried: list[Member] = field(default_factory=list)
+    #: reservations that it would delay in members, by UID of their workloads
+    _delayed: dict[str, Reservation] = field(default_factory=dict)
     #: members that it may not use, and what would have to be otherwise for that
     _excluded: list[tuple[Member, str]] = field(default_factory=list)
 
@@ -367,7 +372,10 @@ class _Look:
                 text = f"the ceiling {whose} leaves {block.available} {block.resource}"
                 return _room(member, wanted, wanted, Reason.QUOTA_EXCEEDED, text)
             if self._rules.settle(choice) is None:
-                text = "the capacity there is reserved for a workload that comes before it"
+                self._delayed |= {each.uid: each for each in self._rules.delayed}
+                queues = ", ".join(sorted({each.leaf.name for each in self._rules.delayed}))
+                whose = f" of queue {queues}" if queues else ""
+                text = f"the capacity there is reserved for a workload{whose} that comes before it"
                 return _room(member, wanted, wanted, Reason.WOULD_DELAY, text)
             return Room(member.name, wanted, wanted, message="it has room", domain=domain)
         shortage = quantity.format_units(placement.resource, placement.needed) if placement.resource else ""
@@ -532,7 +540,7 @@ class _Look:
             case Reason.WOULD_DELAY:
                 return [
                     Change(ChangeKind.WISH, "a shorter estimate of its run time, if that is true"),
-                    Change(ChangeKind.WAIT, "the workload with the reservation starts"),
+                    self._start_of_reserved(),
                 ]
             case Reason.NO_CLUSTER:
                 allowed = "a policy, and a queue, that allow a member which has room"
@@ -554,6 +562,29 @@ class _Look:
             case Reason.NO_NODE_MATCHES:
                 return [Change(ChangeKind.WISH, "nodes that its selectors and tolerations accept")]
         return _by_itself(verdict)
+
+    @cached_property
+    def reserved(self) -> list[Reservation]:
+        """Reservations that it would delay, the earliest first."""
+        self.rooms  # noqa: B018  finds the ones in members
+        found = self._delayed | {each.uid: each for each in self._rules.short_of()}
+        return sorted(found.values(), key=lambda each: (each.at, each.uid))
+
+    def _start_of_reserved(self) -> Change:
+        """Start of the workloads that it would delay, by name; their queues are no secret."""
+        if not self.reserved:
+            return Change(ChangeKind.WAIT, "the workload with the reservation starts")
+        queues = ", ".join(sorted({each.leaf.name for each in self.reserved}))
+        names = _named(self.core, (each.uid for each in self.reserved))
+        most = self.core.settings.reasons.named
+        text = f"the start of {counted(len(names), 'workload')} with a reservation, of queue {queues}"
+        return Change(ChangeKind.WAIT, text, workloads=names[:most], more=max(len(names) - most, 0))
+
+    def in_full(self, verdict: Verdict) -> Verdict:
+        """The verdict, with the queue of the reservation that it is about."""
+        if verdict.reason is not Reason.WOULD_DELAY or not self.reserved:
+            return verdict
+        return Verdict(verdict.reason, Blocker("Queue", self.reserved[0].leaf.name))
 
     def _within_limits(self) -> list[Change]:
         """Options of its user where quota stops it: begin with fewer pods, or go to another queue."""

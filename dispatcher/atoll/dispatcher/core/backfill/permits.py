@@ -42,6 +42,8 @@ class QueueRules(Rules):
         self.exceeded: dict[str, Vector] = {}
         #: reservations that the choice permitted last delays, by a better rank
         self._overtaken: list[Reservation] = []
+        #: reservations that the choice refused last would delay
+        self.delayed: list[Reservation] = []
 
     def serves(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return allowed if self._serving is None else allowed & self._serving
@@ -59,7 +61,8 @@ class QueueRules(Rules):
         amount = choice.total() if choice.divided else binding.amount
         broken = self._reservations.delayed(binding.view.uid, leaf, amount, choice, self._end)
         self._overtaken = [reservation for reservation in broken if self._goes_before(reservation)]
-        return len(self._overtaken) == len(broken)
+        self.delayed = [reservation for reservation in broken if reservation not in self._overtaken]
+        return not self.delayed
 
     def settle(self, choice: Choice) -> Choice | None:
         if self.permits(choice):
@@ -131,9 +134,13 @@ class QueueRules(Rules):
         if any(queue.guarantee for queue in path(self._leaf)):
             # That may be a better right once others have gone.
             return False
+        return bool(self.short_of())
+
+    def short_of(self) -> list[Reservation]:
+        """Reservations whose part of limits any choice takes."""
         binding = self._binding
         broken = self._reservations.short_of(binding.view.uid, self._leaf, binding.amount, self._end)
-        return not all(self._goes_before(reservation) for reservation in broken)
+        return [reservation for reservation in broken if not self._goes_before(reservation)]
 
     def overtake(self) -> None:
         """The choice permitted last is carried out: the first times of reservations that it delays bind no longer."""
