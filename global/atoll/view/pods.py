@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from atoll.model.plurals import counted
 from atoll.view.tables import table
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def describe(
         "pods": _counts(resource, workload),
         "clusters": [],
     }
+    if (indices := _indices(resource, workload)) is not None:
+        data["indices"] = indices
     spec, status = (binding or {}).get("spec") or {}, (binding or {}).get("status") or {}
     reports = {item.get("clusterName"): item for item in status.get("aggregatedStatus") or ()}
     sent = {item["name"]: item.get("replicas") for item in spec.get("clusters") or ()}
@@ -78,6 +81,19 @@ def _counts(resource: ApiResource, workload: Json) -> dict[str, int]:
     return {state: count for state, count in zip(_STATES, counts, strict=True) if count}
 
 
+def _indices(resource: ApiResource, workload: Json) -> int | None:
+    """How many indices a JobArray has, which its counts are about; None for other kinds."""
+    from atoll.kinds import job_array
+    from atoll.model.array_states import count_of
+
+    if resource != job_array.KIND.resource:
+        return None
+    try:
+        return count_of(job_array.indices_of(workload))
+    except ValueError:
+        return None
+
+
 def each_rows(pods: Iterable[Json]) -> list[list[object]]:
     """A row for each pod, as its member tells it."""
     return [[str(pod.get(name.lower(), "")).replace("\n", " ") for name in EACH] for pod in pods]
@@ -104,7 +120,7 @@ def text(data: Json, *, no_headers: bool = False) -> str:
         lines.append(f"in all: {_words(data['pods'])}")
     else:
         lines += [""] if rows else []
-        lines += [_member(each) for each in data["clusters"]]
+        lines += [_member(each, data.get("indices")) for each in data["clusters"]]
     lines += [f"not shown: {each}" for each in data.get("unseen", ())]
     if rows:
         lines.append(
@@ -114,9 +130,14 @@ def text(data: Json, *, no_headers: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _member(cluster: Json) -> str:
-    line = f"{cluster['cluster']}: {_words(cluster['pods'])}"
-    if (wanted := cluster.get("replicas")) is not None:
+def _member(cluster: Json, indices: int | None) -> str:
+    line, wanted = f"{cluster['cluster']}: {_words(cluster['pods'])}", cluster.get("replicas")
+    if indices is not None:
+        line += f" of {indices} {'index' if indices == 1 else 'indices'}"
+    if wanted is not None and (indices is not None or sum(cluster["pods"].values()) > wanted):
+        # Pods that have ended make room for others.
+        line += f"; {counted(wanted, 'pod')} at once"
+    elif wanted is not None:
         line += f" of {wanted}"
     if since := cluster.get("notReadySince"):
         line += f"; not ready since {since}, figures are of then"
