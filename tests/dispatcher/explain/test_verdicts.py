@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from atoll.dispatcher.core import BindingSet, Dispatch, Dispatcher, NamespaceSet, NamespaceView, Strategy
 from atoll.dispatcher.core.events import Ceiling
 from atoll.dispatcher.explain import verdicts
+from atoll.model.gang import Partition, TopologyWish
 from atoll.model.query import ChangeKind, Named, Place
 from atoll.model.together import Together
 from tests.dispatcher.builders import (
@@ -83,6 +84,9 @@ def test_a_tier_that_members_lack_is_named(tier: str, said: str) -> None:
     [room] = ask(s, make_binding("a").tasks(1).within(tier)).clusters
     assert (room.reason, room.message, room.fits) == ("NoTopology", said, 0)
     assert ask(s, make_binding("a").tasks(1).within("rack")).starts
+    near = Partition(2, TopologyWish(highest_tier_name=tier))
+    [room] = ask(s, make_binding("a").tasks(4, partition=near)).clusters
+    assert (room.reason, room.message) == ("NoTopology", said), "indices of an array are near each other one by one"
 
 
 def test_a_hard_topology_names_the_best_domain() -> None:

@@ -354,12 +354,15 @@ class _Look:
 
     def _lacks_tier(self, member: Member) -> str:
         """That a member has tiers, and none of the name by which the workload asks for one; empty where it has."""
-        wish = self._gang.network_topology
         names = member.nodes.tier_names
-        if wish is None or not wish.highest_tier_name or not names or member.problems or member.has_domain(wish):
+        if not names or member.problems:
             return ""
-        hint = spelling.meant(wish.highest_tier_name, names) or f"; its tiers are {', '.join(names)}"
-        return f"it has no tier {wish.highest_tier_name}{hint}"
+        parts = [task.partition.wish for task in self._gang.tasks if task.partition is not None]
+        for wish in (self._gang.network_topology, *parts):
+            if wish is not None and wish.highest_tier_name and not member.has_domain(wish):
+                hint = spelling.meant(wish.highest_tier_name, names) or f"; its tiers are {', '.join(names)}"
+                return f"it has no tier {wish.highest_tier_name}{hint}"
+        return ""
 
     def _exact(self, member: Member, wanted: int) -> Room:
         placement = place(member.nodes, self._gang, room=self.members.table.room(member, self.shape))
