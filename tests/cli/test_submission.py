@@ -54,20 +54,30 @@ def test_as_many_indices_run_at_once_as_the_array_has_or_may(array: str, at_once
 @pytest.mark.parametrize(
     ("wish", "named"),
     [
-        ({"command": []}, "command"),
-        ({"image": ""}, "--image"),
-        ({"array": "9-1"}, "--array 9-1"),
+        ({"command": []}, "command: is missing"),
+        ({"image": ""}, "image: is missing"),
+        ({"workers": 0}, "workers 0 gpus 0: write numbers"),
+        ({"array": "9-1"}, "array 9-1: "),
         ({"array": "0-9%x"}, "%x"),
         ({"array": "0-9%0"}, "%0"),
         ({"array": "0-9%1001"}, "1000"),
         ({"array": "0-999999"}, "100000"),
-        ({"time": "soon"}, "--time"),
-        ({"memory": "much"}, "memory"),
+        ({"time": "soon"}, "time: "),
+        ({"memory": "much"}, "memory much: "),
+        ({"gpus": 1, "gpu_resource": "gpu="}, "gpu_resource gpu=: "),
     ],
 )
 def test_a_wish_that_can_t_be_made_is_refused_by_name(wish: dict[str, Any], named: str) -> None:
-    with pytest.raises(BadSubmission, match=named):
+    with pytest.raises(BadSubmission, match=named) as raised:
         made(**wish)
+    assert "--" not in str(raised.value), "programs have parameters, no options"
+
+
+def test_at_the_command_line_options_are_named() -> None:
+    given = {"command": "the command after --: ", "image": "--image: ", "gpu_resource": "--gpu-resource x: "}
+    for name, said in given.items():
+        error = BadSubmission("is wrong", **{name: "x" if name == "gpu_resource" else ""})
+        assert error.as_options() == f"{said}is wrong"
 
 
 def test_a_name_is_made_from_the_script() -> None:

@@ -43,7 +43,7 @@ def again(array: Mapping[str, Any], wanted: str = "") -> Json:
     try:
         runs_of(indices)
     except ValueError as error:
-        raise BadSubmission(f"{name}: {error}; name some of them with --index") from error
+        raise BadSubmission(f"{name}: {error}; name some of them", indices="") from error
     metadata = {
         "name": f"{meta['name'][:40].rstrip('-.')}-{secrets.token_hex(3)}",
         "namespace": meta["namespace"],
@@ -61,7 +61,7 @@ def _chosen(name: str, failed: list[int], wanted: str) -> list[int]:
     try:
         asked = runs_of(wanted)
     except ValueError as error:
-        raise BadSubmission(f"--index {wanted}: {error}") from error
+        raise BadSubmission(str(error), indices=wanted) from error
     there = set(failed)
     others = [index for run in asked for index in run if index not in there]
     if others:

@@ -26,9 +26,10 @@ _OWN_ERRORS = ("atoll.local", "atoll.install.refusal")
 class CommandError(Exception):
     """A command fails; the message says why and what to do."""
 
-    def __init__(self, message: str, code: int = FAILED) -> None:
+    def __init__(self, message: str, code: int = FAILED, *, option: str = "") -> None:
+        """`option`: of the command line that would help; programs that use the client see the message alone."""
         super().__init__(message)
-        self.code = code
+        self.code, self.option = code, option
 
 
 def no_dispatcher(what: str, error: ApiError) -> CommandError:
@@ -50,7 +51,7 @@ def fail(error: Exception) -> NoReturn:
 def describe(error: Exception) -> tuple[str, int]:
     """The line and the exit code; an empty line for an error that is a defect of ours."""
     if isinstance(error, CommandError):
-        return f"error: {error}", error.code
+        return f"error: {error}{f' ({error.option})' if error.option else ''}", error.code
     from atoll.kube.access import BadKubeconfig
     from atoll.kube.errors import ApiError, Unauthorized, Unreachable
 

@@ -143,7 +143,7 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
             return resource, await host.get(resource, name, namespace)
         if (one := await _found(host, kind, name, namespace)) is None:
             raise CommandError(
-                f"there is no {kind.words.title} {name} in namespace {namespace}: choose another with -n"
+                f"there is no {kind.words.title} {name} in namespace {namespace}: choose another one", option="-n"
             )
         return resource, one
     there = await served_kinds(host)
@@ -166,8 +166,9 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
         titles = f"{', '.join(others)} or {last}"
         ways = " or ".join(f"{kind.words.names[0]}/{name}" for kind in kinds[:3])
         raise CommandError(
-            f"there is no {titles} {name} in namespace {namespace}: choose another with -n, or write KIND/NAME, such as"
-            f" {ways}"
+            f"there is no {titles} {name} in namespace {namespace}: choose another namespace, or write KIND/NAME, such"
+            f" as {ways}",
+            option="-n",
         )
     if len(found) > 1:
         titles = " and ".join(f"a {kind.words.title}" for kind, _ in found)

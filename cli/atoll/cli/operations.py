@@ -67,7 +67,7 @@ def retry(
         try:
             made = await host.create(JOB_ARRAYS, again(found, index or ""), field_manager="atollctl")
         except BadSubmission as error:
-            raise CommandError(str(error)) from error
+            raise CommandError(error.as_options()) from error
         return f"{title(JOB_ARRAYS, made['metadata']['name'])} runs indices {made['spec']['indices'][:200]} of {name}"
 
     each(ctx, names, selector, work)

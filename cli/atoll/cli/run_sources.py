@@ -171,7 +171,7 @@ def stored(store: str, span: Span, namespace: str | None, columns: Sequence[str]
     try:
         from atoll.control.ledger import read
     except ImportError as error:
-        raise CommandError(f"--records needs a package that is not installed ({error}): atoll[records]") from error
+        raise CommandError(f"to read records, install atoll[records]: a package of it is missing ({error})") from error
     try:
         yield from (row for row in read(store, *span, columns) if namespace in (None, row["namespace"]))
     except (ImportError, OSError, ValueError) as error:

@@ -20,7 +20,27 @@ _TIME: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
 
 
 class BadSubmission(ValueError):
-    """No manifest can say that; the message names the option or the line."""
+    """No manifest can say that; the message names the parameter or the line."""
+
+    def __init__(self, problem: str, **given: object) -> None:
+        """`given`: parameters of the problem, with their values; empty where there is none."""
+        super().__init__(problem, given)
+        self._problem, self._given = problem, given
+
+    def __str__(self) -> str:
+        return self._about([f"{name} {value}".rstrip() for name, value in self._given.items()])
+
+    def as_options(self) -> str:
+        """The message, with parameters by the options of the command line."""
+        options = {name: _OPTIONS.get(name, f"--{name.replace('_', '-')}") for name in self._given}
+        return self._about([f"{options[name]} {value}".rstrip() for name, value in self._given.items()])
+
+    def _about(self, subjects: list[str]) -> str:
+        return f"{' '.join(subjects)}: {self._problem}" if subjects else self._problem
+
+
+_OPTIONS: Final = {"command": "the command after --", "indices": "--index"}
+"""Options that are not called as their parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +80,17 @@ def manifest(wish: Submission) -> Json:
         BadSubmission: it can't be made.
     """
     if not wish.command:
-        raise BadSubmission("a command is missing: write it after --")
+        raise BadSubmission("is missing", command="")
     if not wish.image:
-        raise BadSubmission("--image is missing: the image in which the command runs")
+        raise BadSubmission("is missing: the image in which the command runs", image="")
     if wish.workers < 1 or wish.gpus < 0:
-        raise BadSubmission(f"--workers {wish.workers} --gpus {wish.gpus}: write numbers of at least 1, and 0")
+        raise BadSubmission("write numbers of at least 1, and 0", workers=wish.workers, gpus=wish.gpus)
     limit = None
     if wish.time:
         try:
             limit = max(round(duration.parse(wish.time)), 1)
         except duration.DurationError as error:
-            raise BadSubmission(f"--time: {error}") from error
+            raise BadSubmission(str(error), time="") from error
     if wish.arguments:
         # The kubelet puts the value of the index there.
         wish = replace(wish, command=[*wish.command, f"$({keys.ARGUMENT_VARIABLE})"])
@@ -99,17 +119,17 @@ def _array(wish: Submission, metadata: Json, job: Json) -> Json:
     try:
         count = array_states.count_of(array_states.runs_of(indices))
     except ValueError as error:
-        raise BadSubmission(f"--array {wish.array}: {error}") from error
+        raise BadSubmission(str(error), array=wish.array) from error
     at_once = numbers.whole(said) if percent else min(count, array_states.MOST_AT_ONCE)
     if not at_once or at_once > array_states.MOST_AT_ONCE:
         most = array_states.MOST_AT_ONCE
-        raise BadSubmission(f"--array {wish.array}: write 0-199 or 0-199%20, with 1 to {most} indices at once")
+        raise BadSubmission(f"write 0-199 or 0-199%20, with 1 to {most} indices at once", array=wish.array)
     if wish.queue:
         metadata["labels"] = {keys.QUEUE_LABEL: wish.queue}
     if wish.time:
         job["runningEstimate"] = wish.time
     if wish.arguments and len(wish.arguments) != count:
-        raise BadSubmission(f"{len(wish.arguments)} arguments for {count} indices: give one for each")
+        raise BadSubmission(f"there are {len(wish.arguments)} for {count} indices: give one for each", arguments="")
     arguments = {"arguments": list(wish.arguments)} if wish.arguments else {}
     spec = {"indices": indices, **arguments, "atOnce": min(at_once, count), "template": {"spec": job}}
     return {"apiVersion": "atoll.sh/v1alpha1", "kind": "JobArray", "metadata": metadata, "spec": spec}
@@ -125,7 +145,8 @@ def _pod(wish: Submission, limit: int | None) -> Json:
         try:
             quantity.resource_list(f"{name}={amount}")
         except ValueError as error:
-            raise BadSubmission(f"{name} {amount!r}: {error}") from error
+            parameter = name if name in ("cpu", "memory") else "gpu_resource"
+            raise BadSubmission(str(error), **{parameter: amount if parameter == name else name}) from error
     resources: Json = {"requests": requests}
     if wish.gpus:
         # Kubernetes wants devices as limits, too.

@@ -78,7 +78,7 @@ def submit(
                 raise CommandError(f"--arguments {arguments}: has no lines", USAGE)
         made = submission.manifest(submission.merged(wish, {**given, "command": command or []}))
     except submission.BadSubmission as error:
-        raise CommandError(str(error), USAGE) from error
+        raise CommandError(error.as_options(), USAGE) from error
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{script or arguments}: {error}", USAGE) from error
     resource = JOB_ARRAYS if made["kind"] == JOB_ARRAYS.kind else JOBS

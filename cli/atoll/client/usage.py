@@ -64,7 +64,7 @@ async def gather(host: ApiServer, namespace: str, by: str, since: str, store: st
     try:
         span = span_of(since, None)
     except CommandError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(str(error).removeprefix("--")) from error
     if store is None:
         source = await of_host(host, span, namespace, queue, say=_warn)
     else:

@@ -94,7 +94,7 @@ def _made(said: Mapping[str, str]) -> Json:
     counts: dict[str, int] = {}
     for name in ("workers", "gpus"):
         if not said[name].isdecimal() or len(said[name]) > 6:
-            raise BadSubmission(f"{name} {said[name]!r}: write a number")
+            raise BadSubmission("write a number", **{name: repr(said[name])})
         counts[name] = int(said[name])
     words = {name: value for name, value in said.items() if name not in counts}
     wish = Submission(command=["true"], image="image", name="what-if", **counts, **words)  # type: ignore[arg-type]
