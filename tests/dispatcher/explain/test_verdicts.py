@@ -87,6 +87,9 @@ def test_a_tier_that_members_lack_is_named(tier: str, said: str) -> None:
     near = Partition(2, TopologyWish(highest_tier_name=tier))
     [room] = ask(s, make_binding("a").tasks(4, partition=near)).clusters
     assert (room.reason, room.message) == ("NoTopology", said), "indices of an array are near each other one by one"
+    flat = running(scene(room=(make_cluster("m"), make_capacity("m", [4]))))
+    [room] = ask(flat, make_binding("a").tasks(4, partition=near)).clusters
+    assert (room.reason, room.message) == ("NoTopology", f"it has no tier {tier}; it has no HyperNodes")
 
 
 def test_a_hard_topology_names_the_best_domain() -> None:

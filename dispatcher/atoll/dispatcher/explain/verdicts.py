@@ -353,14 +353,15 @@ class _Look:
         return sorted(rooms, key=lambda room: (bool(room.reason), -room.fits))
 
     def _lacks_tier(self, member: Member) -> str:
-        """That a member has tiers, and none of the name by which the workload asks for one; empty where it has."""
+        """That a member has no tier of the name by which the workload asks for one; empty where it has."""
         names = member.nodes.tier_names
-        if not names or member.problems:
+        if member.problems:
             return ""
         parts = [task.partition.wish for task in self._gang.tasks if task.partition is not None]
         for wish in (self._gang.network_topology, *parts):
             if wish is not None and wish.highest_tier_name and not member.has_domain(wish):
-                hint = spelling.meant(wish.highest_tier_name, names) or f"; its tiers are {', '.join(names)}"
+                known = f"its tiers are {', '.join(names)}" if names else "it has no HyperNodes"
+                hint = spelling.meant(wish.highest_tier_name, names) or f"; {known}"
                 return f"it has no tier {wish.highest_tier_name}{hint}"
         return ""
 
