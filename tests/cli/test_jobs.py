@@ -1,4 +1,4 @@
-"""`atollctl job list` against a host."""
+"""`atollctl job`: the list against a host, and a command that is looked for in vain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import pytest
 from aiohttp import web
 
 from atoll.cli import lookup
+from atoll.cli.errors import USAGE, CommandError
+from atoll.cli.reference import page
 from atoll.kube import errors
+from tests.cli.command_line import parse
 from tests.kube.servers import serving
 
 
@@ -38,3 +41,11 @@ async def test_who_may_not_list_batch_jobs_sees_volcano_jobs(capsys: pytest.Capt
     async with serving(allows("batch")) as host:
         with pytest.raises(errors.Forbidden):
             await lookup.listed(host, "n")
+
+
+def test_whoever_looks_for_cancel_is_sent_to_delete() -> None:
+    context = parse(["job", "cancel", "train", "-f"])
+    with pytest.raises(CommandError, match="`atollctl job delete train -f` stops it and removes it") as raised:
+        context.command.invoke(context)
+    assert raised.value.code == USAGE
+    assert "cancel" not in page(), "it is no command of its own"

@@ -11,8 +11,9 @@ import yaml
 
 from atoll.kube import errors
 from atoll.model.apiresource import QUEUES
+from tests import atollctl as commands
 from tests.integration.command_line import atollctl
-from tests.integration.federation import Site
+from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
 
@@ -104,3 +105,44 @@ async def test_a_dry_run_makes_nothing(site: Site) -> None:
     assert yaml.safe_load(made)["spec"] == {"weight": 1, "parent": "nowhere"}
     with pytest.raises(errors.NotFound):
         await site.host.get(QUEUES, name)
+
+
+async def test_a_name_that_is_taken_misspelt_or_below_a_closed_queue_is_told(site: Site) -> None:
+    top = await site.queue()
+    below = await site.queue(parent=top)
+    text = await atollctl(site, "queue", "create", top, ok=False)
+    assert text == f"error: queue {top} exists already: `atollctl queue update {top}` changes it\n"
+    text = await atollctl(site, "available", "-q", f"{below}x", ok=False)
+    assert text == f"error: there is no queue {below}x; did you mean {below}?\n"
+
+    where = f"--kubeconfig={site.federation.host.kubeconfig}"
+    await atollctl(site, "queue", "close", top)
+    await atollctl(site, "queue", "close", below)
+    opened = await commands.atollctl("queue", "open", below, where)
+    assert (opened.code, opened.out) == (0, f"queue.scheduling.volcano.sh/{below} open\n")
+    assert opened.said == (
+        f"Warning: queue {top} above it is Closed, so queue {below} takes no workloads: atollctl queue open {top}\n"
+    )
+    assert (await commands.atollctl("queue", "open", top, where)).said == ""
+
+
+async def test_a_workload_by_the_beginning_of_its_name_is_proposed(site: Site) -> None:
+    await site.submit(job("train-resnet-4f2a", seconds=None))
+    text = await atollctl(site, "explain", "train-resnet", ok=False)
+    assert text.endswith(
+        "vcjob/train-resnet, job.batch/train-resnet or pod-group/train-resnet; did you mean train-resnet-4f2a? (-n)\n"
+    )
+    assert "did you mean" not in await atollctl(site, "explain", "other", ok=False)
+
+
+async def test_history_of_its_user(site: Site) -> None:
+    await site.submit(job("mine"))
+    await site.phase("mine", "Completed")
+
+    async def recorded() -> bool:
+        return "mine" in await atollctl(site, "history", "--me")
+
+    await until(recorded, what="its run is in the history of the user who submitted it")
+    assert "mine" not in await atollctl(site, "history", "--user", "somebody-else")
+    text = await atollctl(site, "history", "--me", "--user", "ann", ok=False)
+    assert text == "error: --me and --user name one user each; leave one of them out\n"

@@ -50,6 +50,7 @@ async def gather(host: ApiServer, namespace: str, queue: str = "") -> list[Json]
     import orjson
 
     from atoll.cli.errors import CommandError, no_dispatcher
+    from atoll.cli.lookup import check_queue
     from atoll.kube import errors
     from atoll.model.apiresource import AVAILABILITIES
 
@@ -67,6 +68,7 @@ async def gather(host: ApiServer, namespace: str, queue: str = "") -> list[Json]
     if queue:
         found = [each for each in found if each["status"].get("queues")]
         if not found:
+            await check_queue(host, queue)
             text = f"queue {queue} takes nothing from namespace {namespace} now: atollctl queue describe {queue}"
             raise CommandError(text)
     return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli import job_events, job_logs, job_pods, job_sessions, moving, operations, scaling
-from atoll.cli.errors import CommandError
+from atoll.cli.errors import USAGE, CommandError
 from atoll.cli.lookup import find, listed, not_ready, ours, selectors, served_kinds
 from atoll.cli.options import NoHeaders, Output, Selector, SortBy, Watch, settings, shape
 from atoll.cli.printing import show_objects, show_table
@@ -78,6 +78,19 @@ app.command(epilog="Example: atollctl job scale train --task worker --replicas 6
 app.command(epilog="Example: atollctl job delete train -n research; atollctl job delete -l sweep=7")(operations.delete)
 
 
+@app.command(
+    hidden=True, epilog="Example: atollctl job delete train", context_settings={"ignore_unknown_options": True}
+)
+def cancel(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Name the commands that end a job, which users of other systems look for here."""
+    what = " ".join(words or ["NAME"])
+    raise CommandError(
+        f"there is no `job cancel`: `atollctl job delete {what}` stops it and removes it; `job abort` of a Volcano Job"
+        " stops it and keeps it; `job hold` keeps it from running until `job release`",
+        USAGE,
+    )
+
+
 def _show(
     ctx: typer.Context,
     name: str | None,
@@ -97,7 +110,7 @@ def _show(
     options, wanted = settings(ctx), shape(output)
     where = options.where if name is None else options.one_namespace
     namespaced = options.all_namespaces and name is None
-    user = call(options, _myself) if me else None
+    user = call(options, myself) if me else None
     headers = (("NAMESPACE",) if namespaced else ()) + HEADERS + (("REASON",) if wanted.wide else ())
 
     def chosen(jobs: list[Json]) -> list[Json]:
@@ -171,7 +184,7 @@ def _show(
     show_table(headers, lines, no_headers=no_headers)
 
 
-async def _myself(host: ApiServer) -> str:
+async def myself(host: ApiServer) -> str:
     """The name by which the host knows the user, as records have it."""
     from atoll.model.apiresource import SUBJECT_REVIEWS
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+_ALIKE = 3
+"""Workloads that are named in place of one that is not there."""
 _ANSWER_S = 3.0
 """Seconds to wait for the list of a group's resource types."""
 
@@ -124,6 +126,37 @@ async def find_resource(host: ApiServer, kind: str) -> ApiResource:
     raise CommandError(f"the host has no resource type {kind!r}; `kubectl api-resources` lists what there is")
 
 
+async def check_queue(host: ApiServer, name: str) -> None:
+    """Refuse the name of a queue that does not exist, with the nearest one that does; quiet where queues can't be read.
+
+    Raises:
+        CommandError: there is no such queue.
+    """
+    from atoll.kube.errors import Forbidden
+    from atoll.model import spelling
+    from atoll.model.apiresource import QUEUES
+
+    try:
+        names = [each["metadata"]["name"] for each in await host.list(QUEUES)]
+    except Forbidden:
+        return
+    if name not in names:
+        raise CommandError(f"there is no queue {name}{spelling.meant(name, names) or ': see atollctl queue list'}")
+
+
+async def _alike(host: ApiServer, kinds: Sequence[Kind], name: str, namespace: str) -> str:
+    """`; did you mean ...?` with workloads whose names begin so, or are spelt so; empty where there are none."""
+    from atoll.cli.suggestions import names_of
+    from atoll.model import spelling
+
+    found = [(kind, each) for kind in kinds for each in await names_of(host, kind.resource, namespace)]
+    words = [each for _, each in found]
+    chosen = [each for each in words if each.startswith(name)] or spelling.near(name, words, _ALIKE)
+    ways = [f"{kind.words.prefix}{each}" for kind, each in found if each in chosen]
+    more = f" or {len(ways) - _ALIKE} more" if len(ways) > _ALIKE else ""
+    return f"; did you mean {', '.join(ways[:_ALIKE])}{more}?" if ways else ""
+
+
 async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResource, Json]:
     """The resource and the object that the user means.
 
@@ -167,7 +200,7 @@ async def find(host: ApiServer, workload: str, namespace: str) -> tuple[ApiResou
         ways = " or ".join(f"{kind.words.names[0]}/{name}" for kind in kinds[:3])
         raise CommandError(
             f"there is no {titles} {name} in namespace {namespace}: choose another namespace, or write KIND/NAME, such"
-            f" as {ways}",
+            f" as {ways}{await _alike(host, [each for each in kinds if each.assembly is None], name, namespace)}",
             option="-n",
         )
     if len(found) > 1:

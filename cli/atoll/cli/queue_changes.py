@@ -28,13 +28,18 @@ Name = Annotated[str, typer.Argument(metavar="name", help="Name of the queue.", 
 def create(ctx: typer.Context, name: NewName, *, dry_run: Dry = DryRun.NONE, output: Output = None, **_: Any) -> None:
     """Create a queue."""
     from atoll.cli.connection import call
+    from atoll.cli.errors import CommandError
     from atoll.cli.queue_spec import queue_object
+    from atoll.kube.errors import AlreadyExists
     from atoll.model.apiresource import QUEUES
 
     wanted, form = queue_object(name, **asked(ctx)), shape(output)
 
     async def work(host: ApiServer) -> Json:
-        return await host.create(QUEUES, wanted, field_manager="atollctl", dry_run=dry_run is DryRun.SERVER)
+        try:
+            return await host.create(QUEUES, wanted, field_manager="atollctl", dry_run=dry_run is DryRun.SERVER)
+        except AlreadyExists as error:
+            raise CommandError(f"queue {name} exists already: `atollctl queue update {name}` changes it") from error
 
     made = wanted if dry_run is DryRun.CLIENT else call(settings(ctx), work)
     if form.table:

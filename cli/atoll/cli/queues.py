@@ -295,9 +295,27 @@ def _operate(
 
     async def work(host: ApiServer, name: str) -> str:
         state = await operate(host, name, action, wait=wait)
+        if action == "OpenQueue":
+            await _warn_of_closed(host, name)
         return f"queue.{_GROUP}/{name} {state.lower() if state else 'told: ' + action}"
 
     _each(ctx, names, selector, work)
+
+
+async def _warn_of_closed(host: ApiServer, name: str) -> None:
+    """Say on stderr that a queue above is closed, below which nothing starts."""
+    from atoll.cli.connection import warn
+    from atoll.model.apiresource import QUEUES
+    from atoll.view.queue_objects import path_of
+
+    queues = {each["metadata"]["name"]: each for each in await host.list(QUEUES)}
+    for above in path_of(queues[name], queues)[1:] if name in queues else ():
+        if (state := _state(above)) in _STATES["CloseQueue"]:
+            closed = above["metadata"]["name"]
+            warn(
+                f"queue {closed} above it is {state}, so queue {name} takes no workloads: atollctl queue open {closed}"
+            )
+            return
 
 
 async def operate(host: ApiServer, name: str, action: str, *, wait: bool) -> str:

@@ -149,6 +149,7 @@ def history(
     month: _Month = None,
     queue: _Queue = None,
     user: Annotated[str | None, typer.Option(help="Only of this user.")] = None,
+    me: Annotated[bool, typer.Option("--me", help="Only runs of what I submitted.")] = False,
     outcome: Annotated[
         str | None, typer.Option(help="Only these: Succeeded, Failed, Evicted or Deleted; with commas.")
     ] = None,
@@ -158,6 +159,13 @@ def history(
     """Show runs: when, where, how long, and how they ended."""
     from atoll.view import usage as view
 
+    if me:
+        from atoll.cli.connection import call
+        from atoll.cli.jobs import myself
+
+        if user is not None:
+            raise CommandError("--me and --user name one user each; leave one of them out", USAGE)
+        user = call(settings(ctx), myself)
     wanted = outcome.split(",") if outcome is not None else None
     if wrong := [each for each in wanted or () if each not in _OUTCOMES]:
         raise CommandError(f"--outcome {', '.join(wrong)}: write {', '.join(_OUTCOMES)}", USAGE)

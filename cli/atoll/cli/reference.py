@@ -56,6 +56,8 @@ def page() -> str:
 def _commands(group: Any, context: Any, trail: tuple[str, ...] = ("atollctl",)) -> Iterator[tuple[str, Any, Any]]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
+        if command.hidden:
+            continue
         inner = command.context_class(command, info_name=name, parent=context)
         if hasattr(command, "list_commands"):
             yield from _commands(command, inner, (*trail, name))

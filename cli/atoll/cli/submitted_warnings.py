@@ -74,7 +74,7 @@ async def _without_tier(host: ApiServer, workload: Json, tier: str) -> str:
     rooms = [each for each in answer["status"].get("clusters") or () if each.get("reason") != Reason.NO_CLUSTER]
     if not rooms or any(each.get("reason") != Reason.NO_TOPOLOGY for each in rooms):
         return ""
-    # A member that has tiers says what was meant.
+    # A member that has tiers names the nearest one.
     first = min(rooms, key=lambda each: "did you mean" not in each["message"])
     text = f"--within {tier}: no member that it may use has such a tier, and it waits until one has"
     return f"{text} (cluster {first['cluster']}: {first['message']})"

@@ -30,8 +30,10 @@ def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
     async def look(host: ApiServer, namespace: str) -> list[str]:
         if slash:
-            return [f"{word}/{name}" for name in await _names(host, typed.resource, namespace)]
-        return [f"{kind.words.prefix}{name}" for kind in KINDS for name in await _names(host, kind.resource, namespace)]
+            return [f"{word}/{name}" for name in await names_of(host, typed.resource, namespace)]
+        return [
+            f"{kind.words.prefix}{name}" for kind in KINDS for name in await names_of(host, kind.resource, namespace)
+        ]
 
     return _quietly(ctx, look)
 
@@ -40,17 +42,18 @@ def queue_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """All queues."""
     from atoll.model.apiresource import QUEUES
 
-    return _quietly(ctx, lambda host, _: _names(host, QUEUES, None))
+    return _quietly(ctx, lambda host, _: names_of(host, QUEUES, None))
 
 
 def cluster_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """All members."""
     from atoll.model.apiresource import CLUSTERS
 
-    return _quietly(ctx, lambda host, _: _names(host, CLUSTERS, None))
+    return _quietly(ctx, lambda host, _: names_of(host, CLUSTERS, None))
 
 
-async def _names(host: ApiServer, resource: Any, namespace: str | None) -> list[str]:
+async def names_of(host: ApiServer, resource: Any, namespace: str | None) -> list[str]:
+    """Names of a kind, the first ones; none where they may not be listed."""
     from atoll.kube.errors import ApiError
     from atoll.model.objects import decode_meta
 

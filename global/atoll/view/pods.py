@@ -135,7 +135,7 @@ def _member(cluster: Json, indices: int | None) -> str:
     if indices is not None:
         line += f" of {indices} {'index' if indices == 1 else 'indices'}"
     if wanted is not None and (indices is not None or sum(cluster["pods"].values()) > wanted):
-        # Pods that have ended make room for others.
+        # Pods that have ended make way for others.
         line += f"; {counted(wanted, 'pod')} at once"
     elif wanted is not None:
         line += f" of {wanted}"

@@ -52,7 +52,7 @@ class Shortage(NamedTuple):
         return Verdict(Reason.QUOTA_EXCEEDED, about)
 
     def _origin(self) -> tuple[Queue, int, Bound]:
-        """The queue from which the limit follows, this one or one above it, what is left there, and from what of it."""
+        """The queue from which the limit follows, this one or one above it, the amount left there, and the bound."""
         name, each = self.resource, self.queue
         while True:
             used, capability = each.used.get(name, 0), each.said.capability.get(name)
