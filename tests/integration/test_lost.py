@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from atoll.kinds.job_array import states_in
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.audit import read
 from atoll.local.layout import FederationConfig
-from atoll.model import keys
-from atoll.model.apiresource import BATCH_JOBS, BINDINGS, CLUSTERS, JOBS, POLICIES, WORKS
+from atoll.model import array_states, keys
+from atoll.model.apiresource import BATCH_JOBS, BINDINGS, CLUSTERS, JOB_ARRAYS, JOBS, POLICIES, WORKS
 from atoll.model.conditions import condition
 from atoll.model.lost import STALE_GONE
 from atoll.model.timestamps import to_seconds
@@ -26,6 +27,7 @@ from tests.chaos.plan import NAMESPACE, Submission
 from tests.chaos.record import Record, build
 from tests.faults.proxies import Proxies
 from tests.faults.proxy import FaultProxy, Request
+from tests.integration.arrays import in_phase, made, running, scattered
 from tests.integration.command_line import atollctl
 from tests.integration.federation import DEADLINE, Site, batch_job, job, member, until
 from tests.integration.gangs import allow_division, gpus
@@ -171,6 +173,55 @@ async def test_a_lost_member(site: Site) -> None:
     record = recorded(site, "moves", 2)
     assert list(gangs_whole(record)) == []
     assert {(pod.cluster, pod.epoch) for pod in record.of("moves")} == {(away, 1), (other, 3)}
+
+
+async def test_indices_of_a_lost_member_run_elsewhere_and_the_others_run_once(site: Site) -> None:
+    """1. An array runs in both members. 2. control is killed: the next leader goes on. 3. The agent of one dies, and does
+    not return before the end. 4. After the toleration its indices that have not ended run in the other one.
+    """
+    indices, away, other = 60, "beta", "alpha"
+    array = scattered("sweep", indices, at_once=8, seconds=2.0)
+    array["metadata"]["annotations"][keys.LOST_TOLERATION] = f"{TOLERATION:g}s"
+    await site.submit(array)
+
+    async def status() -> dict[str, Any]:
+        return dict(((await site.find(JOB_ARRAYS, "sweep")) or {}).get("status") or {})
+
+    async def in_both(done: int = 0) -> bool:
+        here, there = [await running(site, name) for name in MEMBERS]
+        assert not here & there, "an index runs in two members"
+        found = await status()
+        assert found.get("phase") != "Completed", "all indices ended before"
+        return bool(here) and bool(there) and int(found.get("succeeded") or 0) >= done
+
+    await until(lambda: in_both(4), what="it runs in both members, and some indices have ended")
+    for name, process in site.federation.processes.items():
+        if "control" in name:
+            process.kill()
+    before = int((await status())["succeeded"])
+    await until(lambda: in_both(before + 4), what="the next leader of control goes on in both members")
+    agent = site.federation.process(f"agent-{away}")
+    await agent.stop(0)
+    try:
+        known = await status()
+        done = await in_phase(site, "sweep", "Completed", "Failed")
+        assert (done["status"]["phase"], done["status"]["succeeded"]) == ("Completed", indices)
+        runs = {name: made(site, name, "jobs") for name in MEMBERS}
+        twice = {int(each.rpartition("-")[2]) for each in runs[away].keys() & runs[other].keys()}
+        succeeded = set(array_states.positions(states_in(array, known), array_states.SUCCEEDED))
+        assert len(runs[away].keys() | runs[other].keys()) == indices
+        assert not twice & succeeded, "an index that had succeeded runs again"
+        assert max((runs[away] | runs[other]).values()) == 1, "an index ran twice in one member"
+    finally:
+        await agent.start()
+
+    async def clean() -> bool:
+        return condition(await site.host.get(CLUSTERS, away), STALE_GONE).get("status") == "True"
+
+    await until(clean, what="what is stale is gone")
+    assert (await status())["succeeded"] == indices
+    again = {name: made(site, name, "jobs") for name in MEMBERS}
+    assert again == runs, "nothing is started after the end"
 
 
 @pytest.mark.long

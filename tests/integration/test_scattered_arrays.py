@@ -7,40 +7,16 @@ from collections import Counter
 import pytest
 
 from atoll.kinds.job_array import states_in
-from atoll.model import array_states, keys
-from atoll.model.apiresource import BINDINGS, CLUSTERS, JOB_ARRAYS, PODS
-from tests.integration.arrays import in_phase, made
+from atoll.model import array_states
+from atoll.model.apiresource import BINDINGS, CLUSTERS, JOB_ARRAYS
+from tests.integration.arrays import in_phase, made, running, scattered
 from tests.integration.command_line import atollctl
-from tests.integration.federation import Json, Site, until
-from tests.integration.gangs import gpus
+from tests.integration.federation import Site, until
 
 pytestmark = pytest.mark.integration
 BOTH = ("alpha", "beta")
 INDICES = 200
 """Enough that some are left for a member that comes back late."""
-
-
-def scattered(name: str, indices: int, *, at_once: int, seconds: float) -> Json:
-    """Each index takes a node: alpha has 8, and beta 4."""
-    return {
-        "apiVersion": JOB_ARRAYS.api_version,
-        "kind": JOB_ARRAYS.kind,
-        "metadata": {"name": name, "annotations": {keys.DIVIDED: "any", keys.ONLY_CLUSTERS: ",".join(BOTH)}},
-        "spec": {
-            "indices": indices,
-            "atOnce": at_once,
-            "template": {"spec": gpus(name, 1, 8, seconds=seconds)["spec"]},
-        },
-    }
-
-
-async def running(site: Site, member: str) -> set[str]:
-    """Indices whose pods have nodes in a member."""
-    return {
-        pod["metadata"]["labels"][keys.ARRAY_INDEX]
-        for pod in await site.members[member].list(PODS, site.namespace)
-        if pod["spec"].get("nodeName") and pod["status"].get("phase") in ("Pending", "Running")
-    }
 
 
 async def test_an_array_runs_in_two_members_through_a_kill_and_an_eviction(site: Site) -> None:
