@@ -95,9 +95,9 @@ def test_members_and_flavors_that_are_replaced_are_named() -> None:
     flavored = {"metadata": {"annotations": {keys.FLAVORS: flavors(["x.io/gpu@a=k=a", "x.io/gpu@b=k=b"])}}, "spec": {}}
     other = {"metadata": {"annotations": {keys.FLAVORS: flavors(["x.io/gpu@a=k=a"])}}, "spec": {}}
     served = {"metadata": {}, "spec": {"extendClusters": [{"name": "east"}, {"name": "west"}]}}
-    assert dropped(flavored, other) == ["--flavor replaces all flavors, and x.io/gpu@b is none any more"]
+    assert dropped(flavored, other) == ["--flavor replaces all flavors: x.io/gpu@b is removed"]
     assert dropped(served, {"metadata": {}, "spec": {"extendClusters": [{"name": "east"}]}}) == [
-        "--member replaces all members, and west is none any more"
+        "--member replaces all members: west is removed"
     ]
     assert dropped(other, flavored) == []
 

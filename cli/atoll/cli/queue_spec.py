@@ -273,7 +273,7 @@ def dropped(before: Json, after: Json) -> list[str]:
 
     gone = [sorted(old - new) for old, new in zip(named(before), named(after), strict=True)]
     return [
-        f"--{option} replaces all {option}s, and {', '.join(names)} {'is' if len(names) == 1 else 'are'} none any more"
+        f"--{option} replaces all {option}s: {', '.join(names)} {'is' if len(names) == 1 else 'are'} removed"
         for option, names in zip(("member", "flavor"), gone, strict=True)
         if names
     ]
