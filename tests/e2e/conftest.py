@@ -31,8 +31,9 @@ CONFIG = FederationConfig(
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests of this folder are e2e tests."""
+    here = f"{_HERE}/"
     for item in items:
-        if _HERE in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.e2e)
             item.add_marker(pytest.mark.integration)
 
