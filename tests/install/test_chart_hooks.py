@@ -98,7 +98,7 @@ class Place:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     folder = tmp_path_factory.mktemp("federation")
-    config = FederationConfig.model_validate({"members": [{"name": "east"}]})
+    config = FederationConfig.model_construct(members=[])
     async with (
         Federation(config, directory=folder, binaries=ensure()) as federation,
         await federation.host.connect() as api,
