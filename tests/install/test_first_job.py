@@ -64,6 +64,7 @@ async def kubectl(kubeconfig: Path, *words: str) -> None:
     assert await program.wait() == 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_thirteen_commands_lead_from_bare_clusters_to_a_job_in_each_of_three_members(
     bare: Federation, tmp_path: Path

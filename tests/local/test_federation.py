@@ -248,7 +248,7 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 @pytest.mark.integration
-def test_a_detached_federation_goes_up_and_down(state_home: Path) -> None:
+def test_a_detached_federation_goes_up_starts_what_dies_again_and_goes_down(state_home: Path) -> None:
     said: list[str] = []
     state = supervisor.up("test", SMALL, said.append, extension="tests.local.test_federation:EXTENSION")
     assert state.status == "ready"
@@ -258,17 +258,6 @@ def test_a_detached_federation_goes_up_and_down(state_home: Path) -> None:
     with pytest.raises(supervisor.SupervisorError, match="runs already"):
         supervisor.up("test", SMALL)
 
-    assert supervisor.down("test")
-    assert supervisor.status("test").status == "stopped"
-    assert processes_of(state_home) == []
-    assert not (state.directory / "etcd").exists()
-    assert (state.directory / "logs" / "etcd.log").exists()
-    assert not supervisor.down("test")
-
-
-@pytest.mark.integration
-def test_a_program_of_the_control_plane_that_dies_is_started_again_and_status_says_so(state_home: Path) -> None:
-    state = supervisor.up("test", SMALL, extension="tests.local.test_federation:EXTENSION")
     for name in ("alpha-scheduler", "alpha-apiserver"):
         [old] = [each.pid for each in state.processes if each.name == name]
         os.kill(old, signal.SIGKILL)
@@ -280,6 +269,13 @@ def test_a_program_of_the_control_plane_that_dies_is_started_again_and_status_sa
 
         assert eventually(back)
         assert supervisor.status("test").status == "ready"
+
+    assert supervisor.down("test")
+    assert supervisor.status("test").status == "stopped"
+    assert processes_of(state_home) == []
+    assert not (state.directory / "etcd").exists()
+    assert (state.directory / "logs" / "etcd.log").exists()
+    assert not supervisor.down("test")
 
 
 @pytest.mark.integration
