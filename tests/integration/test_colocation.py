@@ -19,11 +19,11 @@ import pytest
 from atoll.agent.colocation.loop import REPORT
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, CONFIGMAPS, JOBS, NODES, QUEUES
+from atoll.model.apiresource import BINDINGS, CONFIGMAPS, JOBS, NAMESPACES, NODES, QUEUES
 from atoll.model.colocation import BATCH_CPU, BATCH_MEMORY
 from tests.agent.descheduler.prometheus import Standin, prometheus
 from tests.integration.beside import beside
-from tests.integration.descheduling import account
+from tests.integration.descheduling import POLICY_NAMESPACE, account, take_away
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
@@ -34,7 +34,7 @@ RIGHTS = (
     {"apiGroups": ["slo.koordinator.sh"], "resources": ["nodemetrics"], "verbs": ["list", "watch"]},
 )
 QUICK = (
-    "--every-seconds=0.3", "--health-port=0", "--set=rules.stale=20", "--set=colocation.least=2",
+    "--every-seconds=1", "--health-port=0", "--set=rules.stale=20", "--set=colocation.least=2",
     "--set=colocation.settle=5",
 )  # fmt: skip
 
@@ -88,8 +88,8 @@ async def test_offline_work_runs_on_reclaimed_capacity_and_leaves_first(site: Si
     async with beside(site, MEMBER) as api, prometheus() as standin:
         for each in await offered(api):
             standin.nodes_cpu[each], standin.nodes_memory[each] = 2.0, 2**30
-        site.kubectl("create", "namespace", "volcano-system", cluster=MEMBER)
-        kubeconfig = account(site, tmp_path, MEMBER, RIGHTS)
+        await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": POLICY_NAMESPACE}})
+        kubeconfig = await account(site, tmp_path, MEMBER, RIGHTS)
         try:
             await site.submit(offline("sort", queue, replicas=2))
             await site.reason("sort", "InsufficientResources")
@@ -157,8 +157,5 @@ async def test_offline_work_runs_on_reclaimed_capacity_and_leaves_first(site: Si
                     NODES, each, {"status": {"capacity": none, "allocatable": none}}, subresource="status"
                 )
                 await api.merge_patch(NODES, each, {"metadata": {"annotations": {keys.RECLAIMED: None}}})
-            for kind in ("clusterrole", "clusterrolebinding"):
-                site.kubectl("delete", kind, "atoll-descheduler", cluster=MEMBER)
-            site.kubectl("delete", "configmap", REPORT, "-n", "atoll-system", "--ignore-not-found", cluster=MEMBER)
-            site.kubectl("delete", "namespace", "volcano-system", cluster=MEMBER)
+            await take_away(api, REPORT)
         await site.no_jobs()

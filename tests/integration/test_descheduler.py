@@ -35,7 +35,7 @@ from atoll.model.apiresource import (
 from tests.agent.descheduler.prometheus import Standin, prometheus
 from tests.atollctl import atollctl
 from tests.integration.beside import beside
-from tests.integration.descheduling import account
+from tests.integration.descheduling import POLICY_NAMESPACE, account, take_away
 from tests.integration.federation import Site, job, until
 
 pytestmark = pytest.mark.integration
@@ -126,8 +126,8 @@ async def walk(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> As
         priority = f"low-{site.namespace}"
         about = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "value": 1000}
         await api.create(PRIORITY_CLASSES, {**about, "metadata": {"name": priority}})
-        await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}})
-        kubeconfig = account(site, tmp_path, MEMBER)
+        await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": POLICY_NAMESPACE}})
+        kubeconfig = await account(site, tmp_path, MEMBER)
         article = ARTICLE.read_text("utf-8").replace(
             "http://prometheus-server.kube-system.svc.cluster.local:80", standin.address
         )
@@ -158,13 +158,12 @@ async def walk(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> As
             if process.returncode is None:
                 process.kill()
             print((tmp_path / "descheduler.log").read_text())
-            for kind in ("clusterrole", "clusterrolebinding"):
-                site.kubectl("delete", kind, "atoll-descheduler", cluster=MEMBER)
-            site.kubectl("delete", "configmap", REPORT, "-n", "atoll-system", "--ignore-not-found", cluster=MEMBER)
-            site.kubectl("delete", "namespace", "volcano-system", cluster=MEMBER)
+            await take_away(api, REPORT)
             # It leaves taints where it knows no use, and they keep pods of other tests away.
             for name in await made.tainted():
-                site.kubectl("taint", "node", name, f"{keys.HOT}-", cluster=MEMBER)
+                [node] = await api.list(NODES, field_selector=f"metadata.name={name}")
+                others = [each for each in node["spec"]["taints"] if each["key"] != keys.HOT]
+                await api.merge_patch(NODES, name, {"spec": {"taints": others}})
             await api.delete(PRIORITY_CLASSES, priority)
 
 
@@ -191,8 +190,12 @@ async def test_pods_of_a_hot_node_move_and_stay(walk: Walk) -> None:
     after = await until(moved, what=f"a pod left {hot}")
     assert {uid: node for uid, node in before.items() if node != hot}.items() <= after.items()
     assert len(before.items() - after.items()) == 1
-    events = await walk.api.list(EVENTS, walk.namespace)
-    [first, *_] = [each for each in events if each["reason"] == "Descheduled"]
+
+    async def told() -> list[dict[str, Any]]:
+        return [each for each in await walk.api.list(EVENTS, walk.namespace) if each["reason"] == "Descheduled"]
+
+    # Events are written after the eviction.
+    [first, *_] = await until(told, what="an Event tells of the eviction")
     assert first["note"].startswith(f"cpu of {hot} is at 84%, above 80%; beta-n")
 
     async def cool() -> bool:
@@ -252,8 +255,8 @@ async def test_a_new_pod_of_low_priority_waits_while_all_nodes_are_hot_and_says_
     await walk.api.delete(PRIORITY_CLASSES, high)
 
 
-GANGS = ("--set=rules.gangs=ask", "--set=rules.youngest=62")
-"""The host follows a member's request a minute after the dispatch."""
+GANGS = ("--set=rules.gangs=ask", "--set=rules.youngest=62", "--every-seconds=1")
+"""The host follows a member's request a minute after the dispatch, so looks are rarer."""
 
 
 @pytest.mark.parametrize("walk", [GANGS], indirect=True, ids=["gangs=ask"])
