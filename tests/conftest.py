@@ -65,6 +65,10 @@ and a sixth of a core as long as it runs.
 """
 
 
+TOGETHER = {f"tests/webhook/test_{name}.py": "tests/webhook/test_policies.py" for name in ("process", "replicas")}
+"""File -> the first of those that share a server: the same process runs them."""
+
+
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """A file's tests in one process, and files with different needs in different ones as long as there are such."""
 
@@ -74,7 +78,8 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         self._federations: set[Any] = set()
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0]
+        file = nodeid.partition("::")[0]
+        return TOGETHER.get(file, file)
 
     def _reschedule(self, node: Any) -> None:
         if self.workqueue and not self._open_to(node):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests import conftest
-from tests.conftest import WORTH_A_FEDERATION, ByFile, Needs, needs, uses_federation
+from tests.conftest import TOGETHER, WORTH_A_FEDERATION, ByFile, Needs, needs, uses_federation
 
 
 class Config:
@@ -100,3 +100,12 @@ def test_files_that_use_the_sessions_federation_are_told_from_those_with_their_o
 def test_no_file_with_api_servers_is_taken_for_one_without(request: pytest.FixtureRequest) -> None:
     files = {item.nodeid.partition("::")[0] for item in request.session.items if item.get_closest_marker("integration")}
     assert [file for file in files if needs(file) is Needs.NOTHING] == []
+
+
+def test_files_that_share_a_server_run_in_one_process(request: pytest.FixtureRequest) -> None:
+    sharing = {
+        item.nodeid.partition("::")[0]
+        for item in request.session.items
+        if "bare_host" in getattr(item, "fixturenames", ())
+    }
+    assert len({TOGETHER.get(file, file) for file in sharing}) <= 1

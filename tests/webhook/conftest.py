@@ -14,7 +14,7 @@ from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def bare_host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ClusterHandle]:
     """A host that has the CRDs. Whoever prepares it takes the webhook configurations away again: `init` keeps those
     that are there, with their address.
