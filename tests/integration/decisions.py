@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import orjson
+
+from atoll import install
+from atoll.kube.transport import ApiServer
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, QUEUES
-from atoll.model.decision import Decision, decode
+from atoll.model.decision import MOVES_AFTER, Decision, decode
+from atoll.model.timestamps import rfc3339
 from tests.integration.federation import Site, until
 
 
@@ -43,3 +49,14 @@ async def evicted(site: Site, name: str, reason: str) -> None:
         return told is not None and any(line.reason == reason for line in told.story)
 
     await until(look, what=f"{name} is {reason}")
+
+
+async def predate(site: Site, name: str) -> None:
+    """Write as the dispatcher that a job was dispatched so long ago that the host follows requests to move it."""
+    kubeconfig = install.kubeconfig_of(site.federation.atoll.credentials, "dispatcher")
+    async with await ApiServer.from_kubeconfig(kubeconfig) as dispatcher:
+        decision = await site.decided(name)
+        decision["dispatched"] = rfc3339(time.time() - 2 * MOVES_AFTER)
+        notes = {keys.DECISION: orjson.dumps(decision).decode()}
+        patch = {"metadata": {"annotations": notes}}
+        await dispatcher.merge_patch(BINDINGS, f"{name}-job", patch, site.namespace)

@@ -23,6 +23,7 @@ from atoll.model.apiresource import BINDINGS, CONFIGMAPS, JOBS, NAMESPACES, NODE
 from atoll.model.colocation import BATCH_CPU, BATCH_MEMORY
 from tests.agent.descheduler.prometheus import Standin, prometheus
 from tests.integration.beside import beside
+from tests.integration.decisions import predate
 from tests.integration.descheduling import POLICY_NAMESPACE, account, take_away
 from tests.integration.federation import Site, job, until
 
@@ -39,13 +40,22 @@ QUICK = (
 )  # fmt: skip
 
 
+START = """
+from atoll.model import decision
+decision.MOVES_AFTER = 3.0
+from atoll.agent.descheduler.__main__ import main
+main()
+"""
+"""The descheduler asks for a gang after seconds; that it waits a minute is shown by tests of `choose`."""
+
+
 @contextlib.asynccontextmanager
 async def colocation(kubeconfig: Path, standin: Standin, mode: str) -> AsyncIterator[None]:
     """`atoll-descheduler` in this mode, without a DeschedulerPolicy."""
     log = kubeconfig.with_suffix(f".{mode}.log")
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "atoll.agent.descheduler", f"--kubeconfig={kubeconfig}"),
+            *(sys.executable, "-c", START, f"--kubeconfig={kubeconfig}"),
             *("--policy=volcano-system/volcano-descheduler", f"--set=prometheus.address={standin.address}"),
             *(f"--set=colocation.mode={mode}", *QUICK),
             stdout=out,
@@ -103,6 +113,7 @@ async def test_offline_work_runs_on_reclaimed_capacity_and_leaves_first(site: Si
                     return found.get("status", {}).get("allocated", {}).get(BATCH_CPU) in ("4k", "4000")
 
                 await until(charged, what="the queue is charged")
+                await predate(site, "sort")
                 await site.submit(offline("more", queue, replicas=1))
                 await site.reason("more", "QuotaExceeded")
                 await site.host.delete(JOBS, "more", site.namespace)
