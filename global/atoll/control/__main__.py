@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from atoll.control.actions import Actions
 from atoll.control.caches import Caches
@@ -27,17 +29,19 @@ from atoll.control.queues import Queues
 from atoll.control.records import RecordMetrics, Records, Store
 from atoll.control.rules import Rules
 from atoll.control.settings import ControlSettings
+from atoll.control.shards import Candidate
 from atoll.control.status import Status
 from atoll.control.suspend_switches import Holds
 from atoll.control.ttl import Ttl
 from atoll.control.unserved import Unserved
 from atoll.control.workload_kinds import WorkloadKinds
 from atoll.control.works import Works
-from atoll.kube import election, process
+from atoll.kube import process
 from atoll.kube.declared import Declared
 from atoll.kube.events import Recorder
 from atoll.kube.settings import load
 from atoll.model import rights
+from atoll.model.shards import Shard
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -54,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 async def _setup(running: process.Process, settings: ControlSettings) -> None:
     host = await running.connect(settings)
-    elector = election.elector(host, "atoll-control", running.identity, settings.election)
+    candidate = Candidate(host, running.identity, settings.election, settings.shards)
     caches: Caches | KarmadaCaches | None = None
     metrics, record_metrics = MemberMetrics(running.metrics), RecordMetrics(running.metrics)
     notified = notification_counter(running.metrics)
@@ -62,11 +66,13 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
         raise SystemExit("--records: bindings of a Karmada have no runs to record; leave it out with --on karmada")
     if settings.on == "karmada" and settings.notifications.targets:
         raise SystemExit("--notifications: bindings of a Karmada have no runs; leave it out with --on karmada")
+    if settings.on == "karmada" and settings.shards > 1:
+        raise SystemExit("--shards: one leader follows all bindings of a Karmada; leave it out with --on karmada")
     store = _store(settings.records.store)
 
     declared = Declared(host, host, rights.ON_HOST)
 
-    async def lead_on_karmada() -> None:
+    async def lead_on_karmada(_: Shard) -> None:
         nonlocal caches
         caches = KarmadaCaches(host)
         recorder = Recorder(host, "control")
@@ -82,15 +88,15 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
             for controller in controllers:
                 group.create_task(controller.run())
 
-    async def lead() -> None:
+    async def lead(shard: Shard) -> None:
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(declared.run())
-            await declared.keep(control)
+            await declared.keep(partial(control, shard))
             watching.cancel()
 
-    async def control() -> None:
+    async def control(shard: Shard) -> None:
         nonlocal caches
-        caches = Caches(host)
+        caches = Caches(host, shard)
         recorder = Recorder(host, "control")
         actions = Actions(host, caches)
         detector = Detector(host, caches, recorder, settings=settings)
@@ -110,32 +116,35 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
             starts=(detector.queue, works.queue),
             settings=settings.status,
         )
-        clusters = Clusters(host, caches, recorder, settings=settings.clusters)
-        queues, holds = Queues(host, caches), Holds(host, caches, settings=settings.holds)
-        ttl = Ttl(host, caches, settings=settings.finished)
-        commands = Commands(host, caches, recorder)
-        unserved = Unserved(host, caches, recorder, settings=settings.unserved)
-        makers = Makers(host, caches, recorder, settings=settings.makers)
-        workload_kinds = WorkloadKinds(host, caches, declared, settings=settings.workload_kinds)
-        figures = MemberFigures(caches, metrics, settings=settings.figures)
-        profiles = Profiles(host, caches, settings=settings.profiles)
-        certificates = Certificates(host, caches)
-        claim_shapes = ClaimShapes(host, caches)
+        controllers: list[Any] = [
+            dependencies, overrides, detector, works, status, actions, Holds(host, caches, settings=settings.holds),
+            Ttl(host, caches, settings=settings.finished), Commands(host, caches, recorder),
+            Makers(host, caches, recorder, settings=settings.makers), records, notifications,
+        ]  # fmt: skip
+        if shard.number == 0:
+            # Of all namespaces, or of none.
+            controllers += [
+                Clusters(host, caches, recorder, settings=settings.clusters),
+                Queues(host, caches),
+                Unserved(host, caches, recorder, settings=settings.unserved),
+                MemberFigures(caches, metrics, settings=settings.figures),
+                WorkloadKinds(host, caches, declared, settings=settings.workload_kinds),
+                Profiles(host, caches, settings=settings.profiles),
+                Certificates(host, caches),
+                ClaimShapes(host, caches),
+            ]
         async with asyncio.TaskGroup() as group:
             group.create_task(caches.run())
             group.create_task(recorder.run())
             await caches.wait()
-            for controller in (
-                dependencies, overrides, detector, works, status, actions, holds, clusters, queues, ttl, commands,
-                unserved, figures, makers, workload_kinds, profiles, certificates, records, claim_shapes, notifications,
-            ):  # fmt: skip
+            for controller in controllers:
                 group.create_task(controller.run())
 
     def ready() -> bool:
-        return caches is not None and caches.synced if elector.leading.is_set() else elector.can_lead
+        return caches is not None and caches.synced if candidate.leading else candidate.can_lead
 
     running.ready_when(ready)
-    running.add_task("election", elector.run(lead_on_karmada if settings.on == "karmada" else lead))
+    running.add_task("election", candidate.run(lead_on_karmada if settings.on == "karmada" else lead))
 
 
 def _store(url: str) -> Store | None:

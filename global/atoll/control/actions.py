@@ -27,7 +27,7 @@ class Actions:
 
     def __init__(self, host: ApiServer, caches: Caches) -> None:
         self._host, self._caches = host, caches
-        self._queue: WorkQueue[str] = WorkQueue("actions", caches.about)
+        self._queue: WorkQueue[str] = WorkQueue("actions", caches.about, owns=caches.owns)
         caches.works.on_change(self._work_changed)
 
     async def run(self) -> None:

@@ -51,12 +51,15 @@ from atoll.model.policies import PolicyObject, decode_policy, selected
 from atoll.model.priority import decode_priority_class
 from atoll.model.queue_object import decode_queue
 from atoll.model.queues import most_grace
+from atoll.model.shards import WHOLE, Shard
 
 
 class Caches:
     """One reflector per resource; `run` keeps them."""
 
-    def __init__(self, host: ApiServer) -> None:
+    def __init__(self, host: ApiServer, shard: Shard = WHOLE) -> None:
+        #: whose namespaces are looked after here; caches have all, as queues and members are of all namespaces
+        self.shard, self.owns = shard, shard.owns
         self.workloads: dict[ApiResource, Reflector[Full] | Assembled] = {
             kind.resource: Reflector(host, kind.resource, decode_full, optional=kind.optional)
             if kind.assembly is None
@@ -304,3 +307,8 @@ class Caches:
             seen |= below
             rest += sorted(below)
         return False
+
+
+def about_workload(key: tuple[ApiResource, str]) -> dict[str, str]:
+    """The log fields of work on an object of a kind."""
+    return {"kind": key[0].kind, "workload": key[1]}

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from atoll.control.caches import Caches
+from atoll.control.caches import Caches, about_workload
 from atoll.control.objects import BindingObject, CommandObject
 from atoll.kinds import BY_GVK, BY_RESOURCE, KINDS, Kind
 from atoll.kinds.metadata import held
@@ -43,8 +43,8 @@ class Commands:
     def __init__(self, host: ApiServer, caches: Caches, recorder: Recorder) -> None:
         """No I/O happens here; `run` does it."""
         self._host, self._caches, self._recorder = host, caches, recorder
-        self._queue: WorkQueue[str] = WorkQueue("commands", lambda key: {"command": key})
-        self._restarts: WorkQueue[Key] = WorkQueue("restarts", lambda key: {"kind": key[0].kind, "workload": key[1]})
+        self._queue: WorkQueue[str] = WorkQueue("commands", lambda key: {"command": key}, owns=caches.owns)
+        self._restarts: WorkQueue[Key] = WorkQueue("restarts", about_workload, owns=caches.owns)
         caches.commands.on_change(lambda old, new: self._queue.add(new.metadata.key) if new is not None else None)
         caches.bindings.on_change(self._binding_changed)
         for kind in _OBEDIENT:

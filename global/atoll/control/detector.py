@@ -15,7 +15,7 @@ import structlog
 
 from atoll.control import foreign, policies
 from atoll.control.binding_drafts import BindingDrafts, claim, owned
-from atoll.control.caches import Caches
+from atoll.control.caches import Caches, about_workload
 from atoll.control.objects import BindingObject
 from atoll.control.predecessors import Predecessors
 from atoll.control.settings import ControlSettings
@@ -54,7 +54,7 @@ class Detector:
         self._host, self._caches, self._recorder = host, caches, recorder
         self._drafts = BindingDrafts(caches, self._tell)
         self._predecessors = Predecessors(host, caches, recorder, settings=settings.predecessors)
-        self.queue: WorkQueue[Key] = WorkQueue("detector", lambda key: {"kind": key[0].kind, "workload": key[1]})
+        self.queue: WorkQueue[Key] = WorkQueue("detector", about_workload, owns=caches.owns)
         #: namespaces all of whose workloads need a look
         self._namespaces: WorkQueue[str] = WorkQueue("namespaces", lambda name: {"namespace": name})
         for kind in known():

@@ -105,6 +105,8 @@ class Notifications:
         either = new or old
         assert either is not None, "one of both is there"
         key, uid = either.metadata.key, either.metadata.uid
+        if not self._caches.owns(either.metadata.namespace):
+            return
         if new is None:
             self._waiting.discard(key)
             self._sent.pop(uid, None)

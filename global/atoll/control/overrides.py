@@ -97,7 +97,10 @@ class Overrides:
         self._told: dict[str, dict[str, str]] = {}
         #: (binding key, member) to evaluate
         self._queue: WorkQueue[Place] = WorkQueue(
-            "overrides", lambda place: caches.about(place[0]), group=lambda place: place[0].partition("/")[0]
+            "overrides",
+            lambda place: caches.about(place[0]),
+            group=lambda place: place[0].partition("/")[0],
+            owns=caches.owns,
         )
         #: what the next evaluation of a place is of
         self._jobs: dict[Place, _Job] = {}

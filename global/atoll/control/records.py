@@ -186,6 +186,8 @@ class Records:
         either = new or old
         assert either is not None, "one of both is there"
         uid, key = either.metadata.uid, either.metadata.key
+        if not self._caches.owns(either.metadata.namespace):
+            return
         present = runs.runs_of(new.status) if new is not None else []
         self._count(key, runs.runs_of(old.status) if old is not None else None, present, either)
         if new is None:
@@ -203,7 +205,7 @@ class Records:
 
     def _outbox_changed(self, old: Full | None, new: Full | None) -> None:
         if new is not None:
-            for record in _read(new):
+            for record in filter(lambda each: self._caches.owns(each.namespace), _read(new)):
                 self._pending[record.id] = _Place("outbox", new.metadata.key, record.run.released)
         elif old is not None:
             for record in _read(old):

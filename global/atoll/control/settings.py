@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from atoll.kube.settings import Election, Health, ProcessSettings
 from atoll.model.settings import Section, number, ratio, seconds, words
+from atoll.model.shards import MOST
 
 
 class DetectorSettings(Section, frozen=True):
@@ -218,6 +219,15 @@ class ControlSettings(ProcessSettings, frozen=True):
         Literal["host", "karmada"],
         words("Whose controllers make bindings and Works: ours on a host, or a Karmada's.", flag="--on"),
     ] = "host"
+    shards: Annotated[
+        int,
+        number(
+            "Shards of namespaces, each with a leader of its own. There must be as many replicas at least, and all need"
+            " the same number.",
+            most=MOST,
+            flag="--shards",
+        ),
+    ] = 1
     health: Health = Health(port=8082)
     election: Election = Election()
     detector: DetectorSettings = DetectorSettings()

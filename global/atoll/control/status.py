@@ -110,7 +110,7 @@ class Status:
         records.on_written(lambda key: self._queue.add(key))
         overrides.on_failure(lambda key: self._queue.add(key))
         self._host, self._caches, self._recorder = host, caches, recorder
-        self._queue: WorkQueue[str] = WorkQueue("status", caches.about)
+        self._queue: WorkQueue[str] = WorkQueue("status", caches.about, owns=caches.owns)
         self._starts = starts
         #: binding key -> since when its status differs, or its workload's, but not by news that goes at once
         self._changed_at: dict[str, float] = {}

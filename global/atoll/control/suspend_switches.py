@@ -25,7 +25,7 @@ class Holds:
     def __init__(self, host: ApiServer, caches: Caches, *, settings: HoldsSettings = HoldsSettings()) -> None:
         self._settings = settings
         self._host, self._caches = host, caches
-        self._queue: WorkQueue[str] = WorkQueue("holds", caches.about)
+        self._queue: WorkQueue[str] = WorkQueue("holds", caches.about, owns=caches.owns)
         caches.bindings.on_change(self._binding_changed)
         for reflector in caches.workloads.values():
             reflector.on_change(self._workload_changed)

@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from atoll.control.caches import Caches
+from atoll.control.caches import Caches, about_workload
 from atoll.control.settings import FinishedSettings
 from atoll.kinds import BY_RESOURCE, Kind
 from atoll.kube import errors
@@ -69,7 +69,7 @@ class Ttl:
 
     def __init__(self, host: ApiServer, caches: Caches, *, settings: FinishedSettings) -> None:
         self._host, self._caches, self._settings = host, caches, settings
-        self._queue: WorkQueue[Item] = WorkQueue("ttl", lambda key: {"kind": key[0].kind, "workload": key[1]})
+        self._queue: WorkQueue[Item] = WorkQueue("ttl", about_workload, owns=caches.owns)
         self._ended = Ended()
         #: more ended than may stay, of which these go
         self._excess: set[Item] = set()
@@ -82,6 +82,9 @@ class Ttl:
         await self._queue.run(self._reconcile, workers=4)
 
     def _changed(self, resource: ApiResource, old: Full | None, new: Full | None) -> None:
+        found = new or old
+        if found is None or not self._caches.owns(found.metadata.namespace):
+            return
         for gone in (old,) if old is not None and new is None else ():
             self._ended.put((resource, gone.metadata.key), None)
         if new is None:
@@ -99,7 +102,8 @@ class Ttl:
         own = not obj.metadata.owner_references and self._caches.left_to_atoll(resource, obj.metadata)
         ended = kind.ended_at(status) if own and kind.finished(status) is not None else None
         self._ended.put(item, to_seconds(ended) if ended is not None else None)
-        while self._settings.most and (first := self._ended.beyond(self._settings.most)) is not None:
+        most = self._settings.most and max(1, self._settings.most // self._caches.shard.of)
+        while most and (first := self._ended.beyond(most)) is not None:
             self._excess.add(first)
             self._queue.add(first)
 

@@ -65,7 +65,7 @@ class Works:
         self._settings = settings
         self._host, self._caches, self._records = host, caches, records
         self._drafts = WorkDrafts(caches, rules, dependencies, overrides)
-        self.queue: WorkQueue[str] = WorkQueue("works", caches.about)
+        self.queue: WorkQueue[str] = WorkQueue("works", caches.about, owns=caches.owns)
         #: namespaces all of whose dispatched bindings need a look
         self._namespaces: WorkQueue[str] = WorkQueue("namespaces of works", lambda name: {"namespace": name})
         #: (binding UID, member) whose claims a Work took along; of bindings that are deleted

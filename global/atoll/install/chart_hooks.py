@@ -24,7 +24,7 @@ from atoll.install.registration import ensure_registration
 from atoll.install.removal import leading, look, release_kinds
 from atoll.kube import authority, errors
 from atoll.kube.transport import ApiServer
-from atoll.model import keys
+from atoll.model import keys, shards
 from atoll.model.apiresource import (
     API_SERVICES,
     CRDS,
@@ -124,7 +124,7 @@ async def leave_host(host: ApiServer, *, timeout: float, progress: Progress) -> 
     for resource, names in (
         (ENDPOINT_SLICES, tuple(keys.QUERY_ENDPOINTS)),
         (SECRETS, (authority.SECRET,)),
-        (LEASES, _LEADERS),
+        (LEASES, (*shards.NAMES, "atoll-dispatcher")),
     ):
         for name in names:
             await host.delete(resource, name, keys.SYSTEM_NAMESPACE)
@@ -213,7 +213,7 @@ async def _stop(api: ApiServer, names: tuple[str, ...], timeout: float, progress
             continue
     clock = asyncio.get_running_loop().time
     end = clock() + timeout
-    while running := [each for each in await leading(api) if each in names]:
+    while running := [each for each in await leading(api) if each in (*names, *shards.NAMES)]:
         if clock() > end:
             raise Refused(f"{' and '.join(running)} still run, by their leases")
         await asyncio.sleep(_POLL_S)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from atoll.kinds import BROUGHT, BY_RESOURCE, DELIVERED, KINDS, Kind, makers, unserved
 from atoll.kube import authority
-from atoll.model import certificates, keys, tunnel
+from atoll.model import certificates, keys, shards, tunnel
 from atoll.model.apiresource import (
     ACCESS_REVIEWS,
     API_SERVICES,
@@ -111,14 +111,14 @@ def _on(resource: ApiResource, *verbs: str, sub: str = "", names: tuple[str, ...
     return Rule(resource.group, path, verbs, names, rare)
 
 
-def _election(process: str) -> Grant:
-    """The lease of a process with a leader."""
+def _election(*leases: str) -> Grant:
+    """Leases of a process with a leader."""
     return Grant(
         keys.SYSTEM_NAMESPACE,
         (
             # A create can't be bound to a name, as the name is in the body.
             _on(LEASES, "create"),
-            _on(LEASES, "get", "update", names=(f"atoll-{process}",)),
+            _on(LEASES, "get", "update", names=leases),
         ),
     )
 
@@ -212,7 +212,7 @@ CONTROL: Final = (
     Grant(
         keys.SYSTEM_NAMESPACE,
         (
-            *_election("control").rules,
+            *_election(*shards.NAMES).rules,
             _on(CLUSTER_PROFILES, "list", "watch", "create", "patch", "delete", rare=_PROFILES),
             _on(CLUSTER_PROFILES, "patch", sub="status", rare=_PROFILES),
             # Runs of workloads that went before they were recorded.
@@ -290,7 +290,7 @@ DISPATCHER: Final = (
     Grant(
         keys.SYSTEM_NAMESPACE,
         (
-            *_election("dispatcher").rules,
+            *_election("atoll-dispatcher").rules,
             _on(SERVICES, "get", names=(keys.QUERY_SERVICE,), rare=_SERVES),
             _on(
                 SERVICES, "patch", names=(keys.QUERY_SERVICE,), rare="only a leader outside the host, at a new address"
@@ -342,7 +342,7 @@ HOST: Final[Mapping[str, tuple[Grant, ...]]] = {"webhook": WEBHOOK, "control": C
 _BY_KARMADA: Final = "only once a workload was left to Atoll by its policy"
 
 CONTROL_ON_KARMADA: Final = (
-    _election("control"),
+    _election(*shards.NAMES),
     Grant(
         None,
         (
@@ -476,7 +476,7 @@ AGENT_IN_MEMBER: Final = (
     Grant(
         keys.SYSTEM_NAMESPACE,
         (
-            *_election("agent").rules,
+            *_election("atoll-agent").rules,
             _on(SERVICE_ACCOUNTS, "create", sub="token", names=(_AGENT_LEASE,), rare=_RENEWED),
             _on(
                 SECRETS,
@@ -620,7 +620,7 @@ INSTALLER: Final = (
             _on(ENDPOINT_SLICES, "create"),
             _on(ENDPOINT_SLICES, "delete", names=tuple(keys.QUERY_ENDPOINTS)),
             _on(LEASES, "list"),
-            _on(LEASES, "delete", names=("atoll-control", "atoll-dispatcher")),
+            _on(LEASES, "delete", names=(*shards.NAMES, "atoll-dispatcher")),
             _on(DEPLOYMENTS, "patch", names=("atoll-webhook", "atoll-control", "atoll-dispatcher")),
         ),
     ),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from atoll.model import keys, quantity, vector
+from atoll.model import keys, numbers, quantity, shards, vector
 from atoll.model.ages import duration
 from atoll.model.conditions import condition, is_true
 from atoll.model.decision import Phase
@@ -23,7 +23,6 @@ from atoll.view.seen import Seen, seen, waits_since
 
 Json = dict[str, Any]
 
-CONTROL_LEASE = "atoll-control"
 DISPATCHER_LEASE = "atoll-dispatcher"
 
 
@@ -250,11 +249,11 @@ def _why_unseen(facts: Facts, now: float) -> Json:
         return why
     if facts.predecessor is not None:
         return _after_another(facts, facts.predecessor)
-    if facts.leases is not None and not _alive(facts.leases, CONTROL_LEASE, now):
+    if facts.leases is not None and not _alive(facts.leases, lease := _lease_of(namespace, facts.leases), now):
         return {
             "reason": "ControlNotRunning",
-            "message": "no atoll-control holds its lease, so no bindings are made",
-            "help": ["start atoll-control, and look at its log"],
+            "message": f"no atoll-control holds lease {lease}, so no bindings are made in namespace {namespace}",
+            "help": ["start atoll-control, a replica for each shard at least, and look at its log"],
         }
     if facts.warning is not None:
         return {
@@ -311,6 +310,13 @@ def _not_ready(cluster: Json) -> str:
     """RFC 3339: since when a member is not ready; empty where it is."""
     ready = condition(cluster, "Ready")
     return "" if not ready or is_true(ready) else str(ready.get("lastTransitionTime") or "an unknown time")
+
+
+def _lease_of(namespace: str, leases: list[Json]) -> str:
+    """The lease of the shard of control that the namespace is in."""
+    found: Json = next((each["metadata"] for each in leases if each["metadata"]["name"] == shards.lease(0)), {})
+    of = min(numbers.whole((found.get("annotations") or {}).get(keys.SHARDS)) or 1, shards.MOST)
+    return next(shards.lease(number) for number in range(of) if shards.Shard(number, of).owns(namespace))
 
 
 def _alive(leases: list[Json], name: str, now: float) -> bool:

@@ -126,13 +126,19 @@ class Elector:
         """Whether no other can lead now: the work runs and the lease was renewed within the renew deadline."""
         return self.leading.is_set() and self.left > 0
 
-    async def run(self, work: Callable[[], Awaitable[None]], *, early: bool = False) -> None:
+    async def tries(self) -> bool:
+        """One attempt for the lease; whether it is held."""
+        await self._attempt(self._patience)
+        return self.left > 0
+
+    async def run(self, work: Callable[[], Awaitable[None]], *, early: bool = False, once: bool = False) -> None:
         """Become the leader, do the work while it lasts, start over; ends when the work ends by itself or on
         cancellation.
 
         Args:
             work: to do; it may end the process by failing.
             early: the work begins before the lease is held, and waits for `leading` before it decides or writes.
+            once: end also when the lease is lost.
         """
         while True:
             task = asyncio.ensure_future(work()) if early else None
@@ -149,6 +155,8 @@ class Elector:
                 log.error("lost the lease, stopping work", lease=self._name)
             finally:
                 await self._step_down(task)
+            if once:
+                return
 
     async def _win(self, early: asyncio.Future[None] | None) -> None:
         """Return with the lease, or once the work that began early has ended."""

@@ -41,6 +41,7 @@ class WorkQueue(Generic[K]):
         name: str,
         about: Callable[[K], Mapping[str, str]] = lambda key: {"key": str(key)},
         group: Callable[[K], str] | None = None,
+        owns: Callable[[str], bool] | None = None,
     ) -> None:
         """No I/O happens here.
 
@@ -48,9 +49,10 @@ class WorkQueue(Generic[K]):
             name: in metrics and logs.
             about: the fields that every log line of a look at this key gets, such as `{"workload": "ns/name"}`.
             group: whose turn a key takes; the namespace of keys such as `ns/name` and `(resource, "ns/name")`.
+            owns: whether keys of a group are looked at here; None: of all.
         """
         self.name = name
-        self._about, self._group = about, group or _namespace
+        self._about, self._group, self._owns = about, group or _namespace, owns
         #: (-priority, turn, order, key) of keys that are due; an entry whose order `_due` does not hold is skipped
         self._ready: list[tuple[int, int, int, K]] = []
         #: priority -> the turn that was served last; and -> group -> its last turn
@@ -107,6 +109,8 @@ class WorkQueue(Generic[K]):
         Of several wishes for one key the earliest time and the highest priority count; a wish for a key that is with
         a worker is for one more look afterwards.
         """
+        if self._owns is not None and not self._owns(self._group(key)):
+            return
         now = asyncio.get_running_loop().time()
         # First keys due before this wish, so that it keeps its place.
         self._promote()

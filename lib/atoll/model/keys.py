@@ -259,6 +259,8 @@ RECLAIM_UNPREEMPTABLE: Final = "atoll.sh/reclaim-unpreemptable"
 """Queue annotation: how long after its start a workload is not taken back for others, such as `10m`."""
 READYZ: Final = "atoll.sh/readyz"
 """Lease annotation by the agent: `ok`, or why the member's API server is not ready."""
+SHARDS: Final = "atoll.sh/shards"
+"""Lease annotation by whoever leads a shard of control: how many shards there are."""
 RELEASE: Final = "atoll.sh/release"
 """Lease annotation by whoever leads in atoll-system, and annotation of CRDs: the version of Atoll that runs there, or
 brought them.

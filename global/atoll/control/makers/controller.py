@@ -11,7 +11,7 @@ from functools import partial
 
 import structlog
 
-from atoll.control.caches import Caches
+from atoll.control.caches import Caches, about_workload
 from atoll.control.makers import cron, flow, hyper
 from atoll.control.makers.making import Json, Plan
 from atoll.control.settings import MakerSettings
@@ -55,7 +55,7 @@ class Makers:
     ) -> None:
         """No I/O happens here; `run` does it."""
         self._host, self._caches, self._recorder, self._settings = host, caches, recorder, settings
-        self._queue: WorkQueue[Key] = WorkQueue("makers", lambda key: {"kind": key[0].kind, "object": key[1]})
+        self._queue: WorkQueue[Key] = WorkQueue("makers", about_workload, owns=caches.owns)
         #: object -> Job that the API server did not take
         self._refused: dict[Key, dict[str, _Refusal]] = {}
         #: namespace -> of the Jobs that are made there
