@@ -71,7 +71,7 @@ FULL: dict[str, Json] = {
         **_COMMON,
         "crds": {"install": False},
         "webhook": {**_POD, "url": "https://webhook:9443", "certManager": {"enabled": True}},
-        "control": _ELECTED,
+        "control": {**_ELECTED, "shards": 3},
         "dispatcher": _ELECTED,
         "web": {**_POD, "enabled": True, "names": ["atoll.example.org", "a.example"], "settings": {"users": 8}},
         "monitoring": {
@@ -360,6 +360,19 @@ def test_two_replicas_are_spread_and_protected_and_one_is_not() -> None:
         assert [each["topologyKey"] for each in spec["topologySpreadConstraints"]] == [
             "topology.kubernetes.io/zone", "kubernetes.io/hostname",
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "replicas", "flags"), [
+    ({}, 2, []), ({"shards": 3}, 4, ["--shards=3"]), ({"shards": 2, "replicas": 5}, 5, ["--shards=2"]),
+])  # fmt: skip
+def test_shards_of_control_have_a_replica_each_and_one_more(values: Json, replicas: int, flags: list[str]) -> None:
+    objects = template("atoll", {**IMAGE, "control": values})
+    [control] = [
+        each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Deployment", "atoll-control")
+    ]
+    [container] = control["spec"]["template"]["spec"]["containers"]
+    assert control["spec"]["replicas"] == replicas
+    assert [each for each in container["args"] if each.startswith("--shards")] == flags
 
 
 def test_dashboards_and_alerts_are_those_of_the_repository() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -61,7 +62,7 @@ class LeaseServer:
         self.down: set[str] = set()
 
     async def __call__(self, request: web.Request) -> web.Response:
-        body: Any = await request.json() if request.can_read_body else None
+        body: Any = await request.json() if request.body_exists else None
         who = request.headers["User-Agent"].partition("/")[0]
         if who in self.down:
             assert request.transport is not None
@@ -89,3 +90,16 @@ class LeaseServer:
     @property
     def holder(self) -> str:
         return str(self.lease["spec"]["holderIdentity"]) if self.lease else ""
+
+
+class LeasesServer:
+    """Leases by name, each a `LeaseServer`."""
+
+    def __init__(self) -> None:
+        self.leases: defaultdict[str, LeaseServer] = defaultdict(LeaseServer)
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        name = request.path.rpartition("/")[2]
+        if name == "leases":
+            name = (await request.json())["metadata"]["name"]
+        return await self.leases[name](request)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from prometheus_client import Gauge
+
 from atoll.control.actions import Actions
 from atoll.control.caches import Caches
 from atoll.control.carried_objects import Dependencies
@@ -59,6 +61,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 async def _setup(running: process.Process, settings: ControlSettings) -> None:
     host = await running.connect(settings)
     candidate = Candidate(host, running.identity, settings.election, settings.shards)
+    Gauge("atoll_control_shards", "Shards of namespaces", registry=running.metrics).set(settings.shards)
+    leads = Gauge("atoll_control_leads", "Whether this replica leads a shard: 1 or 0", registry=running.metrics)
+    leads.set_function(lambda: float(candidate.leading))
     caches: Caches | KarmadaCaches | None = None
     metrics, record_metrics = MemberMetrics(running.metrics), RecordMetrics(running.metrics)
     notified = notification_counter(running.metrics)
