@@ -96,8 +96,8 @@ def test_what_follows_from_a_capability_below_use_is_told() -> None:
     new = {**make_queue(capability={"cpu": 10}), "status": {"allocated": {"cpu": "24"}}}
     [found] = queues.below_use(new, make_queue())
     assert found.message == (
-        "is 10, and the queue uses 24: nothing is evicted for that, and no workload in it that asks for cpu starts"
-        " until enough of them have ended"
+        "is 10, and the queue uses 24: no workload is evicted for that alone, and one in it that asks for cpu starts"
+        " only once enough others have ended, or were evicted for it"
     )
 
 

@@ -252,8 +252,8 @@ def below_use(queue: Json, old: Json) -> Iterator[Problem]:
     for name in _beyond(used, now):
         if name in _beyond({name: before[name]} if name in before else used, now):
             text = (
-                f"is {now[name]}, and the queue uses {used[name]}: nothing is evicted for that, and no workload in it"
-                f" that asks for {name} starts until enough of them have ended"
+                f"is {now[name]}, and the queue uses {used[name]}: no workload is evicted for that alone, and one in it"
+                f" that asks for {name} starts only once enough others have ended, or were evicted for it"
             )
             yield Problem(f"spec.capability.{name}", text)
 
