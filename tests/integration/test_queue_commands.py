@@ -108,8 +108,8 @@ async def test_a_dry_run_makes_nothing(site: Site) -> None:
 
 
 async def test_a_name_that_is_taken_misspelt_or_below_a_closed_queue_is_told(site: Site) -> None:
-    top = await site.queue()
-    below = await site.queue(parent=top)
+    top = await site.queue("top")
+    below = await site.queue("below", parent=top)
     text = await atollctl(site, "queue", "create", top, ok=False)
     assert text == f"error: queue {top} exists already: `atollctl queue update {top}` changes it\n"
     text = await atollctl(site, "available", "-q", f"{below}x", ok=False)
@@ -129,9 +129,7 @@ async def test_a_name_that_is_taken_misspelt_or_below_a_closed_queue_is_told(sit
 async def test_a_workload_by_the_beginning_of_its_name_is_proposed(site: Site) -> None:
     await site.submit(job("train-resnet-4f2a", seconds=None))
     text = await atollctl(site, "explain", "train-resnet", ok=False)
-    assert text.endswith(
-        "vcjob/train-resnet, job.batch/train-resnet or pod-group/train-resnet; did you mean train-resnet-4f2a? (-n)\n"
-    )
+    assert text.endswith("or pod-group/train-resnet; did you mean train-resnet-4f2a? (-n)\n")
     assert "did you mean" not in await atollctl(site, "explain", "other", ok=False)
 
 
