@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--moves", action="store_true", help="gangs are in racks, and move for others that wait for one"
     )
+    parser.add_argument("--shards", type=int, default=1, help="shards of control, each with a leader")
     parser.add_argument("--warm", action="store_true", help="standby dispatchers follow everything before they lead")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep logs and audit logs in this folder")
     parser.add_argument("--judge", type=Path, metavar="DIR", help="run nothing: judge what --keep kept there")
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say(f"seed {options.seed}, pace {slow:.1f}")
             running = run(
                 options.seed, options.seconds, folder,
-                every=options.every, pace=slow, moves=options.moves, warm=options.warm, say=say,
+                every=options.every, pace=slow, moves=options.moves, warm=options.warm, shards=options.shards, say=say,
             )  # fmt: skip
             facts = asyncio.run(running)
             outcome = judge(facts, folder / "logs")

@@ -66,6 +66,7 @@ async def run(
     patience: float = drive.PATIENCE_S,
     moves: bool = False,
     warm: bool = False,
+    shards: int = 1,
     say: Callable[[str], None] = lambda _: None,
 ) -> Facts:
     """Everything but the verdict; nothing is left running.
@@ -79,12 +80,13 @@ async def run(
         patience: seconds after the last fault within which all must be over.
         moves: gangs are in racks, and move for others.
         warm: standbys of the dispatcher follow everything before they lead.
+        shards: of control, each with a leader.
         say: gets a line per step.
     """
     facts = Facts(seed, seconds, pace, moves)
     wishes = _wishes(facts)
     connections = Connections(directory / "proxies", seed, lambda name: player.kill(name))
-    federation = stage(directory, connections, pace=pace, moves=moves, warm=warm, say=say)
+    federation = stage(directory, connections, pace=pace, moves=moves, warm=warm, shards=shards, say=say)
     player = Player(federation, connections, seed, every=every, pace=pace)
     try:
         async with federation, clients(federation) as (host, members):
@@ -128,6 +130,7 @@ def stage(
     say: Callable[[str], None],
     moves: bool = False,
     warm: bool = False,
+    shards: int = 1,
 ) -> AtollFederation:
     """A federation with standbys, each of its connections through a proxy; members are lost within seconds."""
     flags = deadlines(pace)
@@ -135,10 +138,11 @@ def stage(
         flags["dispatcher"] += MOVES
     if warm:
         flags["dispatcher"] += ("--set=shell.warm=true",)
+    flags["control"] += (f"--shards={shards}",)
     return AtollFederation(
         plan.LAYOUT,
         directory,
-        replicas={"control": 2, "dispatcher": 2},
+        replicas={"control": shards + 1, "dispatcher": 2},
         flags=flags,
         through=connections.through,
         on_progress=say,
