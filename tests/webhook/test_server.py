@@ -213,6 +213,22 @@ async def test_reviews_are_served_and_measured() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_wait_for_a_queue_is_no_time_that_a_review_took() -> None:
+    metrics, api = CollectorRegistry(), ApiServer(Connection("http://127.0.0.1:9", None, nobody))
+    cache = Reflector(api, QUEUES, queues.decode)
+    waits = ReviewSettings(settle=2)
+    answers = reviews.Reviews(cache, Reflector(api, NAMESPACES, decode_meta), settings=waits)
+    cache.synced.set()
+    async with TestClient(TestServer(server.application(answers, metrics, Guard()))) as client:
+        answer = await client.post("/validate/jobs", json=review(defaulted(make_job(queue="nowhere"))))
+        assert "does not exist" in (await answer.json())["response"]["warnings"][0]
+    labels = {"path": "/validate/jobs", "outcome": "allowed"}
+    took = metrics.get_sample_value("atoll_webhook_review_seconds_sum", labels)
+    assert took is not None
+    assert took < waits.settle
+
+
+@pytest.mark.asyncio
 async def test_a_child_that_comes_before_the_news_of_its_parent_is_admitted() -> None:
     """1. The parent is created; 2. the child is reviewed; 3. the watch tells of the parent."""
     api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Final
 
@@ -17,6 +19,8 @@ from atoll.webhook import queues, resources
 from atoll.webhook.protocol import Request
 
 _CHILDREN: Final = "children"
+WAITED: Final = ContextVar("WAITED", default=0.0)
+"""Seconds for which the review of this task waited for its caches: they are no time that it took."""
 _READS_CACHE: Final = frozenset({"spec.parent", "metadata.name", queues.GUARANTEE})
 
 
@@ -83,11 +87,15 @@ class Surroundings:
         return list(resources.unknown((each for each in named(request.object) if each not in before), members, others))
 
     async def wait(self, seconds: float, missing: Callable[[], object]) -> None:
-        """Until nothing is missing any more, or so long."""
+        """Until nothing is missing any more, or so long; `WAITED` tells how long that was."""
         try:
             async with asyncio.timeout(seconds):
                 while missing():
-                    await self._changed.wait()
+                    began = time.perf_counter()
+                    try:
+                        await self._changed.wait()
+                    finally:
+                        WAITED.set(WAITED.get() + time.perf_counter() - began)
         except TimeoutError:
             return
 
