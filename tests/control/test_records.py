@@ -17,7 +17,7 @@ from atoll.control import objects
 from atoll.control.caches import Caches
 from atoll.control.records import RecordMetrics, Records
 from atoll.kube.transport import ApiServer
-from atoll.model import runs
+from atoll.model import reports, runs
 from atoll.model.objects import decode_full
 from atoll.model.runs import Part, Record, Run
 from tests.control.recorders import records_of
@@ -221,3 +221,15 @@ def test_a_status_without_a_dispatch_has_no_runs(status: Json) -> None:
     caches = Caches(host)
     found = records_of(host, caches).status_of(binding("a"), status, [], cast(Any, None))
     assert found == status
+
+
+@pytest.mark.parametrize("value", [-1.0, True, "2", float("nan"), float("inf")])
+def test_use_that_is_no_amount_is_a_bad_report(value: object) -> None:
+    with pytest.raises(reports.BadReport, match=r"placement[.]busy"):
+        reports.placement(2)({"busy": {"cpu": value}}, "placement")
+
+
+def test_the_use_that_a_member_reports_reaches_the_record() -> None:
+    """Found with a real kubelet: the check of reports dropped it."""
+    said = {"generation": 7, "nodes": {}, "running": 1, "busy": {"cpu": 0.49, "memory": 540000}}
+    assert reports.placement(1)(said, "placement")["busy"] == {"cpu": 0.49, "memory": 540000.0}

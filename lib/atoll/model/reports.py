@@ -8,6 +8,7 @@ field.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -171,6 +172,13 @@ _requests = table(
 """Task -> what one pod of it requests in the member."""
 
 
+def _use(value: Any, field: str) -> float:
+    """Cores or bytes in use."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise BadReport(f"{field}: {readable(repr(value), 40)} is no amount")
+    return float(min(value, _LARGEST))
+
+
 def placement(pods: int) -> Check[Json]:
     """Where the pods of a part are; `pods` were sent."""
     return record(
@@ -185,6 +193,7 @@ def placement(pods: int) -> Check[Json]:
         move=moment,
         moves=text(MAX_MESSAGE),
         requests=_requests,
+        busy=table(_use, matching(RESOURCE), _MOST_RESOURCES),
     )
 
 
