@@ -636,6 +636,7 @@ INSTALLER: Final = (
             *(_on(resource, "get", "patch", "delete", names=(keys.WEBHOOKS,)) for resource in _NAMED_WEBHOOKS),
             _on(VALIDATING_WEBHOOKS, "patch", "delete", names=("atoll-probe",)),
             _on(QUEUES, "create"),
+            _on(QUEUES, "update", names=(keys.ROOT_QUEUE,), rare="asked for by policy atoll-queue-parents, never used"),
             *(_on(resource, "list") for resource in (CLUSTERS, BINDINGS, WORKS)),
             _on(WORKLOAD_KINDS, "list", "patch"),
             _on(API_SERVICES, "delete", names=(keys.QUERY_API,)),
