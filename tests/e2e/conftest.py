@@ -50,7 +50,8 @@ def able() -> None:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def real(able: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AtollFederation]:
     """A host and two members whose nodes run containers."""
-    async with AtollFederation(CONFIG, tmp_path_factory.mktemp("real")) as running:
+    flags = {"agent-east": ("--set=busy.every=10",)}
+    async with AtollFederation(CONFIG, tmp_path_factory.mktemp("real"), flags=flags) as running:
         yield running
 
 

@@ -1,4 +1,4 @@
-"""Node scoring by use, where a real metrics-server asks real kubelets. It is built from the module that
+"""Node scoring and records by use, where a real metrics-server asks real kubelets. It is built from the module that
 `tests/members/metrics-server/go.mod` pins.
 """
 
@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 
 import pytest
+import pytest_asyncio
 
 from atoll.agent.scheduler import measured
 from atoll.kube import errors
@@ -18,6 +20,7 @@ from atoll.local.processes import ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import NODE_METRICS
 from tests.e2e.jobs import PATIENCE, job, shell, task
+from tests.integration.command_line import atollctl
 from tests.integration.federation import Json, Site, until
 from tests.members.manifests import apply
 from tests.members.modules import TIMEOUT_S, documents, outside, programs, sources, tool
@@ -29,8 +32,10 @@ _PROJECT, _MODULE = "metrics-server", "sigs.k8s.io/metrics-server"
 _TOOLS = (tool("metrics-server", f"{_MODULE}/cmd/metrics-server"),)
 
 
-async def install(federation: AtollFederation) -> None:
-    """Run it beside the member, and have its API served there."""
+@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
+async def installed(real: AtollFederation) -> None:
+    """It runs beside the member, and its API is served there."""
+    federation = real
     paths = await asyncio.to_thread(programs, _PROJECT, _TOOLS, build=True)
     handle, keys_of = federation.members[MEMBER], federation.federation.keys
     authority, nodes = keys_of.authority, keys_of.nodes
@@ -69,7 +74,6 @@ async def install(federation: AtollFederation) -> None:
 
 async def test_pods_go_by_the_use_that_a_metrics_server_measures(site: Site) -> None:
     await site.only(MEMBER)
-    await install(site.federation)
     member, names = site.members[MEMBER], {"east-real0", "east-real1"}
 
     async def known() -> list[Json] | None:
@@ -101,3 +105,27 @@ async def test_pods_go_by_the_use_that_a_metrics_server_measures(site: Site) -> 
         )
 
     await until(asked, deadline=PATIENCE, what="the agent has read the use of nodes")
+
+
+_BURNS_S = 90
+_BURN = f"end=$(($(date +%s) + {_BURNS_S})); while [ $(date +%s) -lt $end ]; do i=0; while [ $i -lt 9999 ]; do i=$((i + 1)); done; done"
+
+
+async def test_the_record_of_a_run_has_the_use_that_kubelets_measure(site: Site) -> None:
+    await site.only(MEMBER)
+    await site.submit(job("burns", task("t", shell(_BURN, cpu=200))))
+    await site.phase("burns", "Completed", deadline=_BURNS_S + PATIENCE)
+
+    async def reported() -> dict[str, Json] | None:
+        lines = json.loads(await atollctl(site, "usage", "--since=1h", "--output=json"))
+        found = {line["SkuId"]: line for line in lines if line["x_BusyQuantity"] is not None}
+        return found if {"cpu", "memory"} <= found.keys() else None
+
+    found = await until(reported, deadline=PATIENCE, what="the run has measured use")
+    for resource, least, most in (("cpu", 0.02, 2.0), ("memory", 2**-14, 2**-4)):
+        line = found[resource]
+        assert 0 < line["x_MeasuredQuantity"] == pytest.approx(line["ConsumedQuantity"], rel=1e-3)
+        requested = {"cpu": 0.2, "memory": 2**-6}[resource]
+        mean = line["x_BusyQuantity"] / line["x_MeasuredQuantity"] * requested
+        assert least < mean < most, (resource, mean)
+    assert "unknown" not in await atollctl(site, "usage", "--since=1h", "--no-headers")
