@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -180,12 +181,17 @@ async def test_indices_of_a_lost_member_run_elsewhere_and_the_others_run_once(si
     not return before the end. 4. After the toleration its indices that have not ended run in the other one.
     """
     indices, away, other = 60, "beta", "alpha"
-    array = scattered("sweep", indices, at_once=8, seconds=2.0)
+    # Tests of this file share a namespace, and so does a second try.
+    sweep = f"sweep-{uuid.uuid4().hex[:6]}"
+    array = scattered(sweep, indices, at_once=8, seconds=2.0)
     array["metadata"]["annotations"][keys.LOST_TOLERATION] = f"{TOLERATION:g}s"
     await site.submit(array)
 
     async def status() -> dict[str, Any]:
-        return dict(((await site.find(JOB_ARRAYS, "sweep")) or {}).get("status") or {})
+        return dict(((await site.find(JOB_ARRAYS, sweep)) or {}).get("status") or {})
+
+    def ran(name: str) -> dict[str, int]:
+        return {each: times for each, times in made(site, name, "jobs").items() if each.startswith(sweep)}
 
     async def in_both(done: int = 0) -> bool:
         here, there = [await running(site, name) for name in MEMBERS]
@@ -204,9 +210,9 @@ async def test_indices_of_a_lost_member_run_elsewhere_and_the_others_run_once(si
     await agent.stop(0)
     try:
         known = await status()
-        done = await in_phase(site, "sweep", "Completed", "Failed")
+        done = await in_phase(site, sweep, "Completed", "Failed")
         assert (done["status"]["phase"], done["status"]["succeeded"]) == ("Completed", indices)
-        runs = {name: made(site, name, "jobs") for name in MEMBERS}
+        runs = {name: ran(name) for name in MEMBERS}
         twice = {int(each.rpartition("-")[2]) for each in runs[away].keys() & runs[other].keys()}
         succeeded = set(array_states.positions(states_in(array, known), array_states.SUCCEEDED))
         assert len(runs[away].keys() | runs[other].keys()) == indices
@@ -220,7 +226,7 @@ async def test_indices_of_a_lost_member_run_elsewhere_and_the_others_run_once(si
 
     await until(clean, what="what is stale is gone")
     assert (await status())["succeeded"] == indices
-    again = {name: made(site, name, "jobs") for name in MEMBERS}
+    again = {name: ran(name) for name in MEMBERS}
     assert again == runs, "nothing is started after the end"
 
 
