@@ -142,7 +142,8 @@ class Elector:
         """
         while True:
             task = asyncio.ensure_future(work()) if early else None
-            await self._win(task)
+            if task is not None or self.left <= 0:
+                await self._win(task)
             if task is None:
                 task = asyncio.ensure_future(work())
             try:
