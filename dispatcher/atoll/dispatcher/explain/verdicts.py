@@ -579,10 +579,8 @@ class _Look:
         if not self.reserved:
             return Change(ChangeKind.WAIT, "the workload with the reservation starts")
         queues = ", ".join(sorted({each.leaf.name for each in self.reserved}))
-        names = _named(self.core, (each.uid for each in self.reserved))
-        most = self.core.settings.reasons.named
-        text = f"the start of {counted(len(names), 'workload')} with a reservation, of queue {queues}"
-        return Change(ChangeKind.WAIT, text, workloads=names[:most], more=max(len(names) - most, 0))
+        text = f"the start of {{}} with a reservation, of queue {queues}"
+        return self._by_others(ChangeKind.WAIT, text, (each.uid for each in self.reserved))
 
     def in_full(self, verdict: Verdict) -> Verdict:
         """The verdict, with the queue of the reservation that it is about."""
@@ -723,22 +721,23 @@ class _Look:
             return []
         end = rfc3339(found[-1].started + found[-1].protection)
         until = f"protected until {end}" if len(found) == 1 else f"the last one protected until {end}"
-        names = _named(core, (each.uid for each in found))
-        most = core.settings.reasons.named
-        text = f"eviction of {counted(len(found), 'workload')}, {until}"
-        return [Change(ChangeKind.WAIT, text, workloads=names[:most], more=max(len(names) - most, 0))]
+        return [self._by_others(ChangeKind.WAIT, f"eviction of {{}}, {until}", (each.uid for each in found))]
 
     def _end(self, victim: Victim) -> float:
         stay = self.core.reservations.timeline.get(victim.uid)
         return stay.end if stay is not None else math.inf
 
     def _going(self, kind: ChangeKind, text: str, found: Plan, at: float = math.inf) -> Change:
-        names = _named(self.core, (loss.uid for loss in found.losses))
-        what = counted(len(names), "workload")
-        settings = self.core.settings
-        when = rfc3339(at + settings.backfill.settle) if at < math.inf else ""
-        first, more = names[: settings.reasons.named], max(len(names) - settings.reasons.named, 0)
-        return Change(kind, text.format(what), True, workloads=first, more=more, at=when)
+        when = rfc3339(at + self.core.settings.backfill.settle) if at < math.inf else ""
+        return self._by_others(kind, text, (loss.uid for loss in found.losses), enough=True, at=when)
+
+    def _by_others(
+        self, kind: ChangeKind, text: str, uids: Iterable[str], *, enough: bool = False, at: str = ""
+    ) -> Change:
+        """A change of other workloads, the first ones by name; `{}` in the text stands for their number."""
+        names, most = _named(self.core, uids), self.core.settings.reasons.named
+        said = text.format(counted(len(names), "workload"))
+        return Change(kind, said, enough, workloads=names[:most], more=max(len(names) - most, 0), at=at)
 
 
 _RELAXED = (
