@@ -36,8 +36,8 @@ REFERENCE = (
     "volcano-global on Karmada, unthrottled, on such a machine: 10.8 workloads/s in the member, 26 host calls and "
     "172 ms of CPU per workload, 0.62 s for one alone"
 )
-FULL: dict[str, Any] = {"members": 3, "nodes": 200, "jobs": 500, "alone": 20, "run_time": 2.0}
-QUICK: dict[str, Any] = {"members": 1, "nodes": 16, "jobs": 30, "alone": 2, "run_time": 0.5}
+FULL: dict[str, Any] = {"members": 3, "nodes": 200, "jobs": 500, "alone": 20, "run_time": 2.0, "idle": 20.0}
+QUICK: dict[str, Any] = {"members": 1, "nodes": 16, "jobs": 30, "alone": 2, "run_time": 0.5, "idle": 1.0}
 TARGET_BOUND, TARGET_COMPLETED = 10, 16
 """Most host writes per workload."""
 HOST_SIDE = ("host-apiserver", "host-controller-manager", "atoll-webhook", "atoll-control", "atoll-dispatcher")
@@ -56,6 +56,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, help="Volcano Jobs of one pod, created at once over 32 connections")
     parser.add_argument("--alone", type=int, help="Jobs created one after the other on the idle federation")
     parser.add_argument("--run-time", type=float, help="seconds that each pod runs")
+    parser.add_argument("--idle", type=float, help="seconds for which the federation is measured without workloads")
     parser.add_argument("--directory", type=Path, help="keep data and logs here (default: a folder that is removed)")
 
 
@@ -75,8 +76,10 @@ async def _measure(report: Report, params: dict[str, Any], directory: Path, told
         )
         told(f"{params['alone']} jobs, one at a time")
         await _alone(report, federation, api, params["alone"])
+        told(f"{params['idle']:g} s without workloads")
+        idle = await _idle(federation, params["idle"])
         told(f"{params['jobs']} jobs at once")
-        await _load(report, federation, api, params, bound)
+        await _load(report, federation, api, params, bound, idle)
 
 
 def config(members: int, nodes: int) -> FederationConfig:
@@ -128,8 +131,22 @@ async def _alone(report: Report, federation: AtollFederation, api: ApiServer, co
     )
 
 
+async def _idle(federation: AtollFederation, seconds: float) -> dict[str, float]:
+    """Process -> CPU seconds per second that it uses without workloads: leases of nodes above all."""
+    await asyncio.sleep(_SETTLE_S)
+    before = machine.sample(pids(federation))
+    await asyncio.sleep(seconds)
+    after = machine.sample(pids(federation))
+    return {name: used / (after.at - before.at) for name, used in machine.used(before, after).items()}
+
+
 async def _load(
-    report: Report, federation: AtollFederation, api: ApiServer, params: dict[str, Any], bound: float
+    report: Report,
+    federation: AtollFederation,
+    api: ApiServer,
+    params: dict[str, Any],
+    bound: float,
+    idle: dict[str, float],
 ) -> None:
     count = params["jobs"]
     requests = [creation(JOBS, job_object("load", f"load-{number:06}", params["run_time"])) for number in range(count)]
@@ -164,7 +181,7 @@ async def _load(
     report.add("host reads", "all", sum(found.values()) / max(len(names), 1), "1/workload")
     for (account, verb, resource), number in merged(found).most_common(12):
         report.add("host reads", f"{account} {verb} {resource}", number / max(len(names), 1), "1/workload")
-    _add_cpu(report, machine.used(before, after), len(names))
+    add_cpu(report, machine.used(before, after), len(names), idle, after.at - before.at)
     others = machine.others(before, after)
     add("the machine", "used_by_others", others, "share")
     if others > machine.QUIET:
@@ -242,15 +259,21 @@ def pids(federation: AtollFederation) -> dict[str, int | None]:
     return found | {name: process.pid for name, process in federation.processes.items()}
 
 
-def _add_cpu(report: Report, used: dict[str, float], count: int) -> None:
-    host = sum(used.get(name, 0.0) for name in HOST_SIDE)
-    agents = sum(value for name, value in used.items() if name.startswith("atoll-agent-"))
-    case = "CPU per workload"
-    report.add(case, "host_side", host * 1000 / max(count, 1), "ms")
-    report.add(case, "agents", agents * 1000 / max(count, 1), "ms")
-    report.add(case, "all_processes", (sum(used.values()) - used.get("bench", 0.0)) * 1000 / max(count, 1), "ms")
+def add_cpu(report: Report, used: dict[str, float], count: int, idle: dict[str, float], elapsed: float) -> None:
+    """All that was used, and what the workloads caused of it: the rest is there without them."""
+    groups = {"host_side": HOST_SIDE, "agents": [name for name in used if name.startswith("atoll-agent-")]}
+    groups["all_processes"] = [name for name in used if name != "bench"]
+    by_group = {
+        name: [sum(each.get(of, 0.0) for of in names) for each in (used, idle)] for name, names in groups.items()
+    }
+    for name, (spent, fixed) in by_group.items():
+        report.add("CPU per workload", name, spent * 1000 / max(count, 1), "ms")
+        report.add("CPU per workload", f"{name}_marginal", (spent - fixed * elapsed) * 1000 / max(count, 1), "ms")
     for name, value in sorted(used.items(), key=lambda item: -item[1]):
         report.add("CPU by process", name, value, "s")
+    fixed_by = {**{name: fixed for name, (_, fixed) in by_group.items()}, **idle}
+    for name, fixed in sorted(fixed_by.items(), key=lambda item: -item[1]):
+        report.add("CPU without workloads", name, fixed * 1000, "ms/s")
 
 
 def job_object(where: str, name: str, run_time: float, queue: str = keys.DEFAULT_QUEUE) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class Counter:
 
     def __init__(self, api: ApiServer, resource: ApiResource, namespace: str | None, mark: bytes) -> None:
         self._api, self._resource, self._namespace, self._mark = api, resource, namespace, mark
-        self._seen: set[bytes] = set()
+        self._seen: set[str] = set()
         self._changed = asyncio.Event()
 
     @property
@@ -194,13 +194,21 @@ class Counter:
         return True
 
     async def _run(self, version: str) -> None:
-        async for line in self._api.watch(self._resource, self._namespace, resource_version=version):
-            if self._mark in line:
-                at = line.index(b'"uid":"') + 7
-                uid = line[at : at + 36]
-                if uid not in self._seen:
-                    self._seen.add(uid)
-                    self._changed.set()
+        # A busy server closes the watch of a client that reads too slowly.
+        while True:
+            async for line in self._api.watch(self._resource, self._namespace, resource_version=version):
+                version = _value(line, b'"resourceVersion":"')
+                if self._mark in line:
+                    uid = _value(line, b'"uid":"')
+                    if uid not in self._seen:
+                        self._seen.add(uid)
+                        self._changed.set()
+
+
+def _value(line: bytes, key: bytes) -> str:
+    """The first string of that key."""
+    at = line.index(key) + len(key)
+    return line[at : line.index(b'"', at)].decode()
 
 
 @contextlib.asynccontextmanager

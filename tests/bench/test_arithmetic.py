@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bench import machine
+from bench import endtoend, machine
 from bench.__main__ import main
 from bench.report import Report, median, number, percentile, rate, ratio
 
@@ -157,3 +157,17 @@ def test_what_neither_idles_nor_is_ours_is_others(tmp_path):
     after = machine.Sample(before.at + 4.0, after.busy, after.used)
     assert machine.used(before, after) == pytest.approx({"server": 1.0, "late": 0.5, "bench": 0.5})
     assert machine.others(before, after, processors=2) == pytest.approx(2.0 / 8.0)
+
+
+def test_cpu_that_is_used_without_workloads_is_no_cost_of_a_workload():
+    report = Report("endtoend", {})
+    used = {"host-apiserver": 6.0, "atoll-agent-east": 3.0, "etcd": 1.0, "bench": 9.0}
+    endtoend.add_cpu(report, used, 100, {"host-apiserver": 0.1, "etcd": 0.05, "bench": 0.5}, elapsed=20.0)
+    per_workload = {each.metric: each.value for each in report.results if each.case == "CPU per workload"}
+    assert per_workload == pytest.approx(
+        {
+            "host_side": 60, "host_side_marginal": 40, "agents": 30, "agents_marginal": 30,
+            "all_processes": 100, "all_processes_marginal": 70,
+        }
+    )  # fmt: skip
+    assert report.value("CPU without workloads", "all_processes") == pytest.approx(150)

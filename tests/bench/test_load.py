@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from atoll.kube.errors import Busy
+from atoll.model.apiresource import JOBS
 from bench import load
 from bench.__main__ import causes
-from bench.load import Request, send
+from bench.load import Request, send, watching
 from bench.webhook import open_loop
 
 REQUESTS = [Request("POST", f"/{number}") for number in range(4)]
@@ -57,3 +59,20 @@ async def test_a_load_on_time_goes_on_where_refusals_are_taken() -> None:
     assert refused == [(0.01, "its webhook took too long")]
     with pytest.raises(ExceptionGroup):
         await load.open_loop(api, [(0.0, REQUESTS[1])])
+
+
+async def test_a_watch_that_the_server_closes_goes_on_where_it_was() -> None:
+    began: list[str] = []
+
+    async def pages(*_: Any) -> Any:
+        yield SimpleNamespace(metadata=SimpleNamespace(resource_version="5"))
+
+    async def watch(*_: Any, resource_version: str) -> Any:
+        began.append(resource_version)
+        if len(began) > 2:
+            await asyncio.Event().wait()
+        yield b'{"metadata":{"resourceVersion":"%d","uid":"u%d"},"phase":"Done"}' % (6 + len(began), len(began))
+
+    async with watching(SimpleNamespace(pages=pages, watch=watch), JOBS, "n", b"Done") as seen:  # type: ignore[arg-type]
+        assert await seen.reach(2, stall_s=10)
+    assert began[:2] == ["5", "7"]
