@@ -50,7 +50,7 @@ soak: setup ## jobs for SOAK_SECONDS; fails if the memory of a process grows or 
 	@$(BIN)/python -m tests.soak --seconds $(or $(SOAK_SECONDS),1800) $(SOAK)
 
 fuzz: $(STAMP) ## random and hostile reviews, watch streams, kubeconfigs and reports; FUZZ=examples per test (50000)
-	@$(BIN)/python -m pytest tests/fuzz -v --timeout=0 --fuzz-examples=$(or $(FUZZ),50000)
+	@$(BIN)/python -m pytest tests/fuzz -v --timeout=0 --hypothesis-profile=random --fuzz-examples=$(or $(FUZZ),50000)
 
 mutants: $(STAMP) ## small faults in the dispatcher's core and split: do the tests notice? MUTANTS=how many (300)
 	@$(BIN)/python -m tests.mutants --count $(or $(MUTANTS),300) --seed 7

@@ -26,7 +26,9 @@ from tests.integration.federation import Site, member
 os.environ.setdefault("GOMAXPROCS", "1")
 
 # A machine that is busy makes single examples slow; what must be fast is measured in bench/.
-settings.register_profile("atoll", deadline=None)
+# The same examples everywhere; `--hypothesis-profile=random`, as in `make fuzz`, looks for new ones.
+settings.register_profile("atoll", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None)
 settings.load_profile("atoll")
 
 LAYOUT = FederationConfig(members=[member("alpha", 8), member("beta", 4), member("topo", 4, tree=False)])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-import orjson
+import msgspec
 
 from atoll.admission.problems import Json, Problem, mapping, sequence
 from atoll.kinds import BY_GVK
@@ -87,7 +87,7 @@ def override_problems(policy: Json, namespace: str) -> list[Problem]:
     problems = list(selector_problems(spec.get("resourceSelectors"), namespace))
     if (count := len(sequence(spec.get("resourceSelectors")))) > _MOST_SELECTORS:
         problems.append(Problem("spec.resourceSelectors", f"has {count}; {_MOST_SELECTORS} are the most"))
-    if (size := len(orjson.dumps(spec))) > MOST_RECORD:
+    if (size := len(msgspec.json.encode(spec))) > MOST_RECORD:
         text = f"takes {size} bytes; what applies is written on each Work, which holds {MOST_RECORD}: make it smaller"
         problems.append(Problem("spec", text))
     if sequence(spec.get("overrideRules")):

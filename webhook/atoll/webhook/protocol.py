@@ -150,7 +150,7 @@ def encode(
         response["status"] = {"code": code, "reason": reason, "message": refusal}
     elif patch:
         response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(orjson.dumps(patch)).decode()
+        response["patch"] = base64.b64encode(msgspec.json.encode(patch)).decode()
     return orjson.dumps({"apiVersion": api_version, "kind": "AdmissionReview", "response": response})
 
 

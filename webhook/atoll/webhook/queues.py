@@ -326,7 +326,7 @@ def _beyond(deserved: Mapping[str, Any], capability: Mapping[str, Any]) -> list[
     """The resources of which more is deserved; none where an amount can't be read, which is a problem of its own."""
     try:
         return exceeding(quantity.capacity(deserved), quantity.capacity(capability))
-    except ValueError:
+    except (TypeError, ValueError):
         return []
 
 

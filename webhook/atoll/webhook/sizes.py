@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import orjson
+import msgspec
 
 from atoll.admission.problems import Json, Problem, mapping
 from atoll.delivery.delivered import MOST_ANNOTATIONS, noted
@@ -43,7 +43,7 @@ def _sent_problems(obj: Json, asked: int) -> Iterator[Problem]:
     try:
         metadata = for_member({"metadata": {"name": "", "namespace": "", **mapping(obj.get("metadata"))}})
         sent = {"metadata": metadata, "spec": obj.get("spec") or {}}
-        size = len(orjson.dumps(sent))
+        size = len(msgspec.json.encode(sent))
         if size <= _SMALL:
             return
         size += asked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll.admission import jsonpatch
-from atoll.admission.problems import Json
+from atoll.admission.problems import Json, mapping
 from atoll.admission.rules import Change
 from atoll.model import keys
 
@@ -24,5 +24,4 @@ def stamped(change: Change, patch: list[jsonpatch.Operation]) -> list[jsonpatch.
 
 
 def _annotation(workload: Json) -> str:
-    notes = (workload.get("metadata") or {}).get("annotations")
-    return notes.get(keys.SUBMITTED_BY, "") if isinstance(notes, dict) else ""
+    return str(mapping(mapping(workload.get("metadata")).get("annotations")).get(keys.SUBMITTED_BY, ""))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
+import msgspec
 
 from atoll.admission.problems import Json, Problem, integer, mapping, sequence
 from atoll.admission.rules import Change, Rules
@@ -62,12 +62,12 @@ def wrong(obj: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         value = spec.get(field)
         if value is not None and not (integer(value) is not None and least <= value <= most):
             yield f"spec.{field}", f"is {value}; use a whole number from {least} to {most}"
-    if (size := len(orjson.dumps(spec.get("template")))) > _LARGEST:
+    if (size := len(msgspec.json.encode(spec.get("template")))) > _LARGEST:
         yield "spec.template", f"has {size} bytes, and each running index gets a copy: at most {_LARGEST}"
     if (arguments := spec.get("arguments")) is not None:
         if len(sequence(arguments)) != (count := count_of(runs)):
             yield "spec.arguments", f"has {len(sequence(arguments))} texts for {count} indices: one for each"
-        if (size := len(orjson.dumps(arguments))) > _MOST_ARGUMENTS:
+        if (size := len(msgspec.json.encode(arguments))) > _MOST_ARGUMENTS:
             yield "spec.arguments", f"has {size} bytes; at most {_MOST_ARGUMENTS}: make several arrays, or read a file"
     inner = mapping(value_at(obj, TEMPLATE))
     for field, text in _REFUSED.items():

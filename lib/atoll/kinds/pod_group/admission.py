@@ -43,7 +43,10 @@ _LABEL: Final = 63
 def default_pod(pod: Json, namespace: dict[str, str]) -> list[jsonpatch.Operation]:
     """The patch that gates a new pod and stamps its queue; one of no group is a group of its own."""
     spec, metadata = pod.get("spec"), mapping(pod.get("metadata"))
-    if not isinstance(spec, dict):
+    if not isinstance(spec, dict) or any(
+        not isinstance(metadata.get(field), dict | None) for field in ("labels", "annotations")
+    ):
+        # The schema refuses another type.
         return []
     gates = sequence(spec.get("schedulingGates"))
     patch = []
