@@ -22,7 +22,7 @@ from atoll.kube.transport import ApiServer
 from atoll.local.atoll_federation import QUICK_ELECTION, Atoll
 from atoll.local.binaries import ensure
 from atoll.local.federation import Federation
-from atoll.local.layout import FederationConfig, Member
+from atoll.local.layout import FederationConfig
 from atoll.model import conditions, keys
 from atoll.model.apiresource import (
     BATCH_JOBS,
@@ -50,7 +50,7 @@ SPACE = "team"
 async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
     """An API server with Karmada's kinds, a Cluster, and Atoll's three processes."""
     directory: Path = tmp_path_factory.mktemp("karmada")
-    config = FederationConfig(members=[Member(name="unused", nodes=[])])
+    config = FederationConfig.model_construct(members=[])
     crds = _crds(os.environ.get("KARMADA_CRDS"))
     async with Federation(config, directory=directory, binaries=ensure(), crds=crds) as federation:
         flags = {"control": QUICK_ELECTION, "dispatcher": QUICK_ELECTION}

@@ -17,15 +17,19 @@ Start = Callable[..., Awaitable[AtollFederation]]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def forms(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Start]:
-    """Starts federations that last for the module: `await forms("volcano", "plain")`; the same names give the same one."""
-    running: dict[tuple[str, ...], AtollFederation] = {}
+    """Starts federations that last for the module: `await forms("volcano", "plain")`; one that has all members of these
+    forms already serves again.
+    """
+    running: list[AtollFederation] = []
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(*names: str) -> AtollFederation:
-            if names not in running:
-                directory = tmp_path_factory.mktemp("-".join(names))
-                running[names] = await stack.enter_async_context(federation_of(*names, directory=directory))
-            return running[names]
+            for each in running:
+                if each.members.keys() >= set(names):
+                    return each
+            directory = tmp_path_factory.mktemp("-".join(names))
+            running.append(await stack.enter_async_context(federation_of(*names, directory=directory)))
+            return running[-1]
 
         yield start
 

@@ -138,7 +138,7 @@ FORMS = {
 def _usual_crds() -> Sequence[Json]:
     from atoll import install
 
-    return install.host_crds()
+    return install.member_crds()
 
 
 def member_of(form: str, directory: Path, **layout: Any) -> Member:

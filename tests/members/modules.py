@@ -64,7 +64,8 @@ def sources(project: str, module: str) -> Path:
 
 def documents(path: Path) -> list[Json]:
     """All objects of a YAML file."""
-    return [each for each in yaml.safe_load_all(path.read_text()) if each]
+    # The parser in Python takes 1.5 s for Kueue's CRDs, this one 0.2 s.
+    return [each for each in yaml.load_all(path.read_text(), yaml.CSafeLoader) if each]
 
 
 def outside(service: Json) -> Json:
