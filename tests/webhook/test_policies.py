@@ -357,6 +357,23 @@ async def test_an_agent_reports_and_lets_go_and_does_nothing_else(host: Host) ->
     await host.agent.merge_patch(WORKS, name, {"metadata": {"finalizers": None}}, EXECUTION)
 
 
+async def test_a_report_changes_nothing_but_the_status(host: Host) -> None:
+    """The policies leave out such writes of the agent and of control: the API server keeps all else as it was."""
+    name = unique()
+    forged = {"metadata": {"annotations": {keys.EPOCH: "9"}, "labels": {"a": "b"}, "finalizers": None}}
+    made = [await host.control.create(BINDINGS, binding(name)), await host.control.create(WORKS, work(name))]
+    for api, resource, before, spec, status in (
+        (host.control, BINDINGS, made[0], {"clusters": [{"name": "a"}]}, {"schedulerObservedGeneration": 1}),
+        (host.agent, WORKS, made[1], {"suspendDispatching": True}, {"manifestStatuses": []}),
+    ):
+        namespace = before["metadata"]["namespace"]
+        patch: Json = {**forged, "spec": spec, "status": status}
+        after = await api.merge_patch(resource, name, patch, namespace, subresource="status")
+        assert (after["status"], after["spec"]) == (status, before["spec"])
+        for field in ("annotations", "labels", "finalizers", "generation"):
+            assert after["metadata"].get(field) == before["metadata"].get(field), field
+
+
 async def test_only_a_member_says_what_room_it_has(host: Host) -> None:
     name = unique()
     with pytest.raises(errors.Forbidden, match="only the agent of a member"):

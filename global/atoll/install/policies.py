@@ -47,6 +47,7 @@ _BY_MEMBER: Final = (
     ' && request.userInfo.username == "system:serviceaccount:" + request.namespace + ":atoll-agent"'
 )
 _ON_CREATE: Final = 'request.operation == "CREATE"'
+_OF_STATUS: Final = 'request.?subResource.orValue("") == "status"'
 _EMERGENCY: Final = (
     f"in an emergency, an administrator sets annotation {keys.BREAK_GLASS} to the reason in the same request"
 )
@@ -206,8 +207,7 @@ DECISIONS_ON_KARMADA: Final = _policy(
             f" {_EMERGENCY}",
         ),
         _rule(
-            f'request.?subResource.orValue("") != "status" || {_BY_CONTROL}'
-            f" || {_conditions('object')} == {_conditions('oldObject')}",
+            f"!({_OF_STATUS}) || {_BY_CONTROL} || {_conditions('object')} == {_conditions('oldObject')}",
             "only atoll-control says that a workload is bound, runs, has ended or is gone: one that says it has ended"
             " would give its quota back",
         ),
@@ -221,6 +221,8 @@ DECISIONS: Final = _policy(
     ["CREATE", "UPDATE"],
     {
         "not-the-dispatcher": f"!({_BY_DISPATCHER})",
+        # A write of the status changes nothing else, and no rule is about control's.
+        "not-the-status-by-control": f"!({_OF_STATUS} && {_BY_CONTROL})",
         # A binding that Atoll schedules; all others belong to other schedulers.
         "ours": f"{_any_of((keys.GANG, keys.DECISION, keys.EPOCH))}"
         f" || {_kept_by_us('object')} || (!({_ON_CREATE}) && {_kept_by_us('oldObject')})"
@@ -274,7 +276,7 @@ DECISIONS: Final = _policy(
             f" {_EMERGENCY}",
         ),
         _rule(
-            f'request.?subResource.orValue("") != "status" || {_BY_CONTROL}',
+            f"!({_OF_STATUS}) || {_BY_CONTROL}",
             "only atoll-control writes the status of a binding, from what members report: a workload that says it has"
             " ended would give its quota back",
         ),
@@ -288,11 +290,12 @@ WORK_POLICY: Final = _policy(
     ["CREATE", "UPDATE"],
     {
         "not-control": f"!({_BY_CONTROL})",
+        "not-the-status-by-the-member": f"!({_OF_STATUS} && {_BY_MEMBER})",
         "ours": _any_of((keys.BINDING_UID,)),
     },
     [
         _rule(
-            f'request.?subResource.orValue("") != "status" || ({_BY_MEMBER})',
+            f"!({_OF_STATUS}) || ({_BY_MEMBER})",
             "only the agent of this member reports what runs there",
         ),
         _rule(
