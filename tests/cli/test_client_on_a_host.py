@@ -18,7 +18,11 @@ from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 from atoll.model.apiresource import JOBS
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.filterwarnings("ignore:namespace default is not opted in"),
+]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -53,7 +57,8 @@ async def test_a_job_is_submitted_found_and_waited_for(
 ) -> None:
     async with AsyncClient(**options(bare)) as atoll:
         name = f"waited-{phase.lower()}"
-        made = await atoll.submit(wish(name))
+        with pytest.warns(UserWarning, match="namespace default is not opted in"):
+            made = await atoll.submit(wish(name))
         assert (await host.get(JOBS, name, "default"))["spec"]["minAvailable"] == 2
         assert await atoll.find(name) == made
         assert await atoll.state(made) is State.PENDING

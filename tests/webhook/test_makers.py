@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from atoll.kinds import makers
-from tests.webhook.builders import Json, make_job, make_task
+from atoll.kube.config import Connection
+from atoll.kube.reflector import Reflector
+from atoll.kube.transport import ApiServer
+from atoll.model.apiresource import NAMESPACES, QUEUES
+from atoll.model.objects import decode_meta
+from atoll.webhook import queues, reviews, server
+from tests.webhook.builders import Json, make_job, make_queue, make_task
+from tests.webhook.reviews import nobody, review
 
 
 def make_cron_job(name: str = "tick", *, job: Json | None = None, **spec: Any) -> Json:
@@ -18,6 +27,21 @@ def make_cron_job(name: str = "tick", *, job: Json | None = None, **spec: Any) -
 
 def make_flow(*steps: Json) -> Json:
     return {"metadata": {"name": "f", "namespace": "ns"}, "spec": {"flows": list(steps)}}
+
+
+def warned(path: str, obj: Json, old: Json | None = None) -> list[str]:
+    """Warnings of the real handler, where queues `default`, `research` and `shut` are there."""
+    api = ApiServer(Connection("http://127.0.0.1:9", None, nobody))
+    cache = Reflector(api, QUEUES, queues.decode)
+    for each in (make_queue("default"), make_queue("research"), make_queue("shut") | {"status": {"state": "Closed"}}):
+        cache.take_line(json.dumps({"type": "ADDED", "object": each}).encode())
+    cache.synced.set()
+    answers = reviews.Reviews(cache, Reflector(api, NAMESPACES, decode_meta))
+    body = json.dumps(review(obj, old, "UPDATE" if old else "CREATE")).encode()
+    outcome, answer = asyncio.run(server.answer(answers, f"/validate/{path}", body))
+    assert outcome == "allowed", answer.text
+    found: list[str] = json.loads(answer.text or "")["response"].get("warnings", [])
+    return found
 
 
 def step(name: str, *targets: str, **probe: Any) -> Json:
@@ -114,10 +138,14 @@ def test_templates_are_checked_as_jobs_are() -> None:
 
 
 def test_what_of_the_jobs_has_no_effect_is_told() -> None:
-    job = make_job(make_task("a", topologyPolicy="restricted"))
+    job = make_job(make_task("a", topologyPolicy="restricted", template=WHOLE))
     field = "spec.tasks[0].topologyPolicy"
-    assert field in [each.field for each in makers.job_template_warnings({"spec": job["spec"]})]
-    assert f"spec.jobTemplate.{field}" in [each.field for each in makers.cron_job_warnings(make_cron_job(job=job))]
+    assert any(each.startswith(field) for each in warned("jobtemplates", {"spec": job["spec"]}))
+    assert any(each.startswith(f"spec.jobTemplate.{field}") for each in warned("cronjobs", make_cron_job(job=job)))
+
+
+WHOLE: Json = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "4"}}}]}}
+"""A pod without limits."""
 
 
 def group(name: str = "t", replicas: Any = 2, *, mode: str = "static", **more: Any) -> Json:
@@ -178,6 +206,30 @@ def test_hyper_jobs_that_are_taken(obj: Json) -> None:
 
 
 def test_what_of_the_jobs_of_a_hyper_job_has_no_effect_is_told() -> None:
-    template = make_job(make_task("a", topologyPolicy="restricted"))["spec"]
-    found = makers.hyper_job_warnings(make_hyper_job(group(templateSpec=template)))
-    assert [each.field for each in found] == ["spec.replicatedJobs[0].templateSpec.tasks[0].topologyPolicy"]
+    template = make_job(make_task("a", topologyPolicy="restricted", template=WHOLE))["spec"]
+    [said] = warned("hyperjobs", make_hyper_job(group(templateSpec=template)))
+    assert said.startswith("spec.replicatedJobs[0].templateSpec.tasks[0].topologyPolicy: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "make", "field"),
+    [
+        pytest.param("cronjobs", lambda job: make_cron_job(job=job), "spec.jobTemplate.spec.queue", id="of a schedule"),
+        pytest.param(
+            "hyperjobs",
+            lambda job: make_hyper_job(group(templateSpec=job["spec"])),
+            "spec.replicatedJobs[0].templateSpec.queue",
+            id="of a group",
+        ),
+        pytest.param("jobtemplates", lambda job: {"spec": job["spec"]}, "spec.queue", id="of a step"),
+    ],
+)
+def test_a_queue_that_takes_none_of_the_jobs_is_warned_of(path: str, make: Any, field: str) -> None:
+    good, missing, closed = (make(make_job(queue=queue)) for queue in ("research", "reserch", "shut"))
+    assert warned(path, good) == []
+    [said] = warned(path, missing)
+    assert said.startswith(f"{field}: queue 'reserch' does not exist")
+    assert "did you mean research?" in said
+    [said] = warned(path, closed)
+    assert said.startswith(f"{field}: queue 'shut' is Closed")
+    assert warned(path, missing, missing) == [], "it was warned of before"

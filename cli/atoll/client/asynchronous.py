@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from atoll.cli import explain as explaining
+from atoll.cli import submitted_warnings
 from atoll.cli import what_if as asking
 from atoll.cli.array_retry import again
 from atoll.cli.available import gather as asked_available
@@ -55,7 +57,9 @@ class AsyncClient:
         self._host: ApiServer | None = None
 
     async def __aenter__(self) -> AsyncClient:
-        self._host = await ApiServer.from_kubeconfig(self._kubeconfig, self._context, user_agent="atoll-client")
+        self._host = await ApiServer.from_kubeconfig(
+            self._kubeconfig, self._context, user_agent="atoll-client", on_warning=warnings.warn
+        )
         await self._host.__aenter__()
         if self._namespace is None:
             self._namespace = default_namespace(self._kubeconfig, self._context)
@@ -86,7 +90,7 @@ class AsyncClient:
         return manifest(replace(job, namespace=self.namespace))
 
     async def submit(self, job: Job, *, dry_run: bool = False) -> Submitted:
-        """Create the job; with `dry_run` the host only checks it.
+        """Create the job; with `dry_run` the host only checks it. Warns of what keeps it from running as things are.
 
         Raises:
             BadSubmission: it can't be made.
@@ -95,6 +99,8 @@ class AsyncClient:
         made = self.manifest(job)
         resource = JOB_ARRAYS if made["kind"] == JOB_ARRAYS.kind else JOBS
         answer = await self._connected.create(resource, made, field_manager="atoll-client", dry_run=dry_run)
+        for text in await submitted_warnings.warnings(self._connected, resource, answer, within=job.within):
+            warnings.warn(text, stacklevel=2)
         return submitted(resource, answer)
 
     async def find(self, name: str) -> Submitted:

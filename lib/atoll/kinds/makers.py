@@ -6,12 +6,12 @@ reported to the user who writes the template.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from atoll.admission import jsonpatch
 from atoll.admission.problems import SUBDOMAIN_RULE, Json, Problem, integer, is_subdomain, mapping, sequence
-from atoll.kinds.volcano_job.admission import circle, default_job, validate_job, warnings
+from atoll.kinds.volcano_job.admission import circle, default_job, validate_job
 from atoll.model import cron
 from atoll.model.apiresource import (
     HYPER_JOBS,
@@ -170,26 +170,35 @@ def _together(spec: Json, groups: list[Json]) -> list[Problem]:
     return problems
 
 
-def hyper_job_warnings(obj: Json) -> list[Problem]:
-    """What of the Jobs of a HyperJob has no effect."""
-    problems = []
+class Template(NamedTuple):
+    """Jobs that an object makes."""
+
+    job: Json
+    path: str = ""
+    """Stands before the fields of the Job in the object, in place of `without`."""
+    without: str = ""
+
+    def under(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Problems of the Job, as problems of the object."""
+        return _under(problems, self.path, self.without)
+
+
+def hyper_job_templates(obj: Json) -> Iterator[Template]:
+    """Of a HyperJob, one for each group."""
     for index, group in enumerate(map(mapping, sequence(mapping(obj.get("spec")).get("replicatedJobs")))):
-        found = warnings({"metadata": {}, "spec": group.get("templateSpec")})
-        problems += _under(found, f"spec.replicatedJobs[{index}].templateSpec.", "spec.")
-    return problems
+        path = f"spec.replicatedJobs[{index}].templateSpec."
+        yield Template({"metadata": {}, "spec": group.get("templateSpec")}, path, "spec.")
 
 
-def cron_job_warnings(obj: Json) -> list[Problem]:
-    """What of the Jobs of a CronJob has no effect."""
+def cron_job_templates(obj: Json) -> Iterator[Template]:
+    """Of a CronJob, the only one."""
     template = mapping(mapping(obj.get("spec")).get("jobTemplate"))
-    return _under(
-        warnings({"metadata": template.get("metadata") or {}, "spec": template.get("spec")}), "spec.jobTemplate."
-    )
+    yield Template({"metadata": template.get("metadata") or {}, "spec": template.get("spec")}, "spec.jobTemplate.")
 
 
-def job_template_warnings(obj: Json) -> list[Problem]:
-    """What of the Jobs of a JobTemplate has no effect."""
-    return warnings({"metadata": {}, "spec": obj.get("spec")})
+def job_template_templates(obj: Json) -> Iterator[Template]:
+    """Of a JobTemplate, itself."""
+    yield Template({"metadata": {}, "spec": obj.get("spec")})
 
 
 def _job(obj: Json, spec: Any, name: str) -> list[Problem]:
@@ -199,5 +208,5 @@ def _job(obj: Json, spec: Any, name: str) -> list[Problem]:
     return validate_job(jsonpatch.applied(job, default_job(job)))
 
 
-def _under(problems: list[Problem], path: str, without: str = "") -> list[Problem]:
+def _under(problems: Iterable[Problem], path: str, without: str = "") -> list[Problem]:
     return [Problem(f"{path}{each.field.removeprefix(without)}", each.message) for each in problems]

@@ -7,6 +7,7 @@ for us.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from atoll.admission import jsonpatch
@@ -69,8 +70,23 @@ class Reviews:
         if workload_kinds is not None:
             workload_kinds.on_change(self._declare)
         by_kind = (route for kind in KINDS for route in self._workloads.routes(kind, kind.admission()))
-        found = [*_ROUTES, *_QueueReviews(around, settings, policies).routes(), *by_kind, *self._of_declared()]
+        found = [
+            *_ROUTES,
+            *self._of_makers(),
+            *_QueueReviews(around, settings, policies).routes(),
+            *by_kind,
+            *self._of_declared(),
+        ]
         self.routes = {route.path: route for route in found}
+
+    def _of_makers(self) -> Iterator[Route]:
+        for path, title, check, templates in _MAKERS:
+            yield Route(
+                f"/validate/{path}",
+                title,
+                validate=_added(_by_object(check)),
+                warn=partial(self._workloads.warn_maker, templates),
+            )
 
     # -- kinds that users declare ------------------------------------------------------------------------------------
 
@@ -212,6 +228,10 @@ def _added(check: Callable[[Json, str], list[Problem]]) -> Callable[[Request], A
     return problems
 
 
+def _by_object(check: Callable[[Json], list[Problem]]) -> Callable[[Json, str], list[Problem]]:
+    return lambda obj, _: check(obj)
+
+
 def _checked(
     path: str,
     title: str,
@@ -234,10 +254,11 @@ _ROUTES = (
         _checked(path, title, overrides.override_problems, overrides.override_warnings)
         for path, title in (("overrides", "OverridePolicy"), ("cluster-overrides", "ClusterOverridePolicy"))
     ),
-    _checked("cronjobs", "CronJob", lambda obj, _: makers.validate_cron_job(obj), makers.cron_job_warnings),
-    _checked("jobflows", "JobFlow", lambda obj, _: makers.validate_job_flow(obj)),
-    _checked("hyperjobs", "HyperJob", lambda obj, _: makers.validate_hyper_job(obj), makers.hyper_job_warnings),
-    _checked(
-        "jobtemplates", "JobTemplate", lambda obj, _: makers.validate_job_template(obj), makers.job_template_warnings
-    ),
+    _checked("jobflows", "JobFlow", _by_object(makers.validate_job_flow)),
 )
+_MAKERS = (
+    ("cronjobs", "CronJob", makers.validate_cron_job, makers.cron_job_templates),
+    ("hyperjobs", "HyperJob", makers.validate_hyper_job, makers.hyper_job_templates),
+    ("jobtemplates", "JobTemplate", makers.validate_job_template, makers.job_template_templates),
+)
+"""(path, title, check, templates of Jobs)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -11,6 +11,8 @@ from atoll.admission import groups, jsonpatch, own_names, pod_security, trust
 from atoll.admission.problems import Json, Problem, added, mapping
 from atoll.admission.rules import Change, Rules
 from atoll.kinds import KINDS, Kind, metadata
+from atoll.kinds.makers import Template
+from atoll.kinds.volcano_job import KIND as JOB
 from atoll.model import keys, spelling
 from atoll.model.apiresource import POD_GROUPS
 from atoll.model.namespaces import opted_in
@@ -236,19 +238,38 @@ class Workloads:
 
     def _unknown_queue(self, kind: Kind, rules: Rules, request: Request, queue: str) -> list[Problem]:
         """Whether a workload goes from now on to a queue that does not exist."""
-        change, around = self.change(request), self._around
+        change = self.change(request)
         default = metadata.default_queue(change.namespace)
         moved = change.old is None or kind.queue_of(change.old, default=default) != queue
-        known = around.queues.get(queue) is not None or not around.queues.synced.is_set()
-        if known or not moved or not kind.takes(change.new):
+        return self._missing_queue(rules, request, queue) if moved and kind.takes(change.new) else []
+
+    def _missing_queue(self, rules: Rules, request: Request, queue: str) -> list[Problem]:
+        around = self._around
+        if around.queues.get(queue) is not None or not around.queues.synced.is_set():
             return []
         names = spelling.near(queue, (each.metadata.name for each in around.queues), _NEAR_QUEUES)
         meant = [each for each in names if not self._queue_problems(each, request.namespace, rules.queue_field)]
-        by_default = queue == change.namespace.get(keys.QUEUE_ANNOTATION)
+        by_default = queue == around.annotations(request.namespace).get(keys.QUEUE_ANNOTATION)
         whose = f", the default of namespace {request.namespace}," if by_default else ""
         how = f"did you mean {meant[0]}?" if meant else "`atollctl queue list` shows those that there are"
         text = f"queue {queue!r}{whose} does not exist, and the workload waits until it does; {how}"
         return [Problem(rules.queue_field, text)]
+
+    def warn_maker(self, templates: Callable[[Json], Iterable[Template]], request: Request) -> list[Problem]:
+        """Warnings of the Jobs that an accepted CronJob, HyperJob or JobTemplate makes."""
+        rules, namespace = JOB.admission(), self._around.annotations(request.namespace)
+        default = metadata.default_queue(namespace)
+        before = {JOB.queue_of(each.job, default=default) for each in templates(request.old_object or {})}
+        found = []
+        for template in templates(request.object or {}):
+            found += template.under(rules.warnings(Change(new=template.job, namespace=namespace)))
+            queue = JOB.queue_of(template.job, default=default)
+            if queue not in before:
+                found += template.under(
+                    self._queue_problems(queue, request.namespace, rules.queue_field)
+                    or self._missing_queue(rules, request, queue)
+                )
+        return found
 
     def _unreachable(self, kind: Kind, rules: Rules, request: Request, queue: str) -> list[Problem]:
         """What of a new workload needs a network that its members don't have."""
