@@ -20,7 +20,7 @@ from atoll.kube.recording import LogWriter
 from atoll.kube.settings import Recording
 from atoll.model.eventlog import Answer, LogError
 from atoll.model.lost import OnLost
-from atoll.sim import replay, simulation
+from atoll.sim import presence, replay, simulation
 from atoll.sim.inputs import InputError
 from atoll.sim.jobs import GPU
 from tests.agent.builders import make_node, make_pod
@@ -32,7 +32,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("log") / "core.log"
     jobs = [make_job(f"j{n}", float(n), 20.0, pods=1 + n % 3, gpu=4, divided=n % 4 == 0) for n in range(20)]
     members = [make_member("a", nodes=2, tiers=(1, 2)), make_member("b", nodes=2)]
-    outages = (simulation.Outage("b", 30.0, 60.0),)
+    outages = (presence.Outage("b", 30.0, 60.0),)
     with LogWriter(path, LOG) as recorder:
         simulation.run(
             members,

@@ -20,7 +20,8 @@ from atoll.sim import metrics
 from atoll.sim.inputs import InputError
 from atoll.sim.jobs import GPU, Job
 from atoll.sim.member import Delays, SimMember
-from atoll.sim.simulation import START, Options, Outage, Simulation
+from atoll.sim.presence import Outage
+from atoll.sim.simulation import START, Options, Simulation
 from atoll.sim.timeline import Timeline
 from tests.sim.builders import DELAYS, START_UP, by_name, make_job, make_member, simulate, starts, with_members
 

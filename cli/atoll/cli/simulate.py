@@ -149,7 +149,7 @@ def simulate(
     from atoll.model.lost import OnLost
     from atoll.model.scoring import ScoringError, parse
     from atoll.sim import clusters as clusters_of
-    from atoll.sim import comparison, metrics, plots, simulation
+    from atoll.sim import comparison, metrics, plots, presence, simulation
     from atoll.sim import queues as queues_of
     from atoll.sim import recorded as records
     from atoll.sim.inputs import InputError
@@ -170,10 +170,10 @@ def simulate(
         for option, file in (("plot", plot), ("record", record)):
             if file is not None and not file.parent.is_dir():
                 raise InputError(f"--{option} {file}: no such directory; make it first")
-        outages = tuple(simulation.Outage.parse(text) for text in outage or ())
-        drains = tuple(simulation.Outage.parse(text, "drain") for text in drain or ())
-        taints = tuple(simulation.Outage.parse(text, "taint") for text in taint or ())
-        cordons = tuple(simulation.Outage.parse(text, "cordon") for text in cordon or ())
+        outages = tuple(presence.Outage.parse(text) for text in outage or ())
+        drains = tuple(presence.Outage.parse(text, "drain") for text in drain or ())
+        taints = tuple(presence.Outage.parse(text, "taint") for text in taint or ())
+        cordons = tuple(presence.Outage.parse(text, "cordon") for text in cordon or ())
         preferred = None if scoring is None else parse(scoring)
         recorded = None
         if trace_format is TraceFormat.RECORDS:

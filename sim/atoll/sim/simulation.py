@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from msgspec import structs
@@ -19,8 +19,6 @@ from atoll.dispatcher.core import (
     BindingView,
     CapacitySet,
     CapacityView,
-    ClusterSet,
-    ClusterView,
     Command,
     Commit,
     Dispatch,
@@ -48,10 +46,11 @@ from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
 from atoll.sim.clusters import MemberSpec
 from atoll.sim.host import Host
-from atoll.sim.inputs import MOST_SECONDS, InputError
+from atoll.sim.inputs import InputError
 from atoll.sim.jobs import Job
 from atoll.sim.journal import Journal, Obstacle
 from atoll.sim.member import Delays, Line, SimMember
+from atoll.sim.presence import Outage, Presence
 from atoll.sim.timeline import Timeline
 
 START = 1_767_225_600.0
@@ -60,34 +59,12 @@ _SETTLE = 10.0
 """Seconds before the first job in which members publish their capacity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
-    """A member is not ready from one time to another (seconds since the start of the trace)."""
-
-    member: str
-    begin: float
-    end: float
-
-    @classmethod
-    def parse(cls, text: str, option: str = "outage") -> Outage:
-        """Read `member:from:to`.
-
-        Raises:
-            InputError: not of that form.
-        """
-        name, _, times = text.rpartition(":")[0].partition(":")
-        try:
-            outage = cls(name, float(times), float(text.rpartition(":")[2]))
-        except ValueError:
-            outage = cls("", 0, 0)
-        if not outage.member or not 0 <= outage.begin < outage.end <= MOST_SECONDS:
-            raise InputError(
-                f"--{option} {text}: expected MEMBER:FROM:TO in seconds since the start, such as east:600:1200"
-            )
-        return outage
-
-
 _TAINT = "simulated"
+_TAINTS = {
+    "drain": {"key": keys.DRAINED, "value": drains.ONE_BY_ONE, "effect": "NoExecute"},
+    "taint": {"key": _TAINT, "effect": "NoExecute"},
+    "cordon": {"key": keys.CORDONED, "effect": "NoSchedule"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +170,13 @@ class Simulation:
         capacities = {spec.name: spec.total().get(resource, 0) for spec in members}
         self.journal = Journal(resource, sum(capacities.values()), capacities=capacities)
         self._lines = {name: Line(self.timeline) for name in self.members}
-        self._specs = {spec.name: spec for spec in members}
-        #: since when members are away; what administrators set, by the option that says so
-        self._lost_since: dict[str, float | None] = dict.fromkeys(self.members)
+        self._presence = Presence(
+            self.timeline, self.host.tell, {spec.name: spec for spec in members}, options.fence, self._lines
+        )
         #: (lost member, binding) whose pods are gone
         self._gone: set[tuple[str, str]] = set()
         #: what ended in a member that the host can't see, and may yet be started elsewhere
         self._unseen: list[tuple[str, _Run]] = []
-        #: member -> bindings of which it has pods that the host has given up: it is not ready before these are gone
-        self._stale: dict[str, set[str]] = {name: set() for name in self.members}
-        self._taints: dict[str, dict[str, dict[str, str]]] = {name: {} for name in self.members}
         tolerates = {"key": _TAINT, "operator": "Exists", "tolerationSeconds": options.tolerated}
         self._tolerations = (tolerates,) if options.taints and options.tolerated else ()
         self._jobs = list(jobs)
@@ -216,13 +190,9 @@ class Simulation:
         self._submit_queues_and_members(queues)
         for outage in options.outages:
             self._plan_outage(outage)
-        for drain in options.drains:
-            taint = {"key": keys.DRAINED, "value": drains.ONE_BY_ONE, "effect": "NoExecute"}
-            self._plan_taint("drain", drain, taint)
-        for tainted in options.taints:
-            self._plan_taint("taint", tainted, {"key": _TAINT, "effect": "NoExecute"})
-        for cordon in options.cordons:
-            self._plan_taint("cordon", cordon, {"key": keys.CORDONED, "effect": "NoSchedule"})
+        for option, periods in (("drain", options.drains), ("taint", options.taints), ("cordon", options.cordons)):
+            for period in periods:
+                self._presence.plan_taint(START, option, period, _TAINTS[option])
 
     def run(self) -> Journal:
         """Play it to the end: until nothing happens any more or `until` is reached."""
@@ -230,47 +200,17 @@ class Simulation:
             self.timeline.at(START + self._jobs[0].submit, self._submit)
         if self.timeline.run(START + self.options.until):
             self.journal.end = self.options.until
-        self._ask_why()
+        explain(self.host, self.journal)
         return self.journal
-
-    def _ask_why(self) -> None:
-        """Let the core say why jobs have not started."""
-        core, obstacles = self.host.core, self.journal.obstacles
-        for uid, record in self.journal.records.items():
-            if record.first_start is not None:
-                continue
-            # Of a job that is dispatched, or that the core has not looked at yet, its decision tells.
-            decided = self.host.views[uid].decision
-            verdict = core.verdict(uid) or Verdict(decided.reason, decided.blocker)
-            if verdict.reason not in obstacles:
-                account = verdicts.account(core, uid)
-                helps = [change.message for change in account.changes] if account is not None else []
-                name, message = f"{record.job.namespace}/{record.job.name}", verdict.sentence()
-                if account is not None and account.reason == verdict.reason:
-                    # With the numbers of now, not those of when it was told.
-                    message = account.message
-                obstacles[verdict.reason] = Obstacle(name, message, helps)
-            obstacles[verdict.reason].jobs += 1
 
     # -- what users and operators do ---------------------------------------------------------------------------------
 
     def _submit_queues_and_members(self, queues: Sequence[QueueView]) -> None:
         for queue in queues:
             self.host.tell(QueueSet(queue))
-        for spec in self._specs.values():
-            self._set_ready(spec.name, ready=True)
-            self.members[spec.name].wake()
-
-    def _set_ready(self, name: str, *, ready: bool) -> None:
-        self._lost_since[name] = None if ready else self.timeline.now
-        self._tell_cluster(name)
-
-    def _tell_cluster(self, name: str) -> None:
-        spec, since, taints = self._specs[name], self._lost_since[name], self._taints[name]
-        drained = any(taint["key"] == keys.DRAINED for taint in taints.values())
-        view = ClusterView(name, since is None and not drained, spec.labels, (*spec.taints, *taints.values()))
-        fence = None if since is None else self.options.fence
-        self.host.tell(ClusterSet(replace(view, lost_since=since, fenced_after=fence)))
+        for name, member in self.members.items():
+            self._presence.set_ready(name, ready=True)
+            member.wake()
 
     def _submit(self) -> None:
         job = self._jobs[self._next]
@@ -303,7 +243,7 @@ class Simulation:
 
         def begin() -> None:
             self._lines[name].cut = True
-            self._set_ready(name, ready=False)
+            self._presence.set_ready(name, ready=False)
             for uid in known():
                 on_lost, toleration = self._rules_of(uid)
                 if on_lost is OnLost.REQUEUE:
@@ -332,27 +272,11 @@ class Simulation:
             unseen, self._unseen = self._unseen, []
             for uid, run in unseen:
                 self._finish(uid, run)
-            self._ready_without_stale(name)
+            self._presence.ready_without_stale(name)
             self.members[name].wake()
 
         self.timeline.at(START + outage.begin, begin)
         self.timeline.at(START + outage.end, end)
-
-    def _plan_taint(self, option: str, during: Outage, taint: dict[str, str]) -> None:
-        name = during.member
-        if name not in self.members:
-            raise InputError(f"--{option} {name}: no such member; there are {', '.join(self.members)}")
-
-        def begin() -> None:
-            self._taints[name][option] = {**taint, "timeAdded": timestamps.rfc3339(self.timeline.now)}
-            self._tell_cluster(name)
-
-        def end() -> None:
-            self._taints[name].pop(option, None)
-            self._tell_cluster(name)
-
-        self.timeline.at(START + during.begin, begin)
-        self.timeline.at(START + during.end, end)
 
     def _rules_of(self, uid: str) -> tuple[OnLost, float]:
         """What becomes of a job in a lost member, and after how many seconds."""
@@ -363,23 +287,14 @@ class Simulation:
     def _go_on_without(self, name: str, uid: str) -> None:
         """The toleration is over: work on its way out of a lost member is gone for the host."""
         run = self._runs.get(uid)
-        if run is not None and self._lost_since[name] is not None and name in run.leaving:
-            self._leave_stale(name, uid)
+        if run is not None and self._presence.lost_since[name] is not None and name in run.leaving:
+            self._leave(name, uid)
             self._released(name, uid, run.left_by)
 
-    def _leave_stale(self, name: str, uid: str) -> None:
+    def _leave(self, name: str, uid: str) -> None:
         """The host gives up what a lost member has of a binding; unless that is known to be gone, it runs on there."""
         if (name, uid) not in self._gone:
-            self._stale[name].add(uid)
-
-    def _gone_there(self, name: str, uid: str) -> None:
-        """A member has no pods of a binding any more."""
-        self._stale[name].discard(uid)
-        self._ready_without_stale(name)
-
-    def _ready_without_stale(self, name: str) -> None:
-        if self._lost_since[name] is not None and not self._lines[name].cut and not self._stale[name]:
-            self._set_ready(name, ready=True)
+            self._presence.stale[name].add(uid)
 
     def _give_up(self, name: str) -> None:
         """A member is back without these pods before its absence was too long: what ran there starts over."""
@@ -431,11 +346,11 @@ class Simulation:
                 record.stranded = True
             self._take_back(uid, run, command.decision.reason, epoch)
             for name in run.members if command.decision.reason is Reason.MEMBER_LOST else ():
-                since = self._lost_since[name]
+                since = self._presence.lost_since[name]
                 on_lost, toleration = self._rules_of(uid)
                 over = since is not None and since + toleration <= self.timeline.now
                 if over and (on_lost is OnLost.REQUEUE or (name, uid) in self._gone):
-                    self._leave_stale(name, uid)
+                    self._leave(name, uid)
                     self._released(name, uid, epoch)
 
     def _note_reservations(self) -> None:
@@ -450,20 +365,20 @@ class Simulation:
 
     def _reserve(self, uid: str) -> None:
         view = self.host.views[uid]
-        for name, part in self._parts(view):
+        for name, part in _parts(view):
             member, epoch = self.members[name], view.epoch
             self._send(name, partial(member.hold, uid, epoch, part, view.namespace, view.name))
 
     def _ask(self, uid: str, command: Ask) -> None:
         view, question = self.host.views[uid], command.decision.question
         assert question is not None, "something is asked"
-        for name, part in self._parts(view, question.parts):
+        for name, part in _parts(view, question.parts):
             asked = partial(self.members[name].hold, uid, view.epoch, part, view.namespace, view.name)
             self._send(name, partial(asked, gone=question.gone))
 
     def _start(self, uid: str) -> None:
         view, now = self.host.views[uid], timestamps.rfc3339(self.timeline.now)
-        for name, part in self._parts(view):
+        for name, part in _parts(view):
             member, epoch = self.members[name], view.epoch
             spots = view.decision.expected.get(name, ())
             self._send(name, partial(member.start, uid, epoch, part, view.namespace, view.name, now, spots))
@@ -474,30 +389,17 @@ class Simulation:
         if run is not None and names != run.members:
             # It goes on without a part whose member is lost.
             for name in set(run.members) - set(names):
-                self._leave_stale(name, uid)
+                self._leave(name, uid)
                 self._send(name, partial(self.members[name].stop, uid, view.epoch))
             run.members, run.missing = names, run.missing.intersection(names)
             if run.started is not None:
                 record = self.journal.records[uid]
                 left = run.started + record.job.duration - record.done - (self.timeline.now - START)
                 self.timeline.after(max(left, 0.0), lambda: self._finish(uid, run))
-        for name, part in self._parts(view):
+        for name, part in _parts(view):
             member, epoch = self.members[name], view.epoch
             spots = view.decision.expected.get(name, ())
             self._send(name, partial(member.resize, uid, epoch, part, view.namespace, view.name, now, spots))
-
-    def _parts(
-        self, view: BindingView, asked: Mapping[str, Mapping[str, int]] | None = None
-    ) -> Iterator[tuple[str, Gang]]:
-        """(member, gang of its part): those that it has, or those that are asked about."""
-        assert view.gang is not None, "every job has a gang"
-        gang = kept_to_nodes(view.gang, view.decision.flavors)
-        parts = dict(view.parts)
-        if asked is not None:
-            parts = {name: tuple(tasks[task.name] for task in gang.tasks) for name, tasks in asked.items()}
-        counts = list(parts.values())
-        gangs = divide(gang, counts) if len(counts) > 1 else [gang.sized(counts[0])]
-        return zip(parts, gangs, strict=True)
 
     def _take_back(self, uid: str, run: _Run, reason: Reason, epoch: int) -> None:
         now = self.timeline.now - START
@@ -556,7 +458,7 @@ class Simulation:
 
     def released(self, member: str, uid: str, epoch: int) -> None:
         """Nothing of the binding is left there."""
-        self._gone_there(member, uid)
+        self._presence.gone_there(member, uid)
         self._report(member, lambda: self._released(member, uid, epoch))
 
     def occupied(self, member: str, uid: str, amount: Vector, times: int) -> None:
@@ -588,10 +490,10 @@ class Simulation:
 
     def _finish(self, uid: str, run: _Run) -> None:
         for name in run.members if run.leaving or self._runs.get(uid) is not run else ():
-            if uid in self._stale[name] and self._lines[name].cut:
+            if uid in self._presence.stale[name] and self._lines[name].cut:
                 # What the host has given up there ends by itself.
                 self.members[name].finish(uid)
-                self._stale[name].discard(uid)
+                self._presence.stale[name].discard(uid)
         if self._runs.get(uid) is not run or run.started is None:
             return
         if any((name, uid) in self._gone for name in run.members):
@@ -633,3 +535,35 @@ def run(
     """Play one run; see `Simulation`."""
     simulation = Simulation(members, queues, jobs, resource, options, recorder=recorder, progress=progress)
     return simulation.run(), simulation.host
+
+
+def explain(host: Host, journal: Journal) -> None:
+    """Let the core say why jobs have not started."""
+    core, obstacles = host.core, journal.obstacles
+    for uid, record in journal.records.items():
+        if record.first_start is not None:
+            continue
+        # Of a job that is dispatched, or that the core has not looked at yet, its decision tells.
+        decided = host.views[uid].decision
+        verdict = core.verdict(uid) or Verdict(decided.reason, decided.blocker)
+        if verdict.reason not in obstacles:
+            account = verdicts.account(core, uid)
+            helps = [change.message for change in account.changes] if account is not None else []
+            name, message = f"{record.job.namespace}/{record.job.name}", verdict.sentence()
+            if account is not None and account.reason == verdict.reason:
+                # With the numbers of now, not those of when it was told.
+                message = account.message
+            obstacles[verdict.reason] = Obstacle(name, message, helps)
+        obstacles[verdict.reason].jobs += 1
+
+
+def _parts(view: BindingView, asked: Mapping[str, Mapping[str, int]] | None = None) -> Iterator[tuple[str, Gang]]:
+    """(member, gang of its part): those that it has, or those that are asked about."""
+    assert view.gang is not None, "every job has a gang"
+    gang = kept_to_nodes(view.gang, view.decision.flavors)
+    parts = dict(view.parts)
+    if asked is not None:
+        parts = {name: tuple(tasks[task.name] for task in gang.tasks) for name, tasks in asked.items()}
+    counts = list(parts.values())
+    gangs = divide(gang, counts) if len(counts) > 1 else [gang.sized(counts[0])]
+    return zip(parts, gangs, strict=True)
