@@ -30,6 +30,7 @@ THROUGHPUTS = {
     "devices": set(),
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
     "webhook": {"creates_per_s"},
+    "interception": set(),
     "reflector": {"decoded_events_per_s", "synced"},
     "restart": {"lease_to_first_decision"},
     "neighbours": {"latency_p50", "latency_p99", "dispatched"},
@@ -190,6 +191,15 @@ async def test_a_dispatcher_that_takes_over_decides_once_all_is_read(tmp_path):
     found = await run("restart", tmp_path)
     read, decided = metric(found, "lease_to_all_read"), found["500 bindings, 3 members", "lease_to_first_decision"]
     assert 0 < read < decided
+
+
+@pytest.mark.integration
+@pytest.mark.long
+async def test_creates_that_are_no_workloads_are_measured_with_each_of_the_rules(tmp_path):
+    found = await run("interception", tmp_path)
+    assert [case for case, each in found if each == "cpu"] == [
+        f"{kind}, rules: {rules}" for kind in ("ConfigMap", "Lease") for rules in ("all", "named")
+    ]
 
 
 @pytest.mark.integration

@@ -13,7 +13,18 @@ from atoll.kinds import declare
 from atoll.kube import errors
 from atoll.kube.transport import ApiServer
 from atoll.model import keys
-from atoll.model.apiresource import BINDINGS, CLUSTER_ROLES, CRDS, POD_GROUPS, PODS, WORKLOAD_KINDS, ApiResource
+from atoll.model.apiresource import (
+    BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    EVENTS,
+    MUTATING_WEBHOOKS,
+    POD_GROUPS,
+    PODS,
+    VALIDATING_WEBHOOKS,
+    WORKLOAD_KINDS,
+    ApiResource,
+)
 from tests.integration import made_up
 from tests.integration.federation import Json, Site, until
 from tests.integration.foreign_crds import bring, make_pods, say
@@ -49,6 +60,26 @@ async def ready(host: ApiServer, *members: str) -> None:
         return row is not None and all(not row["members"][name] for name in members)
 
     await until(so, what=f"{', '.join(members)} serve it")
+
+
+async def asked_about(host: ApiServer) -> list[list[tuple[str, str]]]:
+    """(group, resource) in the rules of each webhook for declared kinds."""
+    found = []
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        for entry in (await host.get(resource, keys.WEBHOOKS))["webhooks"]:
+            if "declared" in entry["name"]:
+                rules = entry.get("rules") or ()
+                found.append([(each["apiGroups"][0], name) for each in rules for name in each["resources"]])
+    return found
+
+
+async def asked(host: ApiServer, *wanted: tuple[str, str]) -> None:
+    """Wait until API servers ask about these declared resources and no others."""
+
+    async def so() -> bool:
+        return await asked_about(host) == [[*wanted]] * 4
+
+    await until(so, what=f"API servers ask about {wanted}")
 
 
 async def present(api: ApiServer, resource: ApiResource, obj: Json) -> None:
@@ -139,6 +170,7 @@ async def finished(site: Site, name: str) -> bool:
 async def test_a_declaration_says_what_it_lacks(site: Site) -> None:
     with pytest.raises(errors.Forbidden, match=r"Atoll runs jobs\.batch by itself"):
         await site.host.create(WORKLOAD_KINDS, made_up.workload_kind(group="batch", plural="jobs", kind="Job"))
+    await asked(site.host)
     try:
         await site.host.create(WORKLOAD_KINDS, made_up.workload_kind())
         assert f"CRD {NAME} is not there" in await served(site.host, "NoCRD")
@@ -152,8 +184,45 @@ async def test_a_declaration_says_what_it_lacks(site: Site) -> None:
             return row is not None and row["host"]["served"] and "may not" in row["members"]["alpha"]
 
         await until(told, what="atollctl kinds says that the member lacks the right")
+        await asked(site.host, (made_up.GROUP, "trainings"))
     finally:
         await forget(site.host, site.members)
+    await asked(site.host)
+
+
+async def test_objects_that_came_before_their_kind_was_served_are_named_by_an_event(site: Site) -> None:
+    """1. The kind is declared without rights; 2. one is created, unseen by the webhook; 3. the kind gets its rights."""
+    await bring([site.host], [TRAININGS])
+    try:
+        await site.host.create(WORKLOAD_KINDS, made_up.workload_kind())
+        await served(site.host, "NoRights")
+        early = training("early")
+        early["metadata"]["namespace"] = site.namespace
+        assert "runState" not in (await site.host.create(TRAININGS, early))["spec"]
+        await site.host.create(CLUSTER_ROLES, made_up.rights("status"))
+        await served(site.host)
+
+        async def named() -> bool:
+            events = await site.host.list(EVENTS, site.namespace)
+            return [each["regarding"]["name"] for each in events if each["reason"] == "NotIntercepted"] == ["early"]
+
+        await until(named, what="an Event names it")
+        with pytest.raises(errors.Forbidden, match="a pod template is wanted"):
+            await site.host.create(TRAININGS, {**early, "metadata": {**early["metadata"], "name": "late"}, "spec": {}})
+        await site.host.delete(TRAININGS, "early", site.namespace)
+    finally:
+        await forget(site.host, site.members)
+
+
+async def test_a_registration_for_all_custom_resources_as_init_writes_it_is_narrowed(declared: Site) -> None:
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        found = (await declared.host.get(resource, keys.WEBHOOKS))["webhooks"]
+        for entry in found:
+            if "declared" in entry["name"]:
+                entry["rules"][0].update(apiGroups=["*"], resources=["*"])
+        await declared.host.merge_patch(resource, keys.WEBHOOKS, {"webhooks": found})
+    await asked(declared.host, (made_up.GROUP, "trainings"))
+    assert (await condition(declared.host))[1] == "Served"
 
 
 async def test_a_declared_kind_is_queued_dispatched_run_scaled_finished_and_deleted(declared: Site) -> None:

@@ -18,6 +18,7 @@ from atoll.control.clusters import Clusters
 from atoll.control.commands import Commands
 from atoll.control.detector import Detector
 from atoll.control.figures import MemberFigures, MemberMetrics
+from atoll.control.interception import Interception
 from atoll.control.karmada.adoption import Adoption
 from atoll.control.karmada.caches import Caches as KarmadaCaches
 from atoll.control.karmada.progress import Progress
@@ -76,6 +77,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
     store = _store(settings.records.store)
 
     declared = Declared(host, host, rights.ON_HOST)
+    interception = Interception(host, declared)
 
     async def lead_on_karmada(_: Shard) -> None:
         nonlocal caches
@@ -95,9 +97,12 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
 
     async def lead(shard: Shard) -> None:
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(declared.run())
+            watching = [group.create_task(declared.run())]
+            if shard.number == 0:
+                watching.append(group.create_task(interception.run()))
             await declared.keep(partial(control, shard))
-            watching.cancel()
+            for each in watching:
+                each.cancel()
 
     async def control(shard: Shard) -> None:
         nonlocal caches
@@ -133,7 +138,7 @@ async def _setup(running: process.Process, settings: ControlSettings) -> None:
                 Queues(host, caches),
                 Unserved(host, caches, recorder, settings=settings.unserved),
                 MemberFigures(caches, metrics, settings=settings.figures),
-                WorkloadKinds(host, caches, declared, settings=settings.workload_kinds),
+                WorkloadKinds(host, caches, declared, interception, recorder, settings=settings.workload_kinds),
                 Profiles(host, caches, settings=settings.profiles),
                 Certificates(host, caches),
                 ClaimShapes(host, caches),

@@ -5,11 +5,14 @@ One that is deleted stays, by a finalizer, while workloads of it have bindings: 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from atoll.control.caches import Caches
+from atoll.control.interception import Interception
 from atoll.control.objects import BindingObject
 from atoll.control.settings import WorkloadKindSettings
 from atoll.kinds import own_title
@@ -18,13 +21,14 @@ from atoll.kinds.templated import Templated
 from atoll.kube import errors
 from atoll.kube.crds import crd_name
 from atoll.kube.declared import Declared
+from atoll.kube.events import Recorder
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
 from atoll.model import keys
 from atoll.model.apiresource import WORKLOAD_KINDS
-from atoll.model.conditions import with_condition
-from atoll.model.objects import Full, Slim
+from atoll.model.conditions import condition, is_true, with_condition
+from atoll.model.objects import MALFORMED, Full, Slim
 
 Json = dict[str, Any]
 
@@ -37,17 +41,23 @@ class WorkloadKinds:
         host: ApiServer,
         caches: Caches,
         declared: Declared,
+        interception: Interception,
+        recorder: Recorder,
         *,
         settings: WorkloadKindSettings = WorkloadKindSettings(),
     ) -> None:
         """No I/O happens here; `run` does it."""
         self._settings = settings
-        self._host, self._caches, self._declared = host, caches, declared
+        self._host, self._caches, self._declared, self._interception = host, caches, declared, interception
+        self._recorder = recorder
         self._queue: WorkQueue[str] = WorkQueue("workload kinds", lambda name: {"workload_kind": name})
         # These caches outlive this: their handlers are of the process.
         self._following: tuple[tuple[Reflector[Full], Callable[[Full | None, Full | None], None]], ...] = (
             (declared.objects, self._changed),
-            (declared.roles, lambda _, __: self._all_changed()),
+            *(
+                (each, lambda _, __: self._all_changed())
+                for each in (declared.roles, *interception.configurations.values())
+            ),
         )
         caches.crds.on_change(self._crd_changed)
         caches.bindings.on_change(self._binding_changed)
@@ -57,6 +67,7 @@ class WorkloadKinds:
         for cache, handler in self._following:
             cache.on_change(handler)
         try:
+            await self._interception.known.wait()
             self._all_changed()
             await self._queue.run(self._reconcile)
         finally:
@@ -103,10 +114,14 @@ class WorkloadKinds:
         if keys.KIND_FINALIZER not in finalizers:
             await self._finalizers(obj, [*finalizers, keys.KIND_FINALIZER])
         served, reason, message = self._judged(kind)
+        if served and not is_true(condition(obj.body, "Served")):
+            self._tell_missed(kind, obj.metadata.creation_timestamp)
         await self._write(obj, served, reason, message)
         if reason == "VersionNotServed":
             # A resource is served some time after its definition is there.
             self._queue.add(name, after=self._settings.again)
+        elif reason == "NotIntercepted" and math.isfinite(wait := self._interception.spread(kind)):
+            self._queue.add(name, after=wait)
 
     def _judged(self, kind: Templated) -> tuple[bool, str, str]:
         resource = kind.resource
@@ -127,7 +142,27 @@ class WorkloadKinds:
         if kind.dedicated and system is not None and system.metadata.labels.get(keys.HOST_PROFILE) == "shared":
             text = "it has no suspend switch, and this host runs workloads itself: they are refused; say spec.suspend"
             return False, "SharedHost", text
+        if self._interception.spread(kind) > 0:
+            text = (
+                f"API servers don't ask about it yet: none of its objects is suspended before {keys.CONTROLLER} sees it"
+            )
+            return False, "NotIntercepted", text
         return True, "Served", f"{resource.kind} of namespaces that have opted in is queued; held by {kind.words.held}"
+
+    def _tell_missed(self, kind: Templated, since: str) -> None:
+        """Name objects from after the declaration of which the webhook was not asked: they may run unqueued."""
+        resource = kind.resource
+        for each in self._caches.workloads[resource]:
+            metadata = each.metadata
+            if metadata.creation_timestamp < since or not self._caches.left_to_atoll(resource, metadata):
+                continue
+            with suppress(*MALFORMED):
+                if kind.takes(each.body):
+                    continue
+            about = {"apiVersion": resource.api_version, "kind": resource.kind, "uid": metadata.uid}
+            about |= {"namespace": metadata.namespace, "name": metadata.name}
+            text = "Atoll leaves it alone: it was created before its kind was served; delete it and create it again"
+            self._recorder.record(about, "NotIntercepted", text, warning=True)
 
     def _bindings(self, kind: Templated) -> int:
         resource = kind.resource

@@ -489,28 +489,51 @@ _ASKED: Final = (
     "sideEffects", "timeoutSeconds", "admissionReviewVersions", "reinvocationPolicy",
 )  # fmt: skip
 """Of a webhook: all but its address and the CA."""
-_SAME_WEBHOOK: Final = " && ".join(
-    [f"dyn(new).?{each} == dyn(old).?{each}" for each in _ASKED]
-    + [f"new.clientConfig.?{each} == old.clientConfig.?{each}" for each in ("url", "service")]
+_SAME_ADDRESS: Final = tuple(f"new.clientConfig.?{each} == old.clientConfig.?{each}" for each in ("url", "service"))
+_SAME_WEBHOOK: Final = " && ".join((*(f"dyn(new).?{each} == dyn(old).?{each}" for each in _ASKED), *_SAME_ADDRESS))
+_SAME_BUT_RULES: Final = " && ".join(
+    (
+        *(f"dyn(new).?{each} == dyn(old).?{each}" for each in _ASKED if each != "rules"),
+        *_SAME_ADDRESS,
+        "new.clientConfig.?caBundle == old.clientConfig.?caBundle",
+        f"(dyn(new).?rules == dyn(old).?rules || {list(keys.DECLARED_WEBHOOKS)}"
+        ".exists(end, new.name.endsWith('.' + end)) && new.?rules.orValue([]).all(each,"
+        " each.operations == ['CREATE', 'UPDATE'] && each.scope == 'Namespaced'"
+        " && each.apiGroups.all(group, group.contains('.'))"
+        " && each.resources.all(name, name != '*' && !name.contains('/'))))",
+    )
 )
 _BY_WEBHOOK: Final = f'request.userInfo.username == "{_ACCOUNT}webhook"'
 
-# The account of the webhook changes the CA: its credentials must not let the host's API server ask about more, or
-# ask another server. No webhook is asked about these objects; policies are.
+
+def _kept_webhooks(same: str) -> str:
+    """CEL: each webhook is the same as before, and the configuration as well."""
+    return (
+        f"(!({_ON_CREATE})"
+        " && object.?webhooks.orValue([]).size() == oldObject.?webhooks.orValue([]).size()"
+        f" && object.?webhooks.orValue([]).all(new, oldObject.?webhooks.orValue([]).exists(old, {same}))"
+        " && ['labels', 'annotations', 'finalizers', 'ownerReferences'].all(each,"
+        " dyn(object).metadata[?each] == dyn(oldObject).metadata[?each]))"
+    )
+
+
+# Credentials of the webhook and of control must not let the host's API server ask about more or less, or ask another
+# server. No webhook is asked about these objects; policies are.
 WEBHOOK_POLICY: Final = _policy(
     "atoll-webhooks",
     (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS),
     ["CREATE", "UPDATE"],
-    {"the-webhook": _BY_WEBHOOK},
+    {"atoll": f"{_BY_WEBHOOK} || {_BY_CONTROL}"},
     [
         _rule(
-            f"!({_ON_CREATE})"
-            " && object.?webhooks.orValue([]).size() == oldObject.?webhooks.orValue([]).size()"
-            f" && object.?webhooks.orValue([]).all(new, oldObject.?webhooks.orValue([]).exists(old, {_SAME_WEBHOOK}))"
-            " && ['labels', 'annotations', 'finalizers', 'ownerReferences'].all(each,"
-            " dyn(object).metadata[?each] == dyn(oldObject).metadata[?each])",
+            f"{_BY_CONTROL} || {_kept_webhooks(_SAME_WEBHOOK)}",
             "atoll-webhook renews the CA of its webhooks and changes nothing else of them: `atollctl init` writes them",
-        )
+        ),
+        _rule(
+            f"{_BY_WEBHOOK} || {_kept_webhooks(_SAME_BUT_RULES)}",
+            "atoll-control keeps the rules for declared kinds and changes nothing else of webhooks: `atollctl init`"
+            " writes them",
+        ),
     ],
     scope="Cluster",
 )

@@ -1,6 +1,7 @@
 """How the API server learns of the webhook: two configurations, both named `atoll`.
 
-`init` writes them, and the running webhook renews the CA: it may change nothing else there (policy `atoll-webhooks`).
+`init` writes them, the running webhook renews the CA, and control narrows the rules for declared kinds to the resources
+of WorkloadKinds: they may change nothing else there (policy `atoll-webhooks`).
 Objects that must not depend on the webhook (system namespaces, objects on their way out, namespaces that have not opted
 in) are excluded in the API server, so that a broken webhook can't hold up the cluster's own work. Queues are
 in no namespace: without the webhook they pass unchecked. Frequent writes of our own accounts, and
@@ -70,7 +71,9 @@ _OUR_BINDING = {
 }
 
 _DECLARED = ApiResource("*", "*", "*", "")
-"""All custom resources; the conditions leave the ones that control has rights to by `keys.KIND_RIGHTS`."""
+"""All custom resources until control has narrowed them to WorkloadKinds'; the conditions leave the ones that control
+has rights to by `keys.KIND_RIGHTS`.
+"""
 _OWN = sorted(
     {f"{rule.group}/{rule.resource}" for grant in CONTROL for rule in grant.rules if "/" not in rule.resource}
     # Of these control only says that they don't run, unless a user declares them.
@@ -213,7 +216,7 @@ async def ensure_registration(
     host: ApiServer, client_config: Json, trusted: tuple[bytes, ...], *, on_karmada: bool = False
 ) -> list[str]:
     """Have the configurations say what this version asks about, at this address. CAs that they trust stay trusted: the
-    webhook takes away CAs that no replica serves any more.
+    webhook takes away CAs that no replica serves any more. Rules for declared kinds stay as control left them.
 
     Args:
         host: with an administrator's credentials.
@@ -239,8 +242,11 @@ async def ensure_registration(
             found = await host.create(resource, {**wanted, "metadata": {**wanted["metadata"], **about}, "webhooks": []})
         kept = authority.trusted_by(found) or ()
         bundle = authority.ca_bundle(tuple(dict.fromkeys((*trusted, *kept))))
+        ruled = {each["name"]: each.get("rules") or [] for each in found.get("webhooks") or ()}
         for each in wanted["webhooks"]:
             each["clientConfig"]["caBundle"] = bundle
+            if each["name"].partition(".")[2] in keys.DECLARED_WEBHOOKS:
+                each["rules"] = ruled.get(each["name"], each["rules"])
         patch = {"metadata": about, "webhooks": wanted["webhooks"]}
         await host.merge_patch(resource, keys.WEBHOOKS, patch, field_manager=FIELD_MANAGER)
         said.append(f"{resource.kind} {keys.WEBHOOKS}: {len(wanted['webhooks'])} webhooks")

@@ -164,6 +164,7 @@ _DECLARES: Final = "only once a user has declared a kind"
 _KIND_RIGHTS: Final = _on(CLUSTER_ROLES, "list", "watch", names=(keys.KIND_RIGHTS,))
 
 _ROTATES: Final = "only when another CA is to be trusted"
+_BOTH_WEBHOOKS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 WEBHOOK: Final = (
     Grant(
@@ -238,6 +239,9 @@ CONTROL: Final = (
             _on(WORKLOAD_KINDS, "patch", rare=_DECLARES),
             _on(WORKLOAD_KINDS, "patch", sub="status", rare=_DECLARES),
             _KIND_RIGHTS,
+            # An admission policy leaves it the rules for declared kinds and nothing else of them.
+            *(_on(each, "list", "watch", names=(keys.WEBHOOKS,)) for each in _BOTH_WEBHOOKS),
+            *(_on(each, "patch", names=(keys.WEBHOOKS,)) for each in _BOTH_WEBHOOKS),
             _on(NAMESPACES, "list", "watch"),
             # What namespaces may hand on to members.
             *(_on(resource, "list", "watch", rare=_QUIET) for resource in PROPAGATED.values()),
@@ -602,8 +606,6 @@ LOCKS_IN_MEMBER: Final = (Grant(None, (_on(NODES, "patch", rare="only with --ham
 """The agent in a member with `--hami`: ClusterRole `atoll-agent-hami` of its chart."""
 
 
-_NAMED_WEBHOOKS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
-
 INSTALLER: Final = (
     Grant(
         "kube-system",
@@ -628,12 +630,12 @@ INSTALLER: Final = (
         None,
         (
             # By which other systems are recognised.
-            *(_on(resource, "list") for resource in (DEPLOYMENTS, API_SERVICES, *_NAMED_WEBHOOKS)),
+            *(_on(resource, "list") for resource in (DEPLOYMENTS, API_SERVICES, *_BOTH_WEBHOOKS)),
             _on(LEASES, "get", names=("karmada-controller-manager",)),
             _on(CRDS, "list", "create", "patch"),
             _on(NAMESPACES, "get", "patch", names=(keys.SYSTEM_NAMESPACE,)),
-            *(_on(resource, "create") for resource in _NAMED_WEBHOOKS),
-            *(_on(resource, "get", "patch", "delete", names=(keys.WEBHOOKS,)) for resource in _NAMED_WEBHOOKS),
+            *(_on(resource, "create") for resource in _BOTH_WEBHOOKS),
+            *(_on(resource, "get", "patch", "delete", names=(keys.WEBHOOKS,)) for resource in _BOTH_WEBHOOKS),
             _on(VALIDATING_WEBHOOKS, "patch", "delete", names=("atoll-probe",)),
             _on(QUEUES, "create"),
             _on(QUEUES, "update", names=(keys.ROOT_QUEUE,), rare="asked for by policy atoll-queue-parents, never used"),

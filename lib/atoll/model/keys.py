@@ -277,6 +277,8 @@ KIND_RIGHTS: Final = "atoll-workload-kinds"
 """ClusterRole of the host and of members: what Atoll may do with declared kinds, put together from labelled ones."""
 KIND_RIGHTS_LABEL: Final = "atoll.sh/aggregate-to-workload-kinds"
 """On ClusterRoles whose rules `KIND_RIGHTS` takes up, with value `true`."""
+DECLARED_WEBHOOKS: Final = ("declared.atoll.sh", "declared.labelled.atoll.sh")
+"""Ends of the names of webhooks for declared kinds, whose rules control keeps."""
 BINDING_FINALIZER: Final = "atoll.sh/binding"
 WORK_FINALIZER: Final = "atoll.sh/delivery"
 
