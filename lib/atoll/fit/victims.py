@@ -95,6 +95,9 @@ class Trial(Protocol[B]):
     def put_all(self) -> None:
         """Take all departures back."""
 
+    def stands(self) -> bool:
+        """Whether all that went may still go, after another one was put back."""
+
     def make_up(self, pool: Sequence[B], member: str) -> bool:
         """Take bundles in order until nothing but nodes may be missing, in the one member where the claimant goes or,
         without a name, in all; False when that is never so.
@@ -318,7 +321,7 @@ def _reduce(trial: Trial[B]) -> None:
             if bundle in bound:
                 continue
             trial.put(bundle)
-            if trial.fits():
+            if trial.fits() and trial.stands():
                 changed = True
                 bound.discard(bundle.after)
             else:

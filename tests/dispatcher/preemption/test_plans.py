@@ -54,6 +54,28 @@ def test_what_was_tried_and_did_not_do_is_there_again_when_the_next_is_tried() -
     assert stage.claim("a", 2, tasks=[(2, 1)]) == {"elastic": "all"}
 
 
+def test_others_lend_no_more_than_before_once_a_victim_below_the_claimant_s_top_queue_stays() -> None:
+    """That victim is put back as the claimant fits without its departure; `a` has a larger share then, and `b` lends
+    it less, so the other victims must be tried again with that.
+    """
+    queues = (queue("a", 16), queue("b", 8), queue("a0", 13, parent="a"), queue("a1", 3, parent="a"))
+    stage = Stage(*queues, m=[8, 8, 8])
+    for uid, leaf, nodes, started in (
+        ("a", "a1", {2: 2}, 55),
+        ("b", "a0", {2: 2}, 48),
+        ("c", "b", {1: 1}, 57),
+        ("d", "b", {2: 2, 1: 1}, 96),
+        ("e", "b", {0: 1}, 79),
+        ("f", "b", {1: 3}, 92),
+        ("g", "b", {1: 1, 0: 3}, 4),
+        ("h", "a1", {0: 1}, 23),
+        ("i", "a0", {0: 1}, 20),
+        ("j", "a1", {0: 2}, 72),
+    ):
+        stage.run(uid, leaf, {"m": nodes}, started=float(started))
+    assert stage.claim("a0", 10) == {"g": "all", "j": "all"}
+
+
 @either_way
 def test_nodes_that_one_gang_leaves_are_emptied_at_once_and_others_after_them() -> None:
     stage = Stage(queue("a", 12), queue("b", 0), m=[4, 4, 4]).run("gang", "b", {"m": {0: 4, 1: 4}})

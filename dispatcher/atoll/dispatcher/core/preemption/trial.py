@@ -180,13 +180,20 @@ class Trial:
         for leaf, items in kinds:
             if leaf is not bundle.leaf and top.isdisjoint(path(leaf)):
                 continue
-            amount = dict(items)
-            self.release(leaf, amount, {}, -1)
-            lent = self.lends(leaf, amount)
-            self.release(leaf, amount, {})
-            if not lent:
+            if not self._lent_last(leaf, items):
                 return False
         return True
+
+    def _lent_last(self, leaf: Queue, items: tuple[tuple[str, int], ...]) -> bool:
+        amount = dict(items)
+        self.release(leaf, amount, {}, -1)
+        lent = self.lends(leaf, amount)
+        self.release(leaf, amount, {})
+        return lent
+
+    def stands(self) -> bool:
+        """Whether all that went is lent still: the claimant's queue has a larger share with a workload of its own."""
+        return all(self._lent_last(*kind) for kind in self._kinds)
 
     def _give(self, bundle: Bundle, times: int) -> None:
         for member, pods in bundle.pods.items():
