@@ -208,7 +208,9 @@ class MemberAnswer:
     """Why not, in its words."""
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed. A frozen one of so many fields takes three times as long to make, and a dispatcher that begins
+# makes one of each binding.
+@dataclass(slots=True)
 class BindingView:
     """A binding as its object says."""
 
