@@ -202,3 +202,7 @@ async def test_one_write_dispatches_and_few_make_up_the_whole_way(site: Site) ->
     # On a quick machine 11 and 8; where steps take seconds, what happens between them is told as well.
     assert host.total() <= 15, host
     assert there.total() <= 11, there
+    binding = await site.host.get(BINDINGS, "counted-job", site.namespace)
+    (group,) = await site.members[member].list(POD_GROUPS, site.namespace)
+    # Who wrote which field would be read and written with each status.
+    assert not any("managedFields" in each["metadata"] for each in (binding, group))

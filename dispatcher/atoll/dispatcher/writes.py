@@ -211,6 +211,9 @@ def patch_of(command: Command, seen: objects.BindingObject | None = None) -> lis
         operations.append({"op": "add", "path": "/spec/gracefulEvictionTasks", "value": tasks})
     if command.decision.phase is decision.Phase.RESERVING:
         operations.append({"op": "add", "path": "/spec/suspension/dispatching", "value": True})
+    if seen is not None and keys.BINDING_FINALIZER in seen.metadata.finalizers:
+        # Control's own: records of who wrote which field are a third of it, and go through each later write.
+        operations.append({"op": "add", "path": "/metadata/managedFields", "value": [{}]})
     return operations
 
 

@@ -347,6 +347,15 @@ def test_a_binding_brings_where_it_is_unhealthy_what_it_leaves_behind_and_where_
     assert [each.from_cluster for each in found.tasks] == ["o"]
 
 
+@pytest.mark.parametrize(("finalizers", "cleared"), [([keys.BINDING_FINALIZER], True), (["karmada.io/x"], False)])
+def test_a_dispatch_ends_the_record_of_field_managers_of_controls_own_binding(
+    finalizers: list[str], cleared: bool
+) -> None:
+    seen = objects.decode_binding(orjson.dumps({"metadata": {"uid": "u", "finalizers": finalizers}}))
+    command = Dispatch("u", "ns", "b", 7, 0, Decision(1, Phase.DISPATCHED, Reason.DISPATCHED))
+    assert ({"op": "add", "path": "/metadata/managedFields", "value": [{}]} in patch_of(command, seen)) is cleared
+
+
 def test_an_eviction_writes_its_tasks() -> None:
     seen = _binding([{"name": "w", "replicas": 1, "minAvailable": 1, "requests": {"pods": 1}}], {"name": "m"})
     decision = Decision(3, Phase.EVICTING, Reason.MEMBER_DRAINED)
