@@ -207,7 +207,7 @@ async def test_usage_of_a_queue_is_of_all_namespaces_for_who_administers_it() ->
             "team",
             "others",
         }
-        with pytest.raises(CommandError, match="queue typo not found"):
+        with pytest.raises(CommandError, match="there is no queue typo"):
             await client.usage(queue="typo")
 
 

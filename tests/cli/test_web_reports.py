@@ -72,9 +72,9 @@ async def test_usage_of_one_queue_has_its_runs_and_the_ones_below(tmp_path: Path
         assert "lab 1 0" in page
         assert "research 1 0" in page
         assert "night" not in page
-        assert "queue typo not found" in plain(await browser.text("/usage?queue=typo"))
+        assert "there is no queue typo" in plain(await browser.text("/usage?queue=typo"))
         done = await atollctl("usage", "-A", "--queue=typo", f"--kubeconfig={tmp_path / 'config'}")
-        assert (done.code, "queue typo not found" in done.said) == (1, True)
+        assert (done.code, "there is no queue typo" in done.said) == (1, True)
 
 
 async def test_usage_of_a_queue_needs_the_right_to_it_or_to_one_above(tmp_path: Path) -> None:

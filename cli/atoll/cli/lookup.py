@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from atoll.cli.errors import CommandError
@@ -133,7 +133,6 @@ async def check_queue(host: ApiServer, name: str) -> None:
         CommandError: there is no such queue.
     """
     from atoll.kube.errors import Forbidden
-    from atoll.model import spelling
     from atoll.model.apiresource import QUEUES
 
     try:
@@ -141,7 +140,14 @@ async def check_queue(host: ApiServer, name: str) -> None:
     except Forbidden:
         return
     if name not in names:
-        raise CommandError(f"there is no queue {name}{spelling.meant(name, names) or ': see atollctl queue list'}")
+        raise no_queue(name, names)
+
+
+def no_queue(name: str, names: Iterable[str]) -> CommandError:
+    """The error of a queue that does not exist, with the nearest name."""
+    from atoll.model import spelling
+
+    return CommandError(f"there is no queue {name}{spelling.meant(name, names) or ': see atollctl queue list'}")
 
 
 async def _alike(host: ApiServer, kinds: Sequence[Kind], name: str, namespace: str) -> str:

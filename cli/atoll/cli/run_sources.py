@@ -215,11 +215,12 @@ def path_to(queue: str, queues: Sequence[Json]) -> list[str]:
     Raises:
         CommandError: there is no such queue.
     """
+    from atoll.cli.lookup import no_queue
     from atoll.view.queue_objects import path_of
 
     by_name = {str(each["metadata"]["name"]): each for each in queues}
     if queue not in by_name:
-        raise CommandError(f"queue {queue} not found: atollctl queue list")
+        raise no_queue(queue, by_name)
     return [str(each["metadata"]["name"]) for each in path_of(by_name[queue], by_name)]
 
 
