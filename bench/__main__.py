@@ -28,6 +28,7 @@ from bench import (
     reflector,
     restart,
     split,
+    subtrees,
     webhook,
 )
 from bench.report import RESULTS, Report, console, parser_of, progress
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Call
     endtoend.NAME: (endtoend.DESCRIPTION, endtoend.options, endtoend.measure),
     arrays.NAME: (arrays.DESCRIPTION, arrays.options, arrays.measure),
     member.NAME: (member.DESCRIPTION, member.options, member.measure),
+    subtrees.NAME: (subtrees.DESCRIPTION, subtrees.options, subtrees.measure),
     webhook.NAME: (webhook.DESCRIPTION, webhook.options, webhook.measure),
     interception.NAME: (interception.DESCRIPTION, interception.options, interception.measure),
     reflector.NAME: (reflector.DESCRIPTION, reflector.options, reflector.measure),

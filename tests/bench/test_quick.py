@@ -27,6 +27,7 @@ THROUGHPUTS = {
     "openb": {"allocated"},
     "quality": set(),
     "split": set(),
+    "subtrees": set(),
     "devices": set(),
     "endtoend": {"created_per_s", "in_member_per_s", "bound_per_s", "completed_per_s"},
     "webhook": {"creates_per_s"},
@@ -98,6 +99,14 @@ async def test_gangs_of_one_task_get_the_best_tier_and_others_are_nearer_than_by
     for case in ("hard, tier 2, 2 tasks", "soft, 2 tasks"):
         for rule in ("best fit", "gradient"):
             assert found[f"{case}: atoll", "tiers_too_high"] < found[f"{case}: {rule}", "tiers_too_high"]
+
+
+async def test_dispatchers_by_top_queue_have_all_jobs_and_no_larger_gang_than_their_share(tmp_path):
+    found = await run("subtrees", tmp_path)
+    for load in ("steady", "bursts"):
+        one, many = f"{load}, one dispatcher", f"{load}, by top queue"
+        assert found[many, "decisions"] + found[many, "never_started"] >= 200
+        assert found[many, "largest_gang"] == found[one, "largest_gang"] / 4
 
 
 async def test_a_gang_of_joint_devices_is_placed_or_refused(tmp_path):
