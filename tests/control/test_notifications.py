@@ -38,8 +38,10 @@ def ago(seconds: float) -> str:
 
 
 def ended(epoch: int = 1, outcome: str = "Succeeded", seconds: float = 5, **more: Any) -> Run:
-    end = ago(seconds)
-    return Run(epoch, ago(60), queue="q", user="ann", bound=ago(60), ended=end, outcome=outcome, **more)
+    # One look at the clock: a second that passes between two shortens the run.
+    now = time.time()
+    began, end = rfc3339(now - 60), rfc3339(now - seconds)
+    return Run(epoch, began, queue="q", user="ann", bound=began, ended=end, outcome=outcome, **more)
 
 
 def binding(
