@@ -22,7 +22,9 @@ from pathlib import Path
 
 import aiohttp
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29
+_TIMER_SLACK_NS = 10_000_000
+"""Timers of servers may be that late, so that many run at one wake-up: an API server at rest has 400 a second."""
 _POLL_S = 0.1
 _TAIL_LINES = 15
 _RESTARTS, _RESTARTS_S = 5, 600.0
@@ -60,12 +62,14 @@ class ProcessSpec:
     once: bool = False
 
 
-def _die_with_parent(parent: int) -> Callable[[], None]:
+def _die_with_parent(parent: int, *, patient: bool) -> Callable[[], None]:
     """Return what runs in the child between fork and exec."""
 
     def prepare() -> None:
         if _libc is not None:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if patient:
+                _libc.prctl(_PR_SET_TIMERSLACK, _TIMER_SLACK_NS, 0, 0, 0)
             # The parent may have died before the call above took effect.
             if os.getppid() != parent:
                 os._exit(1)
@@ -112,7 +116,7 @@ class Process:
                 stderr=log,
                 env={**os.environ, **self.spec.env},
                 process_group=0,
-                preexec_fn=_die_with_parent(os.getpid()),
+                preexec_fn=_die_with_parent(os.getpid(), patient=self.spec.disposable),
             )
         self._starts += 1
 
