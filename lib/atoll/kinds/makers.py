@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from atoll.admission import jsonpatch
 from atoll.admission.problems import SUBDOMAIN_RULE, Json, Problem, integer, is_subdomain, mapping, sequence
+from atoll.kinds.volcano_job import KIND
 from atoll.kinds.volcano_job.admission import circle, default_job, validate_job
 from atoll.model import cron
 from atoll.model.apiresource import (
@@ -28,6 +29,8 @@ ROUTES: Final[dict[ApiResource, str]] = {
     HYPER_JOBS: "hyperjobs",
 }
 """Names of their webhooks."""
+MADE: Final = KIND
+"""The kind that they make."""
 _LONGEST_NAME = 52
 _MINUTES = "00000000"
 _MOST_STEPS = 256

@@ -11,8 +11,7 @@ from atoll.admission import groups, jsonpatch, own_names, pod_security, trust
 from atoll.admission.problems import Json, Problem, added, mapping
 from atoll.admission.rules import Change, Rules
 from atoll.kinds import KINDS, Kind, metadata
-from atoll.kinds.makers import Template
-from atoll.kinds.volcano_job import KIND as JOB
+from atoll.kinds.makers import MADE, Template
 from atoll.model import keys, spelling
 from atoll.model.apiresource import POD_GROUPS
 from atoll.model.namespaces import opted_in
@@ -257,13 +256,13 @@ class Workloads:
 
     def warn_maker(self, templates: Callable[[Json], Iterable[Template]], request: Request) -> list[Problem]:
         """Warnings of the Jobs that an accepted CronJob, HyperJob or JobTemplate makes."""
-        rules, namespace = JOB.admission(), self._around.annotations(request.namespace)
+        rules, namespace = MADE.admission(), self._around.annotations(request.namespace)
         default = metadata.default_queue(namespace)
-        before = {JOB.queue_of(each.job, default=default) for each in templates(request.old_object or {})}
+        before = {MADE.queue_of(each.job, default=default) for each in templates(request.old_object or {})}
         found = []
         for template in templates(request.object or {}):
             found += template.under(rules.warnings(Change(new=template.job, namespace=namespace)))
-            queue = JOB.queue_of(template.job, default=default)
+            queue = MADE.queue_of(template.job, default=default)
             if queue not in before:
                 found += template.under(
                     self._queue_problems(queue, request.namespace, rules.queue_field)
