@@ -37,7 +37,7 @@ _BACKOFF_FIRST, _BACKOFF_MAX = 0.2, 30.0
 _INITIAL_SILENCE = 30.0
 """Seconds between what a watch-list tells: a server that does not know the wish never says that it is done."""
 _ASKED_AGAIN = 6
-"""Answers that an expected resource is absent, after which it is not asked for again until a caller says so; 6 s."""
+"""Answers that there is no such resource, after which it is not asked for again until a caller says so; 6 s."""
 _STALE_LISTS = 3
 """Lists older than observed versions, after which the store must have been put back to an earlier state."""
 _TOMBSTONES = 1024
@@ -239,8 +239,6 @@ class Reflector(Store[T]):
         self._optional, self._withheld = optional, withheld
         #: answers in a row that there is no such resource
         self._missed = 0
-        #: whether `look` was ever called
-        self._expected = False
         self._may_be_there = asyncio.Event()
         #: whether the server has no such resource, by its last answer
         self.absent = False
@@ -262,7 +260,6 @@ class Reflector(Store[T]):
 
     def look(self) -> None:
         """The server may have this resource now: ask at once."""
-        self._expected = True
         self._may_be_there.set()
 
     async def reach(self, version: str) -> None:
@@ -309,7 +306,7 @@ class Reflector(Store[T]):
             except (errors.NotFound, errors.Forbidden) as error:
                 if not (self._optional if isinstance(error, errors.NotFound) else self._withheld):
                     log.warning("watch interrupted", resource=self.name, error=str(error))
-                elif await self._is_absent(withheld=isinstance(error, errors.Forbidden)):
+                elif await self._is_absent():
                     failures = 0
                     continue
             except errors.ApiError as error:
@@ -325,11 +322,11 @@ class Reflector(Store[T]):
             failures += 1
             await asyncio.sleep(max(pause(_BACKOFF_FIRST, failures, _BACKOFF_MAX), at_least))
 
-    async def _is_absent(self, *, withheld: bool) -> bool:
+    async def _is_absent(self) -> bool:
         """Whether there is no such resource; then this returns when that may have changed.
 
         Objects that are known are forgotten only when the server insists. After `look`, it is asked for a while: a
-        resource is served some time after its definition is there, as rights are granted some time after their role.
+        resource is served some time after its definition is there.
         """
         self._version = ""
         self._missed += 1
@@ -339,7 +336,7 @@ class Reflector(Store[T]):
         if not self.absent:
             self.absent = True
             log.info("the server does not have this resource", resource=self.name)
-        if self._missed <= _ASKED_AGAIN and (self._expected or withheld):
+        if self._missed <= _ASKED_AGAIN:
             return False
         self._tried_at = None
         await self._may_be_there.wait()
