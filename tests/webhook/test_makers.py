@@ -233,3 +233,10 @@ def test_a_queue_that_takes_none_of_the_jobs_is_warned_of(path: str, make: Any, 
     [said] = warned(path, closed)
     assert said.startswith(f"{field}: queue 'shut' is Closed")
     assert warned(path, missing, missing) == [], "it was warned of before"
+
+
+def test_an_object_that_names_many_missing_queues_is_warned_of_a_few() -> None:
+    groups = [group(f"g{number}", templateSpec=make_job(queue=f"typo-{number}")["spec"]) for number in range(50)]
+    twice = group("again", templateSpec=make_job(queue="typo-0")["spec"])
+    found = warned("hyperjobs", make_hyper_job(groups[0], twice, *groups[1:]))
+    assert [each.partition("'")[2].partition("'")[0] for each in found] == [f"typo-{number}" for number in range(5)]

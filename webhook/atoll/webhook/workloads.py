@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from atoll.admission import groups, jsonpatch, own_names, pod_security, trust
@@ -26,6 +27,8 @@ _AUDITED: Final = 4096
 """Characters of an audit annotation."""
 _NEAR_QUEUES: Final = 5
 """Names like that of an unknown queue, of which the first that takes the workload is proposed."""
+_MADE_QUEUES: Final = 5
+"""Queues of templates of one object that are looked at: a near name among a thousand takes 20 ms to find."""
 
 
 class Workloads:
@@ -259,15 +262,18 @@ class Workloads:
         rules, namespace = MADE.admission(), self._around.annotations(request.namespace)
         default = metadata.default_queue(namespace)
         before = {MADE.queue_of(each.job, default=default) for each in templates(request.old_object or {})}
-        found = []
+        found: list[Problem] = []
+        first: dict[str, Template] = {}
         for template in templates(request.object or {}):
             found += template.under(rules.warnings(Change(new=template.job, namespace=namespace)))
             queue = MADE.queue_of(template.job, default=default)
             if queue not in before:
-                found += template.under(
-                    self._queue_problems(queue, request.namespace, rules.queue_field)
-                    or self._missing_queue(rules, request, queue)
-                )
+                first.setdefault(queue, template)
+        for queue, template in islice(first.items(), _MADE_QUEUES):
+            found += template.under(
+                self._queue_problems(queue, request.namespace, rules.queue_field)
+                or self._missing_queue(rules, request, queue)
+            )
         return found
 
     def _unreachable(self, kind: Kind, rules: Rules, request: Request, queue: str) -> list[Problem]:
