@@ -80,21 +80,29 @@ class Presence:
         fence = None if since is None else self._fence
         self._tell(ClusterSet(replace(view, lost_since=since, fenced_after=fence)))
 
+    def check(self, option: str, during: Outage) -> None:
+        """Refuse a member that there is not.
+
+        Args:
+            option: of the command line, for the message.
+            during: what the option says.
+
+        Raises:
+            InputError: there is no such member.
+        """
+        if during.member not in self._specs:
+            raise InputError(f"--{option} {during.member}: no such member; there are {', '.join(self._specs)}")
+
     def plan_taint(self, start: float, option: str, during: Outage, taint: dict[str, str]) -> None:
         """Give a member a taint for some time.
 
         Args:
             start: of the trace, to which the times are relative.
-            option: of the command line, for the message.
+            option: of the command line; each may give a member one.
             during: the member and its times.
             taint: its key, effect and perhaps value.
-
-        Raises:
-            InputError: there is no such member.
         """
         name = during.member
-        if name not in self._specs:
-            raise InputError(f"--{option} {name}: no such member; there are {', '.join(self._specs)}")
 
         def begin() -> None:
             self._taints[name][option] = {**taint, "timeAdded": timestamps.rfc3339(self._timeline.now)}

@@ -46,7 +46,6 @@ from atoll.model.vector import Vector
 from atoll.model.verdict import Reason, Verdict
 from atoll.sim.clusters import MemberSpec
 from atoll.sim.host import Host
-from atoll.sim.inputs import InputError
 from atoll.sim.jobs import Job
 from atoll.sim.journal import Journal, Obstacle
 from atoll.sim.member import Delays, Line, SimMember
@@ -65,6 +64,7 @@ _TAINTS = {
     "taint": {"key": _TAINT, "effect": "NoExecute"},
     "cordon": {"key": keys.CORDONED, "effect": "NoSchedule"},
 }
+"""By the option that sets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +189,11 @@ class Simulation:
         self._reservations: list[Reservation] = []
         self._submit_queues_and_members(queues)
         for outage in options.outages:
+            self._presence.check("outage", outage)
             self._plan_outage(outage)
         for option, periods in (("drain", options.drains), ("taint", options.taints), ("cordon", options.cordons)):
             for period in periods:
+                self._presence.check(option, period)
                 self._presence.plan_taint(START, option, period, _TAINTS[option])
 
     def run(self) -> Journal:
@@ -200,7 +202,7 @@ class Simulation:
             self.timeline.at(START + self._jobs[0].submit, self._submit)
         if self.timeline.run(START + self.options.until):
             self.journal.end = self.options.until
-        explain(self.host, self.journal)
+        _ask_why(self.host, self.journal)
         return self.journal
 
     # -- what users and operators do ---------------------------------------------------------------------------------
@@ -238,8 +240,6 @@ class Simulation:
 
     def _plan_outage(self, outage: Outage) -> None:
         name = outage.member
-        if name not in self.members:
-            raise InputError(f"--outage {name}: no such member; there are {', '.join(self.members)}")
 
         def begin() -> None:
             self._lines[name].cut = True
@@ -288,10 +288,10 @@ class Simulation:
         """The toleration is over: work on its way out of a lost member is gone for the host."""
         run = self._runs.get(uid)
         if run is not None and self._presence.lost_since[name] is not None and name in run.leaving:
-            self._leave(name, uid)
+            self._leave_stale(name, uid)
             self._released(name, uid, run.left_by)
 
-    def _leave(self, name: str, uid: str) -> None:
+    def _leave_stale(self, name: str, uid: str) -> None:
         """The host gives up what a lost member has of a binding; unless that is known to be gone, it runs on there."""
         if (name, uid) not in self._gone:
             self._presence.stale[name].add(uid)
@@ -350,7 +350,7 @@ class Simulation:
                 on_lost, toleration = self._rules_of(uid)
                 over = since is not None and since + toleration <= self.timeline.now
                 if over and (on_lost is OnLost.REQUEUE or (name, uid) in self._gone):
-                    self._leave(name, uid)
+                    self._leave_stale(name, uid)
                     self._released(name, uid, epoch)
 
     def _note_reservations(self) -> None:
@@ -389,7 +389,7 @@ class Simulation:
         if run is not None and names != run.members:
             # It goes on without a part whose member is lost.
             for name in set(run.members) - set(names):
-                self._leave(name, uid)
+                self._leave_stale(name, uid)
                 self._send(name, partial(self.members[name].stop, uid, view.epoch))
             run.members, run.missing = names, run.missing.intersection(names)
             if run.started is not None:
@@ -537,7 +537,7 @@ def run(
     return simulation.run(), simulation.host
 
 
-def explain(host: Host, journal: Journal) -> None:
+def _ask_why(host: Host, journal: Journal) -> None:
     """Let the core say why jobs have not started."""
     core, obstacles = host.core, journal.obstacles
     for uid, record in journal.records.items():
