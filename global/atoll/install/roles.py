@@ -240,8 +240,7 @@ CONTROL: Final = (
             _on(WORKLOAD_KINDS, "patch", sub="status", rare=_DECLARES),
             _KIND_RIGHTS,
             # An admission policy leaves it the rules for declared kinds and nothing else of them.
-            *(_on(each, "list", "watch", names=(keys.WEBHOOKS,)) for each in _BOTH_WEBHOOKS),
-            *(_on(each, "patch", names=(keys.WEBHOOKS,)) for each in _BOTH_WEBHOOKS),
+            *(_on(each, "list", "watch", "patch", names=(keys.WEBHOOKS,)) for each in _BOTH_WEBHOOKS),
             _on(NAMESPACES, "list", "watch"),
             # What namespaces may hand on to members.
             *(_on(resource, "list", "watch", rare=_QUIET) for resource in PROPAGATED.values()),
