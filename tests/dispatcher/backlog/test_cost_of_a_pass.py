@@ -12,6 +12,7 @@ from atoll.dispatcher.core import Ceiling, Dispatch
 from atoll.dispatcher.core.admission import Admission
 from atoll.dispatcher.core.backlog.backlog import ShapeClass
 from atoll.dispatcher.core.preemption import dry_run
+from atoll.dispatcher.core.quota.lending import may_lend
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.dispatcher.core.quota.tree import Tree
 from atoll.dispatcher.core.settings import CoreSettings
@@ -169,7 +170,7 @@ def test_a_quick_look_at_a_queue_leaves_out_those_that_lend_nothing_at_all() -> 
     pend(tree, "a", gpu=4)
     for name, gpus in (("b", 3), ("c", 3)):
         use(tree, name, gpu=gpus)
-    test = tree.may_lend(tree.queue("a"), {"gpu": 1})
+    test = may_lend(tree.queue("a"), {"gpu": 1})
     assert {name: test(tree.queue(name)) for name in ("a", "b", "c", "top")} == {
         "a": True,
         "b": True,
@@ -177,7 +178,7 @@ def test_a_quick_look_at_a_queue_leaves_out_those_that_lend_nothing_at_all() -> 
         "top": True,
     }
     use(tree, "c", gpu=-3)
-    test = tree.may_lend(tree.queue("a"), {"gpu": 1})
+    test = may_lend(tree.queue("a"), {"gpu": 1})
     assert not test(tree.queue("b")), "the one above it uses no more than it deserves"
 
 
@@ -186,7 +187,7 @@ def test_but_none_that_lends_something_of_one_of_several_resources() -> None:
     tree = tree_of(*views, total={"gpu": 8, "cpu": 16})
     pend(tree, "a", gpu=1, cpu=1)
     use(tree, "b", gpu=4, cpu=1)
-    assert tree.may_lend(tree.queue("a"), {"gpu": 1, "cpu": 1})(tree.queue("b"))
+    assert may_lend(tree.queue("a"), {"gpu": 1, "cpu": 1})(tree.queue("b"))
 
 
 def test_what_holds_a_shape_is_told_with_the_member_where_it_is_alone() -> None:

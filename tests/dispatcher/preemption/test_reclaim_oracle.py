@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from atoll.dispatcher.core.preemption.candidates import Victim
 from atoll.dispatcher.core.preemption.search import Plan
 from atoll.dispatcher.core.preemption.trial import Claimant
+from atoll.dispatcher.core.quota.lending import lends, may_reclaim
 from atoll.dispatcher.core.quota.queue import path
 from atoll.dispatcher.core.settings import CoreSettings, PreemptionSettings
 from atoll.fit import Placement, place
@@ -63,7 +64,7 @@ def fits(stage: Stage, claimant: Claimant, gone: tuple[Victim, ...]) -> bool:
     asked = {
         name: amount
         for name, amount in claimant.shape.request.items()
-        if tree.entitled(claimant.leaf, claimant.shape.request) and tree.entitled(claimant.leaf, {name: amount})
+        if may_reclaim(claimant.leaf, claimant.shape.request) and may_reclaim(claimant.leaf, {name: amount})
     }
     foreign = [victim for victim in gone if victim.leaf is not claimant.leaf]
     nodes = {name: member.nodes.copy() for name, member in stage.members.by_name.items()}
@@ -76,7 +77,7 @@ def fits(stage: Stage, claimant: Claimant, gone: tuple[Victim, ...]) -> bool:
     try:
         for victim in foreign:
             tree.start(victim.leaf, victim.amount, {})
-            lent = tree.lends(victim.leaf, claimant.leaf, victim.amount, asked, whole=claimant.shape.request)
+            lent = lends(victim.leaf, claimant.leaf, victim.amount, asked, whole=claimant.shape.request)
             tree.start(victim.leaf, victim.amount, {}, -1)
             if not lent:
                 return False

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from atoll.dispatcher.core.events import QueueView
+from atoll.dispatcher.core.quota.lending import lends
 from atoll.dispatcher.core.quota.tree import Tree
 from tests.dispatcher.builders import GPU, make_binding, make_queue
 from tests.dispatcher.virtual import Town
@@ -59,7 +60,7 @@ def test_the_larger_of_two_shares_falls_with_each_eviction() -> None:
     tree.charge(x, {GPU: 6, "cpu": 12}, {})
     tree.charge(y, {GPU: 10, "cpu": 4}, {})
     one = {GPU: 1}
-    assert not tree.lends(y, x, one, one), "x has the larger share already, of cores"
-    assert tree.lends(x, y, {"cpu": 4}, {"cpu": 4})
-    assert tree.lends(x, y, {"cpu": 4}, {"cpu": 4}, whole={GPU: 1, "cpu": 4})
-    assert not tree.lends(x, y, {"cpu": 4}, {"cpu": 4}, whole={GPU: 2, "cpu": 4}), "both would have 12 of 8"
+    assert not lends(y, x, one, one), "x has the larger share already, of cores"
+    assert lends(x, y, {"cpu": 4}, {"cpu": 4})
+    assert lends(x, y, {"cpu": 4}, {"cpu": 4}, whole={GPU: 1, "cpu": 4})
+    assert not lends(x, y, {"cpu": 4}, {"cpu": 4}, whole={GPU: 2, "cpu": 4}), "both would have 12 of 8"

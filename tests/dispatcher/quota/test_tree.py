@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from atoll.dispatcher.core.events import Ceiling, QueueView
+from atoll.dispatcher.core.quota.lending import is_claimed, lends, may_reclaim
 from atoll.dispatcher.core.quota.queue import Queue, Standing, path
 from atoll.dispatcher.core.quota.tree import Shortage, Tree
 from atoll.model.vector import Vector
@@ -309,14 +310,14 @@ def test_who_may_reclaim(used: dict[str, int], asked: Vector, expected: bool) ->
     tree = departments()
     for name, amount in used.items():
         use(tree, name, gpu=amount)
-    assert tree.entitled(tree.queue("x"), asked) is expected
+    assert may_reclaim(tree.queue("x"), asked) is expected
 
 
 def test_only_an_open_queue_reclaims() -> None:
     tree = departments()
     tree.set_queue(queue("p", deserved={"gpu": 6}, open=False))
-    assert not tree.entitled(tree.queue("x"), {"gpu": 1})
-    assert not tree.entitled(tree.queue("nobody"), {"gpu": 1})
+    assert not may_reclaim(tree.queue("x"), {"gpu": 1})
+    assert not may_reclaim(tree.queue("nobody"), {"gpu": 1})
 
 
 @pytest.mark.parametrize(
@@ -341,7 +342,7 @@ def test_who_lends(used: dict[str, int], victim: str, claimant: str, amount: Vec
     tree = departments()
     for name, value in used.items():
         use(tree, name, gpu=value, cpu=10)
-    assert tree.lends(tree.queue(victim), tree.queue(claimant), amount, {"gpu": 1, "fpga": 1}) is expected
+    assert lends(tree.queue(victim), tree.queue(claimant), amount, {"gpu": 1, "fpga": 1}) is expected
 
 
 def test_a_guarantee_is_never_reclaimed_at_any_level() -> None:
@@ -357,9 +358,9 @@ def test_a_guarantee_is_never_reclaimed_at_any_level() -> None:
     pend(tree, "z", gpu=99)
     tree.set_queue(queue("z", deserved={"gpu": 8}))
     x, y, z = (tree.queue(name) for name in "xyz")
-    assert tree.lends(y, z, {"gpu": 1}, {"gpu": 1})
-    assert not tree.lends(y, z, {"gpu": 3}, {"gpu": 1}), "p would fall below its guarantee"
-    assert not tree.lends(x, y, {"gpu": 2}, {"gpu": 1}), "x would fall below its own"
+    assert lends(y, z, {"gpu": 1}, {"gpu": 1})
+    assert not lends(y, z, {"gpu": 3}, {"gpu": 1}), "p would fall below its guarantee"
+    assert not lends(x, y, {"gpu": 2}, {"gpu": 1}), "x would fall below its own"
 
 
 def test_a_queue_has_what_it_uses_and_nothing_of_any_other_resource() -> None:
@@ -393,8 +394,8 @@ def test_what_others_claim_of_what_a_queue_would_borrow(
     )
     pend(tree, "b", gpu=waits)
     use(tree, "b", gpu=used)
-    assert tree.is_claimed(tree.queue("x"), {"gpu": amount, "cpu": 0}) is expected
-    assert tree.is_claimed(tree.queue("a"), {"gpu": amount}) is expected
+    assert is_claimed(tree.queue("x"), {"gpu": amount, "cpu": 0}) is expected
+    assert is_claimed(tree.queue("a"), {"gpu": amount}) is expected
 
 
 def test_what_is_not_reclaimable_stays_and_so_does_what_is_below() -> None:
@@ -402,13 +403,13 @@ def test_what_is_not_reclaimable_stays_and_so_does_what_is_below() -> None:
     use(tree, "x", gpu=5)
     use(tree, "y", gpu=3)
     x, y, z = (tree.queue(name) for name in "xyz")
-    assert tree.lends(x, z, {"gpu": 1}, {"gpu": 1})
+    assert lends(x, z, {"gpu": 1}, {"gpu": 1})
     tree.set_queue(queue("p", deserved={"gpu": 6}, reclaimable=False))
-    assert not tree.lends(x, z, {"gpu": 1}, {"gpu": 1})
-    assert tree.lends(x, y, {"gpu": 1}, {"gpu": 1}), "inside p that does not matter"
+    assert not lends(x, z, {"gpu": 1}, {"gpu": 1})
+    assert lends(x, y, {"gpu": 1}, {"gpu": 1}), "inside p that does not matter"
     tree.drop_queue("x")
     tree.set_queue(queue("p", deserved={"gpu": 6}))
-    assert tree.lends(x, z, {"gpu": 5}, {"gpu": 1}), "a queue that is gone deserves nothing"
+    assert lends(x, z, {"gpu": 5}, {"gpu": 1}), "a queue that is gone deserves nothing"
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------

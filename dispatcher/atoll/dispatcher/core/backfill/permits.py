@@ -18,6 +18,7 @@ from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.rules import Rules
 from atoll.dispatcher.core.preemption.claims import Claims
+from atoll.dispatcher.core.quota.lending import is_due_before
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.split import sets_of
 from atoll.fit.placement import Ints
@@ -160,7 +161,7 @@ class QueueRules(Rules):
         if reservation.moved:
             return False
         binding, other = self._binding, self._state.bindings[reservation.uid]
-        if not reservation.claim and self._tree.is_due_before(
+        if not reservation.claim and is_due_before(
             self._leaf, binding.amount, reservation.leaf, reservation.shape.request
         ):
             return True

@@ -17,6 +17,7 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.lifecycle.decisions import Decisions
 from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.preemption.claims import Claims
+from atoll.dispatcher.core.quota.lending import is_claimed, is_due
 from atoll.dispatcher.core.quota.queue import Queue, Standing
 from atoll.model.queues import Strategy
 from atoll.model.timestamps import seconds_or, to_seconds
@@ -190,7 +191,7 @@ class Policy:
         others = (each for each in self.reservations.made.values() if each.leaf is leaf and each.uid != uid)
         if any(self._by_patience(self.bindings[each.uid]) for each in others):
             return False
-        return self._rests.get(uid, 0.0) <= self._state.now and self.tree.is_due(leaf, binding.amount)
+        return self._rests.get(uid, 0.0) <= self._state.now and is_due(leaf, binding.amount)
 
     def _would_go_again(self, binding: Binding) -> bool:
         """Whether it was evicted not long ago because its queue used more than it deserves, and would be again while
@@ -202,7 +203,7 @@ class Policy:
             return False
         if self._state.now - back[-1] > self._settings.reclaimed * 2 ** (len(back) - 1):
             return False
-        return self.tree.is_claimed(binding.leaf, binding.amount)
+        return is_claimed(binding.leaf, binding.amount)
 
     def renew(self) -> None:
         """Compute passed and unknown times again; workloads that have waited long enough get one."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from atoll.dispatcher.core.preemption.trial import Bundle, Trial
+from atoll.dispatcher.core.quota.lending import may_lend
 from atoll.dispatcher.core.quota.queue import Queue, path
 from atoll.dispatcher.core.settings import PreemptionSettings
 from atoll.fit.site import Pods, less
@@ -88,7 +89,7 @@ def candidates(trial: Trial, victims: Iterable[Victim], now: float) -> list[Vict
     needs_quota = trial.shortage() is not None
     lent: dict[tuple[Queue, int, bool, tuple[tuple[str, int], ...]], bool] = {}
     found = []
-    quick = trial.tree.may_lend(claimant.leaf, trial.entitled)
+    quick = may_lend(claimant.leaf, trial.entitled)
     for victim in victims:
         if not quick(victim.leaf):
             continue

@@ -21,6 +21,7 @@ from atoll.dispatcher.core.capacity.shape import Shape
 from atoll.dispatcher.core.placement.choice import Choice
 from atoll.dispatcher.core.placement.ranking import Rank, rank
 from atoll.dispatcher.core.placement.rules import ANYWHERE, Rules
+from atoll.dispatcher.core.quota.lending import entitled, lends
 from atoll.dispatcher.core.quota.queue import Queue, Supposed, path
 from atoll.dispatcher.core.quota.tree import Shortage, Tree
 from atoll.dispatcher.core.settings import PreemptionSettings
@@ -109,7 +110,7 @@ class Trial:
         #: times that it fitted, and no choice was permitted
         self.refused = 0
         #: resources in which the claimant's queue is entitled to reclaim
-        self.entitled = entitled(tree, claimant.leaf, self.request)
+        self.entitled = entitled(claimant.leaf, self.request)
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +124,7 @@ class Trial:
 
     def lends(self, leaf: Queue, amount: Vector) -> bool:
         """Whether a queue would give this back, in a resource that the claimant's queue is entitled to."""
-        return self.tree.lends(leaf, self.claimant.leaf, amount, self.entitled, whole=self.request)
+        return lends(leaf, self.claimant.leaf, amount, self.entitled, whole=self.request)
 
     def take(self, bundle: Bundle) -> bool:
         """Let a bundle go, unless its queue or the queues of earlier bundles do not lend so much.
@@ -299,12 +300,3 @@ class Trial:
         """Whether `may_fit` is the truth: one task, whose pods don't compete with others."""
         shape = self.claimant.shape
         return len(shape.floor) == 1 and not shape.divided and shape.least_clusters <= 1 and self._rules.permit_all
-
-
-def entitled(tree: Tree, leaf: Queue, request: Vector) -> Vector:
-    """Of a request, the resources in which its queue is entitled to reclaim from others."""
-    if not tree.entitled(leaf, request):
-        return {}
-    return {
-        name: amount for name, amount in request.items() if amount > 0 and tree.entitled(leaf, {name: amount})
-    }  # fmt: skip

@@ -17,7 +17,7 @@ from atoll.dispatcher.core.lifecycle.state import State
 from atoll.dispatcher.core.preemption.budget import Searches
 from atoll.dispatcher.core.preemption.candidates import Victim
 from atoll.dispatcher.core.preemption.claims import Claims
-from atoll.dispatcher.core.preemption.trial import entitled
+from atoll.dispatcher.core.quota.lending import entitled, may_lend, may_reclaim
 from atoll.dispatcher.core.quota.queue import Queue
 from atoll.fit.pods import first_pods
 from atoll.fit.sizes import Spare, full, spares
@@ -33,7 +33,7 @@ class Triggers:
     def __init__(self, state: State, claims: Claims) -> None:
         self._state, self._claims = state, claims
         self._settings = settings = state.settings.preemption
-        self.tree, self.waiting, self.members, self.bindings = state.tree, state.waiting, state.members, state.bindings
+        self.waiting, self.members, self.bindings = state.waiting, state.members, state.bindings
         self.reservations = state.reservations
         #: classes blocked by quota or capacity, with a search for victims due
         self.searches = Searches(settings)
@@ -129,7 +129,7 @@ class Triggers:
         """Whether its first workload, or one of that priority, may evict at all: most often it may not."""
         if not group.shape.gang.preempts:
             return False
-        return self._yields_to(group, priority) or self.tree.entitled(group.leaf, group.shape.request)
+        return self._yields_to(group, priority) or may_reclaim(group.leaf, group.shape.request)
 
     def _yields_to(self, group: ShapeClass, priority: int | None = None) -> bool:
         """Whether something in its own queue might go for it, or shrink."""
@@ -161,7 +161,7 @@ class Triggers:
     def possible_victims(self, group: ShapeClass) -> list[Victim]:
         """Running workloads of queues that may have to give something up for a class; the search selects from them."""
         leaf, request = group.leaf, group.shape.request
-        lends = self.tree.may_lend(leaf, entitled(self.tree, leaf, request))
+        lends = may_lend(leaf, entitled(leaf, request))
         own = self._yields_to(group)
         # A member that is not ready can't say that they have gone: no capacity would follow.
         away = {member.name for member in self.members.by_name.values() if not member.ready}
