@@ -12,45 +12,34 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from atoll.dispatcher.core.capacity.member import Member
+from atoll.dispatcher.core.capacity.rows import Rows
 from atoll.dispatcher.core.capacity.shape import Shape
-from atoll.fit import Nodes, OneRoom, Placement, Profile, place
+from atoll.fit import Nodes, OneRoom, Placement, place
 from atoll.fit.layout import distinct, domains_of, higher, numbered, sums
-from atoll.fit.placement import MANY, UNBOUNDED, Ints
-from atoll.fit.requests import Requests
-from atoll.model.claim_shapes import is_shape, limited, name_of, shape_of
-from atoll.model.gang import Gang, Task
-
-_encoder = msgspec.json.Encoder(order="sorted")
-_NOTHING: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros((0, 1), np.int64)
-"""Asked for by no workload."""
-_FIRST_ROWS = 64
-_IDLE_ROWS = 64
-"""Rows that are kept up to date though no workload waits for them now: most shapes come back."""
-_ASIDE_ROWS = 4
+from atoll.fit.placement import MANY, Ints
+from atoll.model.claim_shapes import is_shape, limited
+from atoll.model.gang import Gang
 
 
 class FitTable:
-    """The nodes of all members side by side, and one row for each kind of pod that is waited for."""
+    """The nodes of all members side by side, and how many pods of each of `rows` they hold."""
 
     def __init__(self) -> None:
+        self.rows = Rows()
         #: members in order of their names: the columns of `counts`
         self.order: list[Member] = []
         self._column: dict[str, int] = {}
         #: raised when a Cluster object changed: answers about which members accept which pods are outdated
         self.version = 0
         self.ready: NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self._resources: tuple[str, ...] = ()
         #: first node of each member, and the end
         self._bounds: list[int] = [0]
-        #: int64[resources + 1, nodes]: free amounts, and the profile
+        #: int64[resources + 1, nodes]: free amounts, and the number of the profile in `rows`
         self._states: Ints = np.zeros((1, 0), np.int64)
-        self._profiles: list[Profile] = []
-        self._profile_index: dict[bytes, int] = {}
         #: int64[ranks, nodes]: domain of each node per rank of its tier, numbered over all members; the last is none
         self._domains: Ints = np.zeros((0, 0), np.int64)
         #: first domain of each member
@@ -58,26 +47,9 @@ class FitTable:
         #: per domain: column of its member, rank of its tier
         self._owner: Ints = np.zeros(0, np.int64)
         self._rank: Ints = np.zeros(0, np.int64)
-        #: pod key -> row; a row is free while it is not used
-        self._rows: dict[bytes, int] = {}
-        self._tasks: list[Task | None] = [None] * _FIRST_ROWS
-        self._users = [0] * _FIRST_ROWS
-        #: the next one last
-        self._vacant = [*reversed(range(_FIRST_ROWS))]
-        #: row -> how many of its users have other tasks as well: these fit only beside each other
-        self._beside: dict[int, int] = {}
-        #: rows without users that are kept, the longest idle first
-        self._idle: dict[int, None] = {}
-        #: per row: int64[K] the resources that its task asks for, int64[K, 1] the positive amounts
-        self._wanted = [_NOTHING] * _FIRST_ROWS
-        self.counts: Ints = np.zeros((_FIRST_ROWS, 0), np.int64)
+        self.counts: Ints = np.zeros((len(self.rows.tasks), 0), np.int64)
         #: int64[domains + 1, rows]: pods that the domain's nodes hold; the last line means nothing
-        self._held: Ints = np.zeros((1, _FIRST_ROWS), np.int64)
-        self._requests = Requests((), _FIRST_ROWS)
-        #: bool[rows, profiles]
-        self._accepts: NDArray[np.bool_] = np.zeros((_FIRST_ROWS, 0), np.bool_)
-        #: member -> int64[]: which profiles its nodes have
-        self._profiles_of: dict[str, Ints] = {}
+        self._held: Ints = np.zeros((1, len(self.rows.tasks)), np.int64)
         #: member -> bool[rows]: for which some node of it has more capacity than before, or more of something that a
         #: row asks for whose task needs a place beside others; emptied by `take_grown`
         self._grown: dict[str, NDArray[np.bool_]] = {}
@@ -95,7 +67,7 @@ class FitTable:
     def room(self, member: Member, shape: Shape) -> list[Ints]:
         """Per task int64[nodes of the member]; the shape is enrolled."""
         columns = slice(*self._span(member))
-        return [self._room(row, columns) for row in shape.rows]
+        return [self.rows.room(row, self._states[:, columns]) for row in shape.rows]
 
     def held(self, member: Member, shape: Shape) -> list[Ints]:
         """Per task int64[domains of the member + 1], the sums of `room` over each; the last entry is zero."""
@@ -113,13 +85,12 @@ class FitTable:
             return place(member.nodes, gang, room=room, held=self.held(member, shape), explain=False)
         # Most are a single pod, for which the capacity of few nodes matters.
         [row], start = shape.rows, self._span(member)[0]
-        first = self._first_domain[self._column[member.name]]
-        held = [*self._held[first : first + len(member.nodes.tree.domains), row].tolist(), 0]
+        [held] = self.held(member, shape)
 
         def at(inside: Ints) -> Ints:
-            return self._room_in(row, self._states.take(inside + start, axis=1))
+            return self.rows.room(row, self._states.take(inside + start, axis=1))
 
-        return place(member.nodes, gang, room=OneRoom(held, at), explain=False)
+        return place(member.nodes, gang, room=OneRoom(held.tolist(), at), explain=False)
 
     def allowed(self, shape: Shape) -> list[NDArray[np.bool_]]:
         """Per affinity of the shape, bool[members]: which accept it, ready or not."""
@@ -136,11 +107,6 @@ class FitTable:
             ]
             shape.seen = self.version
         return shape.allowed
-
-    def accepts(self, member: Member, shape: Shape) -> bool:
-        """Whether some node of the member accepts each task of the shape, free or not."""
-        profiles = self._profiles_of.get(member.name, _NOTHING)
-        return bool(self._accepts[list(shape.rows)][:, profiles].any(axis=1).all())
 
     def may_fit(self, shapes: Sequence[Shape]) -> tuple[list[bool], list[int]]:
         """Per shape: whether some ready member, or all together for a divided one, hold the first task's minimum; and
@@ -180,14 +146,13 @@ class FitTable:
         """
         for column, member in enumerate(self.order):
             start, end = self._span(member)
-            for row, task in [(row, task) for row, task in enumerate(self._tasks) if task is not None]:
-                asked = {name: n for name, n in limited(task).items() if name in self._resources or not is_shape(name)}
-                accepting = member.nodes.accepting(task) & self._possible(task)
-                exact = np.where(accepting, member.nodes.room(asked), 0)
-                exact = np.minimum(exact, MANY)
-                assert (self._room(row, slice(start, end)) == exact).all(), (
-                    f"{member.name}: rooms differ from its nodes"
-                )
+            for row, task in [(row, task) for row, task in enumerate(self.rows.tasks) if task is not None]:
+                known = self.rows.resources
+                asked = {name: n for name, n in limited(task).items() if name in known or not is_shape(name)}
+                accepting = member.nodes.accepting(task) & self.rows.possible(task)
+                exact = np.minimum(np.where(accepting, member.nodes.room(asked), 0), MANY)
+                room = self.rows.room(row, self._states[:, start:end])
+                assert (room == exact).all(), f"{member.name}: rooms differ from its nodes"
                 assert self.counts[row, column] == exact.sum(), f"{member.name}: counts differ from its rooms"
                 for domains in self._domains[:, start:end]:
                     for domain in set(domains.tolist()) - {len(self._owner)}:
@@ -198,92 +163,25 @@ class FitTable:
 
     def enroll(self, shape: Shape) -> None:
         """Keep rows for the shape's tasks from now on; as often as it is enrolled it must be released."""
-        shape.enrolled += 1
-        if shape.enrolled == 1:
-            shape.rows = tuple(self._enroll(task) for task in shape.gang.tasks)
-            for row in shape.rows if len(shape.rows) > 1 else ():
-                self._beside[row] = self._beside.get(row, 0) + 1
-        for other in shape.others:
-            self.enroll(other)
+        for row in self.rows.enroll(shape):
+            if (height := len(self.rows.tasks)) > len(self.counts):
+                self.counts = higher(self.counts, height)
+                self._held = np.ascontiguousarray(higher(self._held.T, height).T)
+                self._grown = {name: higher(rows, height) for name, rows in self._grown.items()}
+            self._count(row)
 
     def release(self, shape: Shape) -> None:
         """The inverse of `enroll`."""
-        for other in shape.others:
-            self.release(other)
-        shape.enrolled -= 1
-        if shape.enrolled:
-            return
-        for row in shape.rows:
-            self._users[row] -= 1
-            if not self._users[row]:
-                self._idle[row] = None
-            if len(shape.rows) > 1:
-                self._beside[row] -= 1
-                if not self._beside[row]:
-                    del self._beside[row]
-        shape.rows = shape.wakers = ()
-        while len(self._idle) > _IDLE_ROWS:
-            row = next(iter(self._idle))
-            del self._idle[row]
-            task = self._tasks[row]
-            assert task is not None, "an idle row has a task"
-            del self._rows[_pod_key(task)]
-            self._tasks[row] = None
-            self._vacant.append(row)
-            self._wanted[row] = _NOTHING
-            self._requests.set(row, {})
-            self._accepts[row] = False
+        for row in self.rows.release(shape):
             self.counts[row] = 0
             self._held[:, row] = 0
 
-    def _enroll(self, task: Task) -> int:
-        key = _pod_key(task)
-        row = self._rows.get(key)
-        if row is None:
-            if not self._vacant:
-                self._make_higher()
-            row = self._rows[key] = self._vacant.pop()
-            self._tasks[row] = task
-            self._fill_row(row, task)
-        self._users[row] += 1
-        self._idle.pop(row, None)
-        return row
-
-    def _make_higher(self) -> None:
-        before = len(self._tasks)
-        height = 2 * before
-        self._vacant = [*reversed(range(before, height))]
-        self._tasks += [None] * before
-        self._users += [0] * before
-        self._wanted += [_NOTHING] * before
-        self.counts, self._accepts = higher(self.counts, height), higher(self._accepts, height)
-        self._held = np.ascontiguousarray(higher(self._held.T, height).T)
-        self._grown = {name: higher(rows, height) for name, rows in self._grown.items()}
-        self._requests.make_higher(height)
-
-    def _fill_row(self, row: int, task: Task) -> None:
-        possible = self._possible(task)
-        wanted = {name: amount for name, amount in limited(task).items() if amount > 0} if possible else {}
-        asked = [index for index, name in enumerate(self._resources) if name in wanted]
-        amounts = [[wanted[self._resources[index]]] for index in asked]
-        self._wanted[row] = np.array(asked, np.int64), np.array(amounts, np.int64).reshape(-1, 1)
-        self._requests.set(row, wanted)
-        self._accepts[row] = False
-        for number, profile in enumerate(self._profiles):
-            self._accepts[row, number] = possible and profile.accepts(task, "")
-        room = self._room(row, slice(None))
+    def _count(self, row: int) -> None:
+        room = self.rows.room(row, self._states)
         self.counts[row] = sums(room, self._bounds)
         self._held[:, row] = 0
         for domains in self._domains:
             np.add.at(self._held[:, row], domains, room)
-
-    def _possible(self, task: Task) -> bool:
-        """Whether a member has all resources of a task; the row of a task that no member can serve means nothing."""
-        wanted = {name: amount for name, amount in task.requests.items() if amount > 0}
-        # Shapes of claims are in figures, and on no node.
-        if any(map(is_shape, wanted)):
-            return False
-        return wanted.keys() <= set(self._resources) and all(amount < UNBOUNDED for amount in wanted.values())
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -293,48 +191,38 @@ class FitTable:
         self._column = {member.name: column for column, member in enumerate(self.order)}
         self.version += 1
         self.ready = np.array([member.ready for member in self.order], np.bool_)
-        self._resources = tuple(sorted(set().union(*(member.resources() for member in self.order))))
-        published = [member.published(self._resources) for member in self.order]
+        resources = tuple(sorted(set().union(*(member.resources() for member in self.order))))
+        published = [member.published(resources) for member in self.order]
         self._bounds = [0, *itertools.accumulate(len(nodes) for nodes in published)]
-        self._profiles, self._profile_index, self._profiles_of = [], {}, {}
-        self._states = np.concatenate(
-            [
-                np.zeros((len(self._resources) + 1, 0), np.int64),
-                *(
-                    np.vstack([nodes.free, self._numbered(member, nodes)])
-                    for member, nodes in zip(order, published, strict=True)
-                ),
-            ],
-            axis=1,
-        )
+        self.rows.lay_out(resources)
+        laid = [np.vstack([each.free, self.rows.numbered(of, each)]) for of, each in zip(order, published, strict=True)]
+        self._states = np.concatenate([np.zeros((len(resources) + 1, 0), np.int64), *laid], axis=1)
         for member, nodes in zip(self.order, published, strict=True):
             start, end = self._span(member)
             nodes.free = self._states[:-1, start:end]
             self._renew(member, nodes)
         self._arrange_domains(published)
-        height = len(self.counts)
+        height = len(self.rows.tasks)
         self.counts = np.zeros((height, len(self.order)), np.int64)
         self._held = np.zeros((len(self._owner) + 1, height), np.int64)
-        self._requests = Requests(self._resources, height)
-        self._accepts = np.zeros((height, len(self._profiles)), np.bool_)
-        for row, task in enumerate(self._tasks):
+        for row, task in enumerate(self.rows.tasks):
             if task is not None:
-                self._fill_row(row, task)
+                self._count(row)
         for column, member in enumerate(self.order):
             # The same sum may leave more in one domain.
             self._note(member.name, self.counts[:, column] > 0)
 
     def republish(self, member: Member) -> bool:
         """Take in what a member publishes by now; False where everything must be laid out anew for that."""
-        if not member.resources() <= set(self._resources):
+        if not member.resources() <= set(self.rows.resources):
             return False
-        known, fresh = member.nodes, member.published(self._resources)
+        known, fresh = member.nodes, member.published(self.rows.resources)
         start, end = self._span(member)
         if fresh.is_of(known):
             self._replace(member, fresh, self._states[-1, start:end])
             return True
-        profile = self._numbered(member, fresh)
-        if len(self._profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
+        profile = self.rows.numbered(member, fresh)
+        if len(self.rows.profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
             # Labels changed again and again: forget profiles that no node has any more.
             return False
         if not fresh.lies_as(known):
@@ -344,13 +232,7 @@ class FitTable:
         return True
 
     def _replace(self, member: Member, nodes: Nodes, profile: Ints) -> None:
-        """The nodes of one member are others, or have others free, in the same places.
-
-        Args:
-            member: whose they are.
-            nodes: as they are now.
-            profile: int64[N], the number of each one's profile.
-        """
+        """Other nodes, or other free amounts, in the same places; `profile` is int64[N], the profile of each."""
         start, end = self._span(member)
         before = self._states[:, start:end].copy()
         self._states[:-1, start:end] = nodes.free
@@ -367,13 +249,7 @@ class FitTable:
             self._changed(member, start + others, before[:, others])
 
     def _rearranged(self, member: Member, nodes: Nodes, profile: Ints) -> None:
-        """Nodes or domains of one member came, went or moved; the others stay.
-
-        Args:
-            member: whose they are.
-            nodes: as they are now.
-            profile: int64[N], the number of each one's profile.
-        """
+        """As `_replace`, where nodes or domains of the member came, went or moved."""
         column = self._column[member.name]
         start, end = self._span(member)
         first, last = self._first_domain[column : column + 2]
@@ -395,7 +271,7 @@ class FitTable:
             own = np.zeros((len(nodes.tree.domains), self._held.shape[1]), np.int64)
             self._held = np.concatenate([self._held[:first], own, self._held[last:]])
         columns = slice(*self._span(member))
-        rooms = self._rooms(self._states[:, columns])
+        rooms = self.rows.rooms(self._states[:, columns])
         self.counts[:, column] = rooms.sum(axis=1)
         for domains in self._domains[:, columns]:
             np.add.at(self._held, domains, rooms.T)
@@ -423,7 +299,7 @@ class FitTable:
     def view_changed(self, member: Member) -> None:
         """The Cluster object of a member is another one."""
         self.version += 1
-        self._note(member.name, np.ones(len(self._tasks), np.bool_))
+        self._note(member.name, np.ones(len(self.rows.tasks), np.bool_))
         if member.name in self._column:
             self.ready[self._column[member.name]] = member.ready
 
@@ -457,49 +333,14 @@ class FitTable:
     def aside(self) -> FitTable:
         """The same nodes, as they are now, with rows of its own."""
         twin = copy.copy(self)
-        twin._grown, twin._beside = {}, {}
-        twin._rows, twin._idle, twin._vacant = {}, {}, [*reversed(range(_ASIDE_ROWS))]
-        twin._tasks, twin._wanted, twin._users = [None] * _ASIDE_ROWS, [_NOTHING] * _ASIDE_ROWS, [0] * _ASIDE_ROWS
-        twin._requests = Requests(self._resources, _ASIDE_ROWS)
-        twin.counts, twin._accepts = higher(self.counts[:0], _ASIDE_ROWS), higher(self._accepts[:0], _ASIDE_ROWS)
-        twin._held = np.zeros((len(self._held), _ASIDE_ROWS), np.int64)
+        twin.rows, twin._grown = self.rows.aside(), {}
+        height = len(twin.rows.tasks)
+        twin.counts, twin._held = higher(self.counts[:0], height), np.zeros((len(self._held), height), np.int64)
         return twin
 
     def _span(self, member: Member) -> tuple[int, int]:
         column = self._column[member.name]
         return self._bounds[column], self._bounds[column + 1]
-
-    def _numbered(self, member: Member, nodes: Nodes) -> Ints:
-        """The profile of each node of a member in numbers that all members share."""
-        numbers = []
-        for profile in nodes.profiles:
-            key = _encoder.encode((profile.labels, profile.taints, sorted(profile.unknown), profile.numa))
-            number = self._profile_index.get(key)
-            if number is None:
-                number = self._profile_index[key] = len(self._profiles)
-                self._profiles.append(profile)
-                if number >= self._accepts.shape[1]:
-                    wider = np.zeros((len(self.counts), max(2 * number, 8)), np.bool_)
-                    wider[:, : self._accepts.shape[1]] = self._accepts
-                    self._accepts = wider
-                self._accepts[:, number] = [
-                    task is not None and self._possible(task) and profile.accepts(task, "") for task in self._tasks
-                ]
-            numbers.append(number)
-        known = self._profiles_of[member.name] = np.array(numbers, np.int64)
-        return known[nodes.profile] if numbers else np.zeros(len(nodes), np.int64)
-
-    def _room(self, row: int, columns: slice) -> Ints:
-        """int64[K]: pods of the row's task that each of these nodes holds."""
-        return self._room_in(row, self._states[:, columns])
-
-    def _room_in(self, row: int, states: Ints) -> Ints:
-        resources, amounts = self._wanted[row]
-        quotients = states.take(resources, axis=0)
-        quotients //= amounts
-        room: Ints = np.minimum.reduce(quotients, initial=MANY)
-        room *= self._accepts[row].take(states[-1])
-        return np.maximum(room, 0, out=room)
 
     def _changed(self, member: Member, columns: Ints, before: Ints, *, less: bool = False) -> None:
         """Bring the sums up to what these nodes of a member hold now.
@@ -536,27 +377,13 @@ class FitTable:
             held = self._held[domain]
             held += change
 
-    def _rooms(self, states: Ints) -> Ints:
-        """int64[rows, K]: pods of every row that nodes of int64[resources + 1, K] states hold."""
-        rooms = self._requests.rooms(states[:-1])
-        rooms *= self._accepts.take(states[-1], axis=1)
-        return rooms
-
     def _gained(self, member: Member, states: Ints, *, less: bool) -> Ints:
         """int64[rows, K]: by how many pods nodes of int64[resources + 1, 2 * K] states, before and now, changed."""
-        rooms = self._rooms(states)
+        rooms = self.rows.rooms(states)
         half = states.shape[1] // 2
         change: Ints = rooms[:, half:] - rooms[:, :half]
-        if not less:
-            grown: NDArray[np.bool_] = np.logical_or.reduce(change > 0, axis=1)
-            if self._beside:
-                # Capacity too small for one more pod may be just enough for the pods of two tasks together.
-                free = states[:-1]
-                more: NDArray[np.bool_] = np.logical_or.reduce(free[:, half:] > free[:, :half], axis=1)
-                asked = self._requests.asking(more)
-                grown[[row for row in self._beside if asked[row]]] = True
-            if np.count_nonzero(grown):
-                self._note(member.name, grown)
+        if not less and np.count_nonzero(grown := self.rows.grown(change, states)):
+            self._note(member.name, grown)
         return change
 
     def _note(self, name: str, grown: NDArray[np.bool_]) -> None:
@@ -566,9 +393,3 @@ class FitTable:
             self._grown[name] = grown.copy()
         else:
             known |= grown
-
-
-def _pod_key(task: Task) -> bytes:
-    aligned = (task.aligned, task.numa, task.devices_in) if task.aligned else None
-    shape = name_of(shape_of(task.claims)) if task.claims else None
-    return _encoder.encode((task.requests, task.node_selector, task.node_terms, task.tolerations, aligned, shape))

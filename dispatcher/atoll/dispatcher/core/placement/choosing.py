@@ -133,7 +133,7 @@ def _choose(
         elif (
             small is None
             and not refused
-            and any(table.accepts(table.order[column], shape) for column in np.flatnonzero(ready))
+            and any(table.rows.accepts(table.order[column], shape) for column in np.flatnonzero(ready))
         ):
             names = ", ".join(table.order[column].name for column in np.flatnonzero(ready))
             pods = Blocker("Clusters", names, "pods", str(division.requested), str(division.available))
@@ -160,7 +160,7 @@ def _nearest(shape: Shape, gang: Gang, members: Members, ready: NDArray[np.bool_
     held = np.minimum(rows, np.array(shape.floor)[:, None]).sum(axis=0)
     # Of members that hold as many, one that would take it if it were empty.
     nearest = [int(column) for column in np.argsort(-held, kind="stable") if ready[column]]
-    accepting = next((column for column in nearest if table.accepts(table.order[column], shape)), None)
+    accepting = next((column for column in nearest if table.rows.accepts(table.order[column], shape)), None)
     column = nearest[0] if accepting is None else accepting
     member, wanted = table.order[column], sum(shape.floor)
     aligned = any(task.aligned for task in gang.tasks)
