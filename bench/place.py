@@ -145,7 +145,7 @@ def _placements(report: Report, case: str, nodes: Nodes, gang: Gang, params: dic
             raise RuntimeError(f"{case}: {outcome.sentence()}; give more --nodes")  # noqa: TRY004
         # Taking and giving back is part of it: every decision changes what the next one sees.
         nodes.take(requests, outcome)
-        nodes.give(requests, outcome)
+        nodes.take(requests, outcome, -1)
 
     seen, bounds = [], []
     for _ in range(params["repeats"]):

@@ -29,7 +29,7 @@ def grouped(
 def racks_of(nodes: Nodes, found: Placement, size: int, task: int = 0) -> list[set[str]]:
     """The domains of each group, in the order of the groups."""
     spots = [node for index, node, count in found.pods if index == task for _ in range(count)]
-    names = [nodes.tree.domains[int(nodes.lowest[node])].name for node in spots]
+    names = [nodes.tree.domains[int(nodes.layout.lowest[node])].name for node in spots]
     return [set(names[start : start + size]) for start in range(0, len(names), size)]
 
 
@@ -200,7 +200,7 @@ def per_rack(nodes: Nodes, found: Placement | Miss) -> dict[str, int]:
     assert isinstance(found, Placement), found
     count = Counter[str]()
     for _, node, pods in found.pods:
-        count[nodes.tree.domains[int(nodes.lowest[node])].name] += pods
+        count[nodes.tree.domains[int(nodes.layout.lowest[node])].name] += pods
     return dict(count)
 
 

@@ -119,7 +119,7 @@ def test_gangs_of_several_tasks_never_overfill_a_node_and_take_and_give_are_inve
     nodes.take(requests, outcome)
     assert (nodes.free >= 0).all()
     assert int((before - nodes.free).sum()) == sum(r * (g + 1) for r, g in tasks)
-    nodes.give(requests, outcome)
+    nodes.take(requests, outcome, -1)
     assert (nodes.free == before).all()
 
 

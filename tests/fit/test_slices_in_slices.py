@@ -56,7 +56,7 @@ def cells(nodes: Nodes, level: str) -> list[object]:
     """Per node the largest domain that a slice of this level may span; None where there is none."""
     if level == HOST:
         return list(range(len(nodes)))
-    around = [nodes.tree.ancestors(int(lowest)) for lowest in nodes.lowest]
+    around = [nodes.tree.ancestors(int(lowest)) for lowest in nodes.layout.lowest]
     allowed = [[each for each in above if nodes.tree.domains[each].tier <= TIERS[level]] for above in around]
     return [each[-1] if each else None for each in allowed]
 
@@ -104,7 +104,7 @@ def test_neighbours_in_number_are_neighbours_in_the_tree() -> None:
     nodes = hall([[[2, 2], [4]], [[4], [2, 2]]])
     found = place(nodes, sliced(16, [("block", 8), ("rack", 4)]))
     assert isinstance(found, Placement)
-    racks = [int(nodes.lowest[node]) for node in order_of(found)]
+    racks = [int(nodes.layout.lowest[node]) for node in order_of(found)]
     assert sum(a != b for a, b in pairwise(racks)) == 3, racks
 
 

@@ -311,7 +311,7 @@ def _along_the_tree(nodes: Nodes, placed: Sequence[tuple[_Group, Placement]]) ->
 
     def way(node: int) -> tuple[object, ...]:
         around = [domain for domain in nodes.domain[::-1, node].tolist() if domain != NO_DOMAIN]
-        return *[(0, int(nodes.by_name[domain])) for domain in around], (1, nodes.names[node], node)
+        return *[(0, int(nodes.layout.by_name[domain])) for domain in around], (1, nodes.names[node], node)
 
     ordered: list[tuple[int, str, tuple[object, ...], list[tuple[int, int, int]]]] = []
     for group, placement in placed:

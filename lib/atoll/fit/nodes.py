@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Self
 
 import numpy as np
@@ -16,57 +14,17 @@ from atoll.fit.constraints import Cards, Exact, Numa, Profile, taints
 from atoll.fit.constraints import resources as resource_amounts
 from atoll.fit.placement import UNBOUNDED, Ints, Placement
 from atoll.fit.scores import Amounts, OfCards, Typical
+from atoll.fit.trees import Layout, Trees
 from atoll.model import selectors
-from atoll.model.gang import HOST, Gang, Task, TopologyWish
+from atoll.model.gang import Gang, Task, TopologyWish
 from atoll.model.scoring import Scoring, parse
-from atoll.model.topology import NO_DOMAIN, NODE_DOMAIN, Domain, Tree
+from atoll.model.topology import NO_DOMAIN, Tree
 from atoll.model.vector import Vector
 
 _MOST = int(UNBOUNDED)
 _ALL = slice(None)
 _FEW = 8
 """Changes of nodes that are as quick one by one."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _Layout:
-    """Where nodes are in one tree; fields as in `Nodes`."""
-
-    tree: Tree
-    lowest: Ints
-    domain: Ints
-    #: per tier of the tree, nearest first: the indices of its domains
-    at_tier: list[Ints]
-    #: index of the domain above each domain; NO_DOMAIN, the last entry included, leads to itself
-    parent: Ints
-    #: rank of each domain among all names
-    by_name: Ints
-    #: what `Nodes.ways` and `Nodes.inside` found
-    ways: list[tuple[list[int], int, int]] = field(default_factory=list)
-    inside: dict[int, Ints] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, tree: Tree, lowest: Ints) -> Self:
-        rows = np.array([tree.at_tiers(index) for index in (*range(len(tree.domains)), NO_DOMAIN)], np.int64)
-        return cls(
-            tree,
-            lowest,
-            rows.reshape(len(tree.domains) + 1, len(tree.tiers))[lowest].T,
-            [
-                np.array([i for i, domain in enumerate(tree.domains) if domain.tier == tier], np.int64)
-                for tier in tree.tiers
-            ],
-            np.array([*(domain.parent for domain in tree.domains), NO_DOMAIN], np.int64),
-            np.argsort(np.argsort(np.array([*(domain.name for domain in tree.domains), ""]))),
-        )
-
-    def within(self, name: str) -> NDArray[np.bool_]:
-        """bool[N]: nodes in the domain of that name; none where the tree has no such domain."""
-        found = np.zeros(len(self.lowest), np.bool_)
-        for index, domain in enumerate(self.tree.domains):
-            if domain.name == name:
-                found |= self.domain[self.tree.tiers.index(domain.tier)] == index
-        return found
 
 
 class Nodes:
@@ -103,7 +61,7 @@ class Nodes:
         self._build(tree, np.array(lowest, np.int64), names, profiles, np.array(profile, np.int64), resources, none)
         self.free = self.matrix(free)
         for name, (each, where) in (others or {}).items():
-            self.add_tree(name, each, np.array(where, np.int64))
+            self.trees.add(name, each, np.array(where, np.int64))
 
     @classmethod
     def of_arrays(
@@ -153,72 +111,24 @@ class Nodes:
         self._tainted: bool | None = None
         #: whether some profile is closed to pods of low priority; None while that is not known
         self._hot: bool | None = None
-        layout = _Layout.of(tree, lowest)
-        #: by name of the tree; that without a name is always there
-        self._layouts: dict[str, _Layout] = {"": layout}
-        #: of single nodes, once a wish was about them; shared by copies
-        self._node_layout: list[_Layout] = []
-        self._look_at(layout)
+        #: shared by copies
+        self.trees = Trees(self.names, tree, lowest)
+        self._look_at(self.trees.unnamed)
 
-    def _look_at(self, layout: _Layout) -> None:
-        self.tree, self.lowest, self.domain = layout.tree, layout.lowest, layout.domain
-        self.at_tier, self.parent, self.by_name = layout.at_tier, layout.parent, layout.by_name
-        self._ways, self._inside = layout.ways, layout.inside
+    def _look_at(self, layout: Layout) -> None:
+        self.layout, self.tree, self.domain = layout, layout.tree, layout.domain
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def add_tree(self, name: str, tree: Tree, lowest: Ints) -> None:
-        """The nodes are in one more tree as well; `lowest` as for the first one."""
-        self._layouts[name] = _Layout.of(tree, lowest)
-
-    def lies_as(self, other: Nodes) -> bool:
-        """Whether as many nodes are in the same domains of the same trees."""
-        return (
-            len(self) == len(other)
-            and self._layouts.keys() == other._layouts.keys()
-            and all(
-                each.tree == other._layouts[name].tree and np.array_equal(each.lowest, other._layouts[name].lowest)
-                for name, each in self._layouts.items()
-            )
-        )
-
-    def lies_in(self, name: str, tree: Tree, lowest: Ints) -> bool:
-        """Whether that is the tree of this name, and these are its nodes' lowest domains there."""
-        layout = self._layouts.get(name)
-        return layout is not None and layout.tree is tree and np.array_equal(layout.lowest, lowest)
-
     def seen_by(self, wish: TopologyWish | None) -> Nodes:
-        """The same nodes with that tree as `tree` which a wish is about: a tier's name may be of any, and is of the one
-        without a name where that has it; a number is of that one. Everything but the tree is shared.
-        """
-        if wish is None or not wish.limited or (len(self._layouts) == 1 and wish.highest_tier_name != HOST):
-            return self
-        chosen = self._layouts[""]
-        if wish.highest_tier_allowed is None and (name := wish.highest_tier_name):
-            named = (each for each in self._layouts.values() if each.tree.tier_named(name) is not None)
-            found = next(named, None)
-            chosen = found or (self._by_node() if name == HOST else chosen)
-        if chosen.tree is self.tree:
+        """The same nodes with that tree as `tree` which a wish is about; everything but the tree is shared."""
+        layout = self.trees.about(wish) if wish is not None and wish.limited else None
+        if layout is None or layout.tree is self.tree:
             return self
         twin = self.with_free(self.free)
-        twin._look_at(chosen)
+        twin._look_at(layout)
         return twin
-
-    @property
-    def tier_names(self) -> list[str]:
-        """Names of the tiers of all its trees, the nearest first."""
-        named = {(each.tier, each.tier_name) for layout in self._layouts.values() for each in layout.tree.domains}
-        return [*dict.fromkeys(name for _, name in sorted(named) if name)]
-
-    def _by_node(self) -> _Layout:
-        """Each node as a domain."""
-        if not self._node_layout:
-            tree = Tree(
-                [Domain(f"{NODE_DOMAIN}{name or node}", 0, NO_DOMAIN, HOST) for node, name in enumerate(self.names)]
-            )
-            self._node_layout.append(_Layout.of(tree, np.arange(len(self))))
-        return self._node_layout[0]
 
     def at(self, wish: TopologyWish) -> Ints | None:
         """int64[N]: the domain of each node of the tier that a wish names, NO_DOMAIN where it is in none; None where
@@ -227,28 +137,6 @@ class Nodes:
         seen = self.seen_by(wish)
         level = seen.tree.level_of(wish)
         return None if level is None else seen.domain[level]
-
-    def ways(self) -> list[tuple[list[int], int, int]]:
-        """Per domain (its index and the indices of domains above it, in as many steps as there are tiers; its rank
-        among all names; its index).
-        """
-        if len(self._ways) < len(self.tree.domains):
-            above, ranks, steps = self.parent.tolist(), self.by_name.tolist(), range(len(self.tree.tiers) - 1)
-            self._ways += (
-                (list(accumulate(steps, lambda at, _: above[at], initial=domain)), ranks[domain], domain)
-                for domain in range(len(self.tree.domains))
-            )
-        return self._ways
-
-    def inside(self, domain: int) -> Ints:
-        """The indices of the nodes in a domain, rising; NO_DOMAIN stands for all."""
-        found = self._inside.get(domain)
-        if found is None:
-            found = np.arange(len(self))
-            if domain != NO_DOMAIN:
-                found = np.flatnonzero(self.domain[self.tree.tiers.index(self.tree.domains[domain].tier)] == domain)
-            self._inside[domain] = found
-        return found
 
     def like(self, other: Nodes) -> bool:
         """Whether both count the same resources on as many nodes."""
@@ -267,10 +155,6 @@ class Nodes:
         twin.__dict__.update(self.__dict__)
         twin.free = free
         return twin
-
-    def is_of(self, other: Nodes) -> bool:
-        """Whether one was made of the other, so that nothing but free amounts can differ."""
-        return self.domain is other.domain
 
     def at_most(self, amounts: Mapping[str, Vector]) -> Nodes:
         """A copy in which no more is free on each node than this, by name; nothing where it is not named."""
@@ -313,9 +197,9 @@ class Nodes:
     def accepting(self, task: Task) -> NDArray[np.bool_]:
         """bool[N]: which nodes the task's selectors, tolerations and domain allow."""
         if task.domain:
-            return self._within(task.domain) & self.accepting(replace(task, domain=""))
+            return self.trees.within(task.domain) & self.accepting(replace(task, domain=""))
         if task.away:
-            there: NDArray[np.bool_] = np.logical_or.reduce([self._within(name) for name in task.away])
+            there: NDArray[np.bool_] = np.logical_or.reduce([self.trees.within(name) for name in task.away])
             return ~there & self.accepting(replace(task, away=[]))
         if task.node_terms and any("matchFields" in term for term in task.node_terms):
             verdicts = [self.profiles[p].accepts(task, name) for p, name in zip(self.profile, self.names, strict=True)]
@@ -324,13 +208,6 @@ class Nodes:
         if all(by_profile):
             return np.ones(len(self.names), np.bool_)
         return np.array(by_profile, np.bool_)[self.profile]
-
-    def _within(self, name: str) -> NDArray[np.bool_]:
-        """bool[N]: nodes in the domain of that name, of any tree."""
-        if name.startswith(NODE_DOMAIN):
-            return np.array([NODE_DOMAIN + each == name for each in self.names], np.bool_)
-        found: NDArray[np.bool_] = np.logical_or.reduce([each.within(name) for each in self._layouts.values()])
-        return found
 
     def disliked(self, task: Task) -> NDArray[np.bool_] | None:
         """bool[N]: which nodes have a taint with PreferNoSchedule that the task does not tolerate; None for none."""
@@ -521,7 +398,3 @@ class Nodes:
             return None
         around = [int(nodes.domain[level, here]) for level in levels if nodes.domain[level, here] != NO_DOMAIN]
         return around[-1] if around else None
-
-    def give(self, requests: Sequence[Mapping[str, int]], placement: Placement) -> None:
-        """Add a placement's pods back: the inverse of `take`."""
-        self.take(requests, placement, -1)

@@ -277,7 +277,7 @@ def _place_one(
         domain = ALL if domains is _EVERYWHERE else _tightest(nodes, domains, held)
         if domain is None:
             continue
-        inside = nodes.inside(domain)
+        inside = nodes.layout.inside(domain)
         if not inside.size:
             continue
         here = room(inside)
@@ -301,7 +301,7 @@ def _tightest(nodes: Nodes, domains: Ints, held: Sequence[int]) -> int | None:
     if domains.size > _FEW:
         fitting = _by_tightness(nodes, domains, (), (np.array(held),), (1,))
         return int(fitting[0]) if fitting.size else None
-    ways = nodes.ways()
+    ways = nodes.layout.ways()
     there = [ways[domain] for domain in domains.tolist() if held[domain] > 0]
     return min([([held[each] for each in way], rank, domain) for way, rank, domain in there])[2] if there else None
 
@@ -371,14 +371,14 @@ def _room(nodes: Nodes, gang: Gang) -> list[Ints]:
 def _levels(nodes: Nodes, gang: Gang) -> list[Ints]:
     """Domains to try, tier by tier from the nearest; [ALL] last where the gang may be anywhere."""
     levels = nodes.tree.levels(gang.network_topology)
-    return [*nodes.at_tier, _EVERYWHERE] if levels is None else [nodes.at_tier[level] for level in levels]
+    at_tier = nodes.layout.at_tier
+    return [*at_tier, _EVERYWHERE] if levels is None else [at_tier[level] for level in levels]
 
 
 def _members(nodes: Nodes, domain: int) -> NDArray[np.bool_]:
     if domain == ALL:
         return np.ones(len(nodes), np.bool_)
-    level = nodes.tree.tiers.index(nodes.tree.domains[domain].tier)
-    inside: NDArray[np.bool_] = nodes.domain[level] == domain
+    inside: NDArray[np.bool_] = nodes.layout.at_tier_of(domain) == domain
     return inside
 
 
@@ -386,9 +386,8 @@ def _sums(nodes: Nodes, domains: Ints, room: Ints) -> Ints:
     """Pods that each of these domains holds, all being of one tier (or ALL)."""
     if domains[0] == ALL:
         return np.array([room.sum()], np.int64)
-    level = nodes.tree.tiers.index(nodes.tree.domains[domains[0]].tier)
     per_domain = np.zeros(len(nodes.tree.domains) + 1, np.int64)
-    np.add.at(per_domain, nodes.domain[level], room)
+    np.add.at(per_domain, nodes.layout.at_tier_of(domains[0]), room)
     sums: Ints = per_domain[domains]
     return sums
 
@@ -418,9 +417,9 @@ def _by_tightness(nodes: Nodes, domains: Ints, room: Sequence[Ints], held: Seque
     total = held[0] if len(held) == 1 else np.sum(held, axis=0)
     keys, above = [total.take(fitting)], fitting
     for _ in nodes.tree.tiers[1:]:
-        above = nodes.parent.take(above)
+        above = nodes.layout.parent.take(above)
         keys.append(total.take(above))
-    return fitting.take(np.lexsort((nodes.by_name.take(fitting), *reversed(keys))))
+    return fitting.take(np.lexsort((nodes.layout.by_name.take(fitting), *reversed(keys))))
 
 
 def _try(
@@ -583,12 +582,8 @@ def _reach(nodes: Nodes, levels: Sequence[Ints]) -> NDArray[np.bool_]:
     inside = np.zeros(len(nodes), np.bool_)
     for domains in levels:
         if domains.size:
-            inside |= np.isin(nodes.domain[_level(nodes, domains)], domains) if domains[0] != ALL else True
+            inside |= np.isin(nodes.layout.at_tier_of(domains[0]), domains) if domains[0] != ALL else True
     return inside
-
-
-def _level(nodes: Nodes, domains: Ints) -> int:
-    return nodes.tree.tiers.index(nodes.tree.domains[domains[0]].tier)
 
 
 def _growing_first(nodes: Nodes, gang: Gang, domains: Ints, held: Sequence[Ints], full: Sequence[int]) -> Ints:
@@ -602,7 +597,7 @@ def _growing_first(nodes: Nodes, gang: Gang, domains: Ints, held: Sequence[Ints]
     tiers = np.array([*(domain.tier for domain in nodes.tree.domains), highest + 1], np.int64)
     around = domains
     for _ in nodes.tree.tiers[1:]:
-        above = nodes.parent.take(around)
+        above = nodes.layout.parent.take(around)
         around = np.where(tiers.take(above) <= highest, above, around)
     now, here = (
         np.sum([np.minimum(each.take(where), want) for each, want in zip(held, full, strict=True)], axis=0)
@@ -622,7 +617,7 @@ def _preferred_first(nodes: Nodes, gang: Gang, domains: Ints, room: Sequence[Int
     if len(domains) < 2 or nodes.company is None:
         return domains
     total = np.zeros(len(domains))
-    inside = nodes.domain[_level(nodes, domains)]
+    inside = nodes.layout.at_tier_of(domains[0])
     for task, here in zip(gang.tasks, room, strict=True):
         if (score := nodes.company.score(task, here > 0, nodes.scoring)) is not None:
             sums, counts = (np.zeros(len(nodes.tree.domains) + 1) for _ in range(2))

@@ -152,7 +152,7 @@ STATEFUL_SET = Templated(
     made=lambda made, part: set_at(made, _COUNT, part.counts.get("main", 0)),
     observes=True,
     counts=("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "currentReplicas"),
-    claims=lambda obj: bool(value_at(obj, ("spec", "volumeClaimTemplates"))),
+    makes_claims=lambda obj: bool(value_at(obj, ("spec", "volumeClaimTemplates"))),
     placers=tuple(Placer),
     optional=False,
 )

@@ -126,7 +126,7 @@ class Survey:
 
     def _lacks_tier(self, member: Member) -> str:
         """That a member has no tier of the name by which the workload asks for one; empty where it has."""
-        names = member.nodes.tier_names
+        names = member.nodes.trees.tier_names
         if member.problems:
             return ""
         parts = [task.partition.wish for task in self._gang.tasks if task.partition is not None]
@@ -182,7 +182,7 @@ class Survey:
         nodes = member.nodes.seen_by(self._gang.network_topology)
         index = next((index for index, each in enumerate(nodes.tree.domains) if each.name == domain), ALL)
         inside = np.zeros(len(nodes), np.bool_)
-        inside[nodes.inside(index)] = True
+        inside[nodes.layout.inside(index)] = True
         for task, least in zip(self._gang.tasks, self.shape.floor, strict=True):
             name = claim_shapes.name_of(claim_shapes.shape_of(task.claims))
             if not task.claims or name not in nodes.resources:

@@ -41,6 +41,7 @@ from atoll.kinds.interface import (
 from atoll.model import features, keys, needs, numbers, quantity, reports, vector
 from atoll.model.apiresource import PRIORITY_CLASSES, SERVICE_ACCOUNTS, ApiResource
 from atoll.model.gang import MOST_PODS, Gang, Partition, Task, TopologyWish
+from atoll.model.objects import MALFORMED
 from atoll.model.placer import MadeFor, Placer, Unplaceable
 from atoll.model.verdict import WITHHELD, Reason
 
@@ -155,13 +156,9 @@ class Templated(DividedByPods):
     switched_on: Any = False
     """Value of the switch by which it is not."""
     manager: Path = ()
-    """Of the field that keeps its own controller away, where that accepts Atoll's name: then the switch is lifted on
-    the host as well.
-    """
+    """Field that keeps its own controller away, where that accepts Atoll's name: then the host's switch follows."""
     starts: Callable[[Mapping[str, Any]], int | None] | None = None
-    """Pods that the member's placer waits for, where not all of the gang's are made at once; None: the gang's
-    minimum.
-    """
+    """Pods that the placer waits for, where not all of the gang's are made at once; None: the gang's minimum."""
     sets: Callable[[Mapping[str, Any], Component], int] | None = None
     """Pods of a component in each of its sets, where its template's nearness holds for a set by itself."""
     sets_label: str = ""
@@ -190,7 +187,7 @@ class Templated(DividedByPods):
     """(manifest, status) -> component -> pods that have ended and are never made again."""
     released_when: str = _KEPT
     """Which are such pods, for people."""
-    claims: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    makes_claims: Callable[[Mapping[str, Any]], bool] = lambda _: False
     placers: Collection[Placer] = (Placer.ATOLL, Placer.KUBE_SCHEDULER, Placer.KUEUE)
     """Placers that take its gangs."""
     optional: bool = True
@@ -203,28 +200,8 @@ class Templated(DividedByPods):
     support: Support = field(init=False)
 
     def __post_init__(self) -> None:
-        """What admission policies know of it follows."""
         self.dedicated = not self.switch
-        fewer = f"annotation `{keys.GROUP_MIN_MEMBER}`" + (f" or {self.fewer}" if self.fewer else "")
-        self.support = Support(
-            components=self.pods,
-            minimum=f"all; fewer by {fewer}",
-            order=self.order or "all at once",
-            division="by replicas" if self.divisible else "one member",
-            scaling=self.scales or "-",
-            end=_SERVICE_ENDS if self.service else _JOB_ENDS,
-            released=self.released_when,
-            status=f"the member's, and condition `{DISPATCHED}`",
-        )
-        # Admission policies know the kinds of Atoll's own, whose switches are true and false.
-        spec = f"dyn(oldObject){''.join(f'.?{step}' for step in self.switch)}.orValue(false) == true"
-        label = f'"{keys.QUEUE_LABEL}" in dyn(oldObject).metadata.?labels.orValue({{}})'
-        self.guard = Guard(
-            ours=f"{label} && ({spec if self.switch and not self.manager else 'true'})",
-            charged="dyn(oldObject).?status.?conditions.orValue([]).exists(each,"
-            f' each.?type.orValue("") == "{DISPATCHED}" && each.?status.orValue("") == "True")',
-            suspended=f"{label} && {spec}" if self.manager and self.switch == ("spec", "suspend") else "",
-        )
+        self.support, self.guard = _support(self), _guard(self)
 
     # -- on the host ---------------------------------------------------------------------------------------------------
 
@@ -234,10 +211,8 @@ class Templated(DividedByPods):
 
     def left_alone(self, obj: Mapping[str, Any]) -> LeftAlone | None:
         """Another controller runs it, by its own word or as it was there first."""
-        about = obj.get("metadata")
-        labels = about.get("labels") if isinstance(about, Mapping) else None
         again = "delete it and create it again"
-        if not isinstance(labels, Mapping) or not labels.get(keys.QUEUE_LABEL):
+        if not value_at(obj, ("metadata", "labels", keys.QUEUE_LABEL)):
             text = f"it has no label {keys.QUEUE_LABEL}, which a {self.words.title} gets when it is created in a"
             return LeftAlone("OlderThanOptIn", f"{text} namespace that has opted in", again)
         if self.manager and (managed := value_at(obj, self.manager)) != keys.CONTROLLER:
@@ -279,20 +254,10 @@ class Templated(DividedByPods):
         """All pods of all components; all of them start together unless the object asks for fewer."""
         obj = self.entire(obj)
         components = self.components(obj)
-        pods, said = self._pods(obj), [self._template(obj, each) for each in components]
-        tasks = [
-            metadata.task_of(
-                each.name,
-                pod,
-                replicas=each.pods,
-                min_available=each.pods if each.minimum is None else min(each.minimum, each.pods),
-                default_class=default_class,
-                annotations=(template.get("metadata") or {}).get("annotations"),
-            )
-            for each, pod, template in zip(components, pods, said, strict=True)
-        ]
-        tasks = [_in_units(task, each, components) for task, each in zip(tasks, components, strict=True)]
-        tasks, wish = self._near(obj, components, tasks, said)
+        pods, said = self._pods(obj), [_template(obj, each) for each in components]
+        parts = zip(components, pods, said, strict=True)
+        tasks = [_task(each, pod, template, components, default_class) for each, pod, template in parts]
+        tasks, wish = _near(obj, components, tasks, said, self.sets)
         replicas = sum(task.replicas for task in tasks)
         minimum = min(minimum_of(obj) or sum(task.min_available for task in tasks), replicas)
         templates = [template for _, template in self.templates(obj)]
@@ -315,49 +280,11 @@ class Templated(DividedByPods):
         )
         return metadata.spread_out(gang, obj, *templates)
 
-    def _near(
-        self, obj: Mapping[str, Any], components: Sequence[Component], tasks: list[Task], templates: Sequence[Json]
-    ) -> tuple[list[Task], TopologyWish | None]:
-        """The tasks with the groups of their pods, and the wish of all: that of the object, or of its only component.
-
-        Annotations of one of several templates are for its own pods; with a `unit`, for the pods of each set of pods;
-        with a group's name, for pods of all templates that name it. Where it asks for slices as well, their level holds
-        for the slices and the other one for all.
-        """
-        whole = metadata.topology_wish(obj)
-        found = [
-            task if each.unnumbered else metadata.partitioned(task, template, obj)
-            for each, task, template in zip(components, tasks, templates, strict=True)
-        ]
-        groups = [metadata.topology_annotations(template).get(nearness.GROUP, "") for template in templates]
-        of_groups: dict[str, TopologyWish] = {}
-        for name, template in zip(groups, templates, strict=True):
-            if name and (said := metadata.topology_wish(template)) is not None:
-                of_groups.setdefault(name, said)
-        together = len(set(groups)) == 1 and bool(groups[0]) and not self.sets
-        for number, (each, task, template) in enumerate(zip(components, found, templates, strict=True)):
-            own = metadata.topology_wish(template) or of_groups.get(groups[number])
-            if own is None:
-                continue
-            size = self.sets(obj, each) if self.sets else task.replicas
-            alone = len(found) == 1 or together
-            if (not alone or self.sets) and task.partition is None and size and whole is None:
-                name = f"group-{groups[number]}" if groups[number] else ""
-                part = Partition(size, own, _SET if self.sets else name)
-                found[number] = msgspec.structs.replace(task, partition=part)
-            elif whole is None:
-                whole = own
-        return found, whole
-
     def namespaced_needs(self, obj: Mapping[str, Any]) -> Sequence[tuple[ApiResource, str]]:
         """The PriorityClasses and ServiceAccounts of its pods."""
         named = ((PRIORITY_CLASSES, "priorityClassName"), (SERVICE_ACCOUNTS, "serviceAccountName"))
         found = [(resource, pod[key]) for pod in self._pods(obj) for resource, key in named if pod.get(key)]
         return list(dict.fromkeys(found))
-
-    def makes_claims(self, obj: Mapping[str, Any]) -> bool:
-        """Where the kind says so."""
-        return self.claims(obj)
 
     def entire(self, obj: Mapping[str, Any]) -> Mapping[str, Any]:
         """With parts read elsewhere at their places.
@@ -371,19 +298,14 @@ class Templated(DividedByPods):
         """(path, PodTemplateSpec) of each component; none where they can't be read."""
         try:
             obj = self.entire(obj)
-            found = [(dotted(each.template), self._template(obj, each)) for each in self.components(obj)]
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            found = [(dotted(each.template), _template(obj, each)) for each in self.components(obj)]
+        except MALFORMED:
             return []
         return [(path, each) for path, each in found if isinstance(each, Mapping)]
 
-    def _template(self, obj: Mapping[str, Any], component: Component) -> Any:
-        if component.pod is not None:
-            return {"metadata": {"annotations": value_at(obj, component.annotations) or {}}, "spec": component.pod}
-        return value_at(obj, component.template) or {}
-
     def _pods(self, obj: Mapping[str, Any]) -> list[Json]:
         obj = self.entire(obj)
-        return [dict(self._template(obj, each).get("spec") or {}) for each in self.components(obj)]
+        return [dict(_template(obj, each).get("spec") or {}) for each in self.components(obj)]
 
     # -- to a member ---------------------------------------------------------------------------------------------------
 
@@ -399,14 +321,12 @@ class Templated(DividedByPods):
         if self.observes:
             made["metadata"]["annotations"][keys.GENERATION] = str(obj["metadata"].get("generation") or 0)
         components = self.components(obj)
+        gang = self.gang(obj, priority=0)
         notes = {
             **metadata.topology_carried(obj),
-            **metadata.topology_told(
-                gang := self.gang(obj, priority=0),
-                {task.name: self.sets_label for task in gang.tasks if self.sets_label},
-            ),
+            **metadata.topology_told(gang, {task.name: self.sets_label for task in gang.tasks if self.sets_label}),
             keys.GROUP_MIN_MEMBER: str((self.starts(obj) if self.starts else None) or part.min_available),
-            _MIN_RESOURCES: orjson.dumps(self._minimum_requests(obj, part)).decode(),
+            _MIN_RESOURCES: orjson.dumps(_minimum_requests(part.gang(gang))).decode(),
             **part.identity,
         }
         for each in components:
@@ -425,14 +345,6 @@ class Templated(DividedByPods):
         self.made(made, part)
         self.folded(made)
         return made
-
-    def _minimum_requests(self, obj: Mapping[str, Any], part: Part) -> dict[str, str]:
-        gang = part.gang(self.gang(obj, priority=0))
-        total: vector.Vector = {}
-        for task in gang.tasks:
-            requests = {name: amount for name, amount in task.requests.items() if name != "pods"}
-            vector.add(total, requests, task.min_available)
-        return {name: quantity.format_units(name, amount) for name, amount in sorted(total.items())}
 
     def placed(self, manifest: Json, how: MadeFor) -> Json:
         """Its templates; suspended and in its queue for Kueue, which lifts the suspension."""
@@ -466,18 +378,21 @@ class Templated(DividedByPods):
 
     def reported(self, manifest: Mapping[str, Any], status: Any, *, field: str = "status") -> Json:
         """Whatever the kind's own controller says, in bounds; it is not charged by, only shown."""
-        try:
-            pods = sum(each.pods for each in self.components(self.entire(manifest)))
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            pods = MOST_PODS
         names = status if isinstance(status, Mapping) else ()
         own = {name: reports.plain for name in names if isinstance(name, str) and name not in ADDED}
-        return reports.part_of(status, pods, own, field)
+        return reports.part_of(status, self._count(manifest, MOST_PODS), own, field)
+
+    def _count(self, obj: Mapping[str, Any], unknown: int) -> int:
+        """Its pods; `unknown` where they can't be read."""
+        try:
+            return sum(each.pods for each in self.components(self.entire(obj)))
+        except MALFORMED:
+            return unknown
 
     def _reading(self, status: Mapping[str, Any]) -> Reading:
         try:
             return self.read(status)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        except MALFORMED:
             return Reading()
 
     def started(self, status: Mapping[str, Any]) -> int:
@@ -499,7 +414,7 @@ class Templated(DividedByPods):
             found = self.over(entire, status)
             most = {each.name: each.pods for each in self.components(entire)} if found else {}
             return {name: min(count, most[name]) for name, count in found.items() if count > 0 and name in most}
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        except MALFORMED:
             return NOTHING
 
     def running(self, status: Mapping[str, Any]) -> bool:
@@ -559,7 +474,7 @@ class Templated(DividedByPods):
         if self.finished(old) is not None:
             return old
         reason, message = waiting
-        status = self._of_parts(obj, reports) if reports else {}
+        status = _of_parts(obj, reports, self.counts) if reports else {}
         if reports and not message:
             reason, message = DISPATCHED, f"in {', '.join(sorted(each.cluster for each in reports))}"
         # A service that asks for no pods, and has none left, is done.
@@ -584,40 +499,14 @@ class Templated(DividedByPods):
         # Nothing else is known of a dispatched object before its operator has written.
         return self.told(status, *(("", "") if sent else (reason, message)))
 
-    def _of_parts(self, obj: Mapping[str, Any], reports: Sequence[Report]) -> Json:
-        """The status of the whole: counts added up, conditions of all parts, the rest as the first part says."""
-        parts = [_on_host(each.status) for each in reports]
-        status = dict(parts[0])
-        for name in self.counts:
-            status.pop(name, None)
-            if amount := sum(number(each, name) for each in parts):
-                status[name] = (
-                    amount
-                    if name == self.counts[0]
-                    else min(amount, status.get(_SHARE_OF.get(name, self.counts[0]), 0))
-                )
-        status["conditions"] = _conditions_of({each.cluster: part for each, part in zip(reports, parts, strict=True)})
-        observed = [each.get("observedGeneration") for each in parts]
-        if any(each is not None for each in observed):
-            # A part that has not looked yet leaves the number that was true before.
-            least = min(each or 0 for each in observed) or (obj.get("status") or {}).get("observedGeneration")
-            status["observedGeneration"] = least
-        if not status.get("observedGeneration"):
-            status.pop("observedGeneration", None)
-        return status
-
     # -- for people ----------------------------------------------------------------------------------------------------
 
     def standing(self, obj: Mapping[str, Any]) -> Standing:
         """In its own words; pods that do not run are pending."""
         status = obj.get("status") or {}
         reading = self._reading(status)
-        try:
-            pods = sum(each.pods for each in self.components(self.entire(obj)))
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            pods = 0
         ended = reading.succeeded + reading.failed
-        pending = 0 if reading.outcome is not None else max(0, pods - reading.running - ended)
+        pending = 0 if reading.outcome is not None else max(0, self._count(obj, 0) - reading.running - ended)
         state = reading.state or ("Running" if reading.running else "Pending")
         return Standing(state, pending, reading.running, reading.succeeded, reading.failed)
 
@@ -628,6 +517,32 @@ class Templated(DividedByPods):
     def pods_selector(self, namespace: str, name: str) -> str:
         """The label that its controller gives them."""
         return f"{self.pods_label}={name}"
+
+
+def _support(kind: Templated) -> Support:
+    fewer = f"annotation `{keys.GROUP_MIN_MEMBER}`" + (f" or {kind.fewer}" if kind.fewer else "")
+    return Support(
+        components=kind.pods,
+        minimum=f"all; fewer by {fewer}",
+        order=kind.order or "all at once",
+        division="by replicas" if kind.divisible else "one member",
+        scaling=kind.scales or "-",
+        end=_SERVICE_ENDS if kind.service else _JOB_ENDS,
+        released=kind.released_when,
+        status=f"the member's, and condition `{DISPATCHED}`",
+    )
+
+
+def _guard(kind: Templated) -> Guard:
+    # Admission policies know the kinds of Atoll's own, whose switches are true and false.
+    spec = f"dyn(oldObject){''.join(f'.?{step}' for step in kind.switch)}.orValue(false) == true"
+    label = f'"{keys.QUEUE_LABEL}" in dyn(oldObject).metadata.?labels.orValue({{}})'
+    return Guard(
+        ours=f"{label} && ({spec if kind.switch and not kind.manager else 'true'})",
+        charged="dyn(oldObject).?status.?conditions.orValue([]).exists(each,"
+        f' each.?type.orValue("") == "{DISPATCHED}" && each.?status.orValue("") == "True")',
+        suspended=f"{label} && {spec}" if kind.manager and kind.switch == ("spec", "suspend") else "",
+    )
 
 
 # -- for such kinds ----------------------------------------------------------------------------------------------------
@@ -713,6 +628,25 @@ def number(status: Mapping[str, Any], name: str) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
+def _of_parts(obj: Mapping[str, Any], reports: Sequence[Report], counts: Sequence[str]) -> Json:
+    """The status of the whole: counts added up, conditions of all parts, the rest as the first part says."""
+    parts = [_on_host(each.status) for each in reports]
+    status = dict(parts[0])
+    for name in counts:
+        status.pop(name, None)
+        if amount := sum(number(each, name) for each in parts):
+            status[name] = amount if name == counts[0] else min(amount, status.get(_SHARE_OF.get(name, counts[0]), 0))
+    status["conditions"] = _conditions_of({each.cluster: part for each, part in zip(reports, parts, strict=True)})
+    observed = [each.get("observedGeneration") for each in parts]
+    if any(each is not None for each in observed):
+        # A part that has not looked yet leaves the number that was true before.
+        least = min(each or 0 for each in observed) or (obj.get("status") or {}).get("observedGeneration")
+        status["observedGeneration"] = least
+    if not status.get("observedGeneration"):
+        status.pop("observedGeneration", None)
+    return status
+
+
 def _on_host(reported: Mapping[str, Any]) -> Json:
     """A part's status with generations of the host's object: 0 for one that the member's controller has not observed
     as it was delivered.
@@ -785,13 +719,61 @@ def _list(value: Any) -> list[Json]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _in_units(task: Task, component: Component, components: Sequence[Component]) -> Task:
-    """The task with the pods that one more in its count makes, beside pods of other components of the same count."""
+def _task(component: Component, pod: Json, template: Json, components: Sequence[Component], default_class: str) -> Task:
+    """Its task, with the pods that one more in its count makes, beside pods of other components of the same count."""
+    least = component.pods if component.minimum is None else min(component.minimum, component.pods)
+    task = metadata.task_of(
+        component.name,
+        pod,
+        replicas=component.pods,
+        min_available=least,
+        default_class=default_class,
+        annotations=(template.get("metadata") or {}).get("annotations"),
+    )
     shared = sum(each.count == component.count for each in components) > 1
     if not component.count or not (shared or component.unit > 1):
         return task
     name = dotted(component.count) if shared else ""
     return msgspec.structs.replace(task, unit=max(component.unit, 1), unit_name=name)
+
+
+def _near(
+    obj: Mapping[str, Any],
+    components: Sequence[Component],
+    tasks: Sequence[Task],
+    templates: Sequence[Json],
+    sets: Callable[[Mapping[str, Any], Component], int] | None,
+) -> tuple[list[Task], TopologyWish | None]:
+    """The tasks with the groups of their pods, and the wish of all: that of the object, or of its only component.
+
+    Annotations of one of several templates are for its own pods; with a `unit`, for the pods of each set of pods;
+    with a group's name, for pods of all templates that name it. Where it asks for slices as well, their level holds
+    for the slices and the other one for all.
+    """
+    whole = metadata.topology_wish(obj)
+    found = [
+        task if each.unnumbered else metadata.partitioned(task, template, obj)
+        for each, task, template in zip(components, tasks, templates, strict=True)
+    ]
+    groups = [metadata.topology_annotations(template).get(nearness.GROUP, "") for template in templates]
+    of_groups: dict[str, TopologyWish] = {}
+    for name, template in zip(groups, templates, strict=True):
+        if name and (said := metadata.topology_wish(template)) is not None:
+            of_groups.setdefault(name, said)
+    together = len(set(groups)) == 1 and bool(groups[0]) and not sets
+    for number, (each, task, template) in enumerate(zip(components, found, templates, strict=True)):
+        own = metadata.topology_wish(template) or of_groups.get(groups[number])
+        if own is None:
+            continue
+        size = sets(obj, each) if sets else task.replicas
+        alone = len(found) == 1 or together
+        if (not alone or sets) and task.partition is None and size and whole is None:
+            name = f"group-{groups[number]}" if groups[number] else ""
+            part = Partition(size, own, _SET if sets else name)
+            found[number] = msgspec.structs.replace(task, partition=part)
+        elif whole is None:
+            whole = own
+    return found, whole
 
 
 def _counts(components: Sequence[Component], part: Part) -> dict[Path, int]:
@@ -802,6 +784,20 @@ def _counts(components: Sequence[Component], part: Part) -> dict[Path, int]:
         if each.count and pods != each.pods:
             found[each.count] = min(pods // max(each.unit, 1), found.get(each.count, pods))
     return found
+
+
+def _template(obj: Mapping[str, Any], component: Component) -> Any:
+    if component.pod is not None:
+        return {"metadata": {"annotations": value_at(obj, component.annotations) or {}}, "spec": component.pod}
+    return value_at(obj, component.template) or {}
+
+
+def _minimum_requests(gang: Gang) -> dict[str, str]:
+    total: vector.Vector = {}
+    for task in gang.tasks:
+        requests = {name: amount for name, amount in task.requests.items() if name != "pods"}
+        vector.add(total, requests, task.min_available)
+    return {name: quantity.format_units(name, amount) for name, amount in sorted(total.items())}
 
 
 def _for_member(template: Mapping[str, Any], task: str, part: Part, notes: Mapping[str, str]) -> Json:

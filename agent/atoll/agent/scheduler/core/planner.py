@@ -465,7 +465,7 @@ def _around(nodes: Nodes, names: set[str]) -> list[int]:
     columns = [column for column, name in enumerate(nodes.names) if name in names]
     common: list[int] | None = None
     for column in columns:
-        lowest = int(nodes.lowest[column])
+        lowest = int(nodes.layout.lowest[column])
         above = list(nodes.tree.ancestors(lowest))
         common = above if common is None else [domain for domain in common if domain in above]
     return common or []

@@ -141,7 +141,7 @@ class _Trial:
         inside = np.ones(len(nodes), np.bool_)
         if within is not None:
             inside[:] = False
-            inside[nodes.inside(within)] = True
+            inside[nodes.layout.inside(within)] = True
         #: whether pods say more of their nodes than amounts of resources
         self.by_rules = nodes.in_turn(gang) or any(task.ports or task.attach or task.claims for task in gang.tasks)
         accepting = [nodes.accepting(task) & inside for task in gang.tasks]

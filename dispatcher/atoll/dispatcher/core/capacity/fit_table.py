@@ -218,14 +218,14 @@ class FitTable:
             return False
         known, fresh = member.nodes, member.published(self.rows.resources)
         start, end = self._span(member)
-        if fresh.is_of(known):
+        if fresh.trees is known.trees:
             self._replace(member, fresh, self._states[-1, start:end])
             return True
         profile = self.rows.numbered(member, fresh)
         if len(self.rows.profiles) > 2 * sum(len(each.nodes.profiles) for each in self.order) + 16:
             # Labels changed again and again: forget profiles that no node has any more.
             return False
-        if not fresh.lies_as(known):
+        if not fresh.trees.match(known.trees):
             self._rearranged(member, fresh, profile)
         else:
             self._replace(member, fresh, profile)

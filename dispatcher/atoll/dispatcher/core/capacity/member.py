@@ -358,8 +358,8 @@ def _grown(published: Sequence[PublishedDomain], asked: frozenset[str] = frozens
 def _lie_as(known: Nodes, states: Ints, others: _Others) -> bool:
     """Whether nodes of these states, see `_Laid`, are where they were."""
     first = states.shape[0] - 2 - len(others)
-    return bool((states[-2] == known.lowest).all()) and all(
-        known.lies_in(name, tree, states[first + number]) for number, (name, (tree, _)) in enumerate(others.items())
+    return bool((states[-2] == known.layout.lowest).all()) and all(
+        known.trees.has(name, tree, states[first + number]) for number, (name, (tree, _)) in enumerate(others.items())
     )
 
 
@@ -374,7 +374,7 @@ def _made(
     first = len(resources)
     nodes = Nodes.of_arrays(tree, states[-2], profiles, states[-1], resources, states[:first], names)
     for number, (name, (each, _)) in enumerate(others.items(), start=first):
-        nodes.add_tree(name, each, states[number])
+        nodes.trees.add(name, each, states[number])
     return nodes
 
 

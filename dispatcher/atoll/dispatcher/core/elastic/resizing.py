@@ -198,7 +198,7 @@ class Resizing:
         alike = (name, shape_key(binding.view, ""), repr(binding.view.requests.get(name)), now, around)
         roomy = base
         if alike not in missed:
-            inside = nodes.seen_by(whole.network_topology).inside(NO_DOMAIN if around is None else around)
+            inside = nodes.seen_by(whole.network_topology).layout.inside(NO_DOMAIN if around is None else around)
             held = [int(nodes.room_for(task)[inside].sum()) for task in whole.tasks]
             roomy = with_room(whole, base, held)
         admitted, size = _Admitted(self, binding, name, whole), now

@@ -151,8 +151,7 @@ class Lifting:
         """
         nodes = member.nodes.copy()
         tree = nodes.seen_by(self._gang.network_topology)
-        level = tree.tree.tiers.index(tree.tree.domains[domain].tier)
-        inside = tree.domain[level] == domain
+        inside = tree.layout.at_tier_of(domain) == domain
         lifted: list[Movable] = []
         placement: object = None
         for each in _cheapest([m for m in self._movable if m.member is member], inside):
