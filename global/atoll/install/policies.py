@@ -485,23 +485,25 @@ REGISTRATION: Final = _policy(
 )
 
 _ASKED: Final = (
-    "name", "rules", "failurePolicy", "matchPolicy", "namespaceSelector", "objectSelector", "matchConditions",
+    "name", "failurePolicy", "matchPolicy", "namespaceSelector", "objectSelector", "matchConditions",
     "sideEffects", "timeoutSeconds", "admissionReviewVersions", "reinvocationPolicy",
 )  # fmt: skip
-"""Of a webhook: all but its address and the CA."""
-_SAME_ADDRESS: Final = tuple(f"new.clientConfig.?{each} == old.clientConfig.?{each}" for each in ("url", "service"))
-_SAME_WEBHOOK: Final = " && ".join((*(f"dyn(new).?{each} == dyn(old).?{each}" for each in _ASKED), *_SAME_ADDRESS))
-_SAME_BUT_RULES: Final = " && ".join(
+"""Of a webhook: all but its rules, its address and the CA."""
+_SAME: Final = " && ".join(
     (
-        *(f"dyn(new).?{each} == dyn(old).?{each}" for each in _ASKED if each != "rules"),
-        *_SAME_ADDRESS,
-        "new.clientConfig.?caBundle == old.clientConfig.?caBundle",
-        f"(dyn(new).?rules == dyn(old).?rules || {list(keys.DECLARED_WEBHOOKS)}"
-        ".exists(end, new.name.endsWith('.' + end)) && new.?rules.orValue([]).all(each,"
-        " each.operations == ['CREATE', 'UPDATE'] && each.scope == 'Namespaced'"
-        " && each.apiGroups.all(group, group.contains('.'))"
-        " && each.resources.all(name, name != '*' && !name.contains('/'))))",
+        *(f"dyn(new).?{each} == dyn(old).?{each}" for each in _ASKED),
+        *(f"new.clientConfig.?{each} == old.clientConfig.?{each}" for each in ("url", "service")),
     )
+)
+_SAME_RULES: Final = "dyn(new).?rules == dyn(old).?rules"
+_SAME_WEBHOOK: Final = f"{_SAME} && {_SAME_RULES}"
+_SAME_BUT_RULES: Final = (
+    f"{_SAME} && new.clientConfig.?caBundle == old.clientConfig.?caBundle"
+    f" && ({_SAME_RULES} || {list(keys.DECLARED_WEBHOOKS)}"
+    ".exists(end, new.name.endsWith('.' + end)) && new.?rules.orValue([]).all(each,"
+    " each.operations == ['CREATE', 'UPDATE'] && each.scope == 'Namespaced'"
+    " && each.apiGroups.all(group, group.contains('.'))"
+    " && each.resources.all(name, name != '*' && !name.contains('/'))))"
 )
 _BY_WEBHOOK: Final = f'request.userInfo.username == "{_ACCOUNT}webhook"'
 
