@@ -136,12 +136,12 @@ async def open_loop(
     Args:
         api: where to.
         timed: (seconds from now, request), the earliest first.
-        refused: takes (its time, error) of each refused request.
+        refused: takes (its time, error) of each request that was not carried out.
 
     Returns the most seconds by which one left late.
 
     Raises:
-        ApiError: one was refused, and nothing takes it.
+        ApiError: one was not carried out, and nothing takes it; or was refused for another reason.
     """
     began, late = time.monotonic(), 0.0
 
@@ -154,7 +154,7 @@ async def open_loop(
                 content_type=request.content_type,
                 deadline=_ANSWER_S,
             )
-        except errors.ApiError as error:
+        except (errors.Busy, errors.Unreachable) as error:
             if refused is None:
                 raise
             refused.append((at, str(error)))

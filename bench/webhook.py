@@ -37,7 +37,7 @@ from atoll.local.processes import Process, ProcessSpec
 from atoll.model import keys
 from atoll.model.apiresource import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiResource
 from bench import bare, machine
-from bench.load import Request, administrator, ask, clear, creation, measured, namespace, read_log, send
+from bench.load import clear, creation, measured, namespace, open_loop, read_log, send
 from bench.report import Progress, Report, percentile, progress, rate, run
 from bench.seed import search_path
 
@@ -277,9 +277,12 @@ class _Turns:
         """Seconds that the server took for each create, and how many it did not carry out."""
         warm, count = (max(int(per_second * seconds), 5) for seconds in (self._warm_up_s, self._params["seconds"]))
         jobs = [self._job(kilobytes) for _ in range(warm + count)]
-        refused = await open_loop(self._host, [creation(JOBS, job) for job in jobs], per_second)
-        jobs = [job for number, job in enumerate(jobs) if number not in refused]
-        events = await self._logged({job["metadata"]["name"] for job in jobs})
+        refused: list[tuple[float, str]] = []
+        timed = [(number / per_second, creation(JOBS, job)) for number, job in enumerate(jobs)]
+        await open_loop(self._api, timed, refused)
+        lost = {at for at, _ in refused}
+        made = {job["metadata"]["name"] for job, (at, _) in zip(jobs, timed, strict=True) if at not in lost}
+        events = await self._logged(made)
         # The first ones open the connections between server and webhook.
         measured = {job["metadata"]["name"] for job in jobs[warm:]}
         taken = [
@@ -326,30 +329,6 @@ class _Turns:
     def _judge(self, what: str, value: float, most: float, beside: str = "") -> None:
         verdict = "met" if value <= most else "MISSED"
         self._report.remarks.append(f"target {what}: at most {most:g} ms: {verdict} with {value:.2f} ms{beside}")
-
-
-async def open_loop(cluster: Any, requests: Sequence[Request], per_second: float) -> set[int]:
-    """Send each request at its time, one after the other at equal distances.
-
-    Returns the numbers of those that were not carried out: a server that is asked for more than it can do says so.
-
-    Raises:
-        RuntimeError: one was refused for another reason.
-    """
-    refused = set()
-    async with administrator(cluster.ca, cluster.token, 0) as session:
-
-        async def one(number: int, request: Request) -> None:
-            if await ask(session, cluster.url, request) is None:
-                refused.add(number)
-
-        clock = asyncio.get_running_loop().time
-        async with asyncio.TaskGroup() as group:
-            began = clock()
-            for number, request in enumerate(requests):
-                await asyncio.sleep(max(began + number / per_second - clock(), 0))
-                group.create_task(one(number, request))
-    return refused
 
 
 def quantile(histogram: dict[float, float], percent: float) -> float:

@@ -10,12 +10,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from atoll.kube.errors import Busy
+from atoll.kube.errors import Busy, Invalid
 from atoll.model.apiresource import JOBS
 from bench import load
 from bench.__main__ import causes
 from bench.load import Request, send, watching
-from bench.webhook import open_loop
 
 REQUESTS = [Request("POST", f"/{number}") for number in range(4)]
 
@@ -37,10 +36,6 @@ async def cluster() -> Any:
         yield SimpleNamespace(url=str(server.make_url("")).rstrip("/"), token="t", ca="")
 
 
-async def test_a_steady_load_counts_what_was_not_carried_out(cluster: Any) -> None:
-    assert await open_loop(cluster, REQUESTS, 100) == {1, 2, 3}
-
-
 async def test_a_lossy_load_goes_on_where_a_strict_one_fails_with_the_cause(cluster: Any) -> None:
     assert await send(cluster, REQUESTS, lossy=True) == [b"x", b"", b"", b""]
     with pytest.raises(ExceptionGroup) as failed:
@@ -52,13 +47,17 @@ async def test_a_load_on_time_goes_on_where_refusals_are_taken() -> None:
     async def request(method: str, path: str, **_: Any) -> None:
         if path == "/1":
             raise Busy("its webhook took too long")
+        if path == "/2":
+            raise Invalid("no Job")
 
     api: Any = SimpleNamespace(request=request)
     refused: list[tuple[float, str]] = []
-    await load.open_loop(api, [(number / 100, each) for number, each in enumerate(REQUESTS)], refused)
+    await load.open_loop(api, [(number / 100, each) for number, each in enumerate(REQUESTS[:2])], refused)
     assert refused == [(0.01, "its webhook took too long")]
     with pytest.raises(ExceptionGroup):
         await load.open_loop(api, [(0.0, REQUESTS[1])])
+    with pytest.raises(ExceptionGroup):
+        await load.open_loop(api, [(0.0, REQUESTS[2])], refused)
 
 
 async def test_a_watch_that_the_server_closes_goes_on_where_it_was() -> None:
