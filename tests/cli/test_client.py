@@ -18,8 +18,9 @@ from atoll.cli.errors import CommandError
 from atoll.client import AsyncClient, BadSubmission, Client, Explanation, Job, JobExecutor, State, Usage
 from atoll.kinds import job_array
 from atoll.kube.transport import ApiServer
-from atoll.model import array_states
-from atoll.model.apiresource import BINDINGS, QUEUES
+from atoll.model import array_states, keys
+from atoll.model.apiresource import BINDINGS, QUEUES, WHAT_IFS
+from atoll.model.verdict import Reason
 from tests.cli.web_host import Host as QueueHost
 from tests.cli.web_pages import queue_run, ran, tree
 from tests.kube.servers import serving
@@ -101,6 +102,46 @@ STATES = [State.FAILED if each == "Failed" else State.SUCCEEDED for each in ENDS
 
 def ending(phase: str) -> Job:
     return Job(command=["run", phase], image="i")
+
+
+class Asked:
+    """Takes every Job of an opted-in namespace; without an answer to a WhatIf it breaks off."""
+
+    def __init__(self, answer: dict[str, Any] | None) -> None:
+        self.what_if, self.made = answer, list[str]()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "GET":
+            return web.json_response({"metadata": {"name": "a", "labels": {keys.ENABLED: "true"}}})
+        if request.path != WHAT_IFS.path("a"):
+            made = await request.json()
+            self.made.append(made["metadata"]["name"])
+            made["metadata"]["uid"] = "u"
+            return web.json_response(made, status=201)
+        if self.what_if is None:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.json_response(self.what_if, status=201)
+
+
+JOB = Job(command=["true"], image="i", name="train", queue="q", within="rak")
+
+
+async def test_a_host_that_goes_away_after_the_creation_costs_no_more_than_a_warning() -> None:
+    host = Asked(None)
+    async with serving(host.answer) as api:
+        with pytest.warns(UserWarning, match="^train is created; .* could not be checked: "):
+            made = await Served(api).submit(JOB)
+        assert [made.name] == host.made
+        with pytest.warns(UserWarning, match="^train would be created; .* could not be checked: "):
+            await Served(api).submit(JOB, dry_run=True)
+
+
+async def test_a_misspelt_tier_is_warned_of_by_its_parameter() -> None:
+    room = {"cluster": "east", "reason": Reason.NO_TOPOLOGY, "message": "did you mean rack?"}
+    async with serving(Asked({"status": {"clusters": [room]}}).answer) as api:
+        with pytest.warns(UserWarning, match="^within rak: no member .* did you mean rack?"):
+            await Served(api).submit(JOB)
 
 
 class ArrayHost:

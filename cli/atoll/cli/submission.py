@@ -32,8 +32,7 @@ class BadSubmission(ValueError):
 
     def as_options(self) -> str:
         """The message, with parameters by the options of the command line."""
-        options = {name: _OPTIONS.get(name, f"--{name.replace('_', '-')}") for name in self._given}
-        return self._about([f"{options[name]} {value}".rstrip() for name, value in self._given.items()])
+        return self._about([f"{option(name)} {value}".rstrip() for name, value in self._given.items()])
 
     def _about(self, subjects: list[str]) -> str:
         return f"{' '.join(subjects)}: {self._problem}" if subjects else self._problem
@@ -41,6 +40,11 @@ class BadSubmission(ValueError):
 
 _OPTIONS: Final = {"command": "the command after --", "indices": "--index"}
 """Options that are not called as their parameters."""
+
+
+def option(parameter: str) -> str:
+    """Option of the command line for a parameter."""
+    return _OPTIONS.get(parameter, f"--{parameter.replace('_', '-')}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

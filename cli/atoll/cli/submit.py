@@ -85,7 +85,9 @@ def submit(
 
     async def create(host: ApiServer) -> dict[str, Any]:
         taken = await host.create(resource, made, field_manager="atollctl", dry_run=dry_run)
-        for text in await submitted_warnings.warnings(host, resource, taken, within=within or ""):
+        for text in await submitted_warnings.warnings(
+            host, resource, taken, within=within or "", dry_run=dry_run, called=submission.option
+        ):
             warn(text)
         return taken
 

@@ -4,6 +4,7 @@ and none knows the tiers of members. What the user may not read is not warned of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,29 +14,41 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-async def warnings(host: ApiServer, resource: ApiResource, workload: Json, *, within: str = "") -> list[str]:
-    """Why a workload will not run as things are.
+async def warnings(
+    host: ApiServer,
+    resource: ApiResource,
+    workload: Json,
+    *,
+    within: str = "",
+    dry_run: bool = False,
+    called: Callable[[str], str] = str,
+) -> list[str]:
+    """Why a workload will not run as things are, or that the host went away before that was known.
 
     Args:
         host: the API server.
         resource: of the workload.
         workload: as the host took it.
         within: name of the tier of which one domain must hold it.
+        dry_run: it was not created.
+        called: name of a parameter for the user.
     """
     from atoll.kube.errors import ApiError, Unreachable
 
     try:
-        if text := await _left_alone(host, resource, workload):
-            return [text]
-        return [text] if within and (text := await _without_tier(host, workload, within)) else []
-    except Unreachable:
-        raise
+        text = await _left_alone(host, resource, workload, called)
+        if not text and within:
+            text = await _without_tier(host, workload, f"{called('within')} {within}")
+        return [text] if text else []
+    except Unreachable as error:
+        done = "would be created" if dry_run else "is created"
+        return [f"{workload['metadata']['name']} {done}; its namespace and its tier could not be checked: {error}"]
     except ApiError:
         # A missing right, or no dispatcher.
         return []
 
 
-async def _left_alone(host: ApiServer, resource: ApiResource, workload: Json) -> str:
+async def _left_alone(host: ApiServer, resource: ApiResource, workload: Json, called: Callable[[str], str]) -> str:
     """Why Atoll does not run it; empty where it does, and on a Karmada."""
     from atoll.kinds import left_to_atoll
     from atoll.kube.served import served
@@ -55,15 +68,17 @@ async def _left_alone(host: ApiServer, resource: ApiResource, workload: Json) ->
     if not await served(host, [JOB_ARRAYS]):
         return ""
     if is_system(namespace):
-        return f"Atoll leaves system namespace {namespace} alone and does not run this; use another namespace (-n)"
+        text = f"Atoll leaves system namespace {namespace} alone and does not run this"
+        return f"{text}; use another by {called('namespace')}"
     if opted_in(labels):
-        return f"Atoll runs of namespace {namespace} only what names a queue, and this names none; submit with --queue"
+        text = f"Atoll runs of namespace {namespace} only what names a queue, and this names none"
+        return f"{text}; submit with {called('queue')}"
     opt_in = f"kubectl label namespace {namespace} {keys.ENABLED}=true"
     text = f"namespace {namespace} is not opted in, so Atoll leaves its workloads alone and does not run this"
-    return f"{text}; use another (-n), or have an administrator opt it in: {opt_in}"
+    return f"{text}; use another by {called('namespace')}, or have an administrator opt it in: {opt_in}"
 
 
-async def _without_tier(host: ApiServer, workload: Json, tier: str) -> str:
+async def _without_tier(host: ApiServer, workload: Json, wish: str) -> str:
     """Whether no member that a workload may use has the tier; empty while that is not known."""
     from atoll.model.apiresource import WHAT_IFS
     from atoll.model.verdict import Reason
@@ -76,5 +91,5 @@ async def _without_tier(host: ApiServer, workload: Json, tier: str) -> str:
         return ""
     # A member that has tiers names the nearest one.
     first = min(rooms, key=lambda each: "did you mean" not in each["message"])
-    text = f"--within {tier}: no member that it may use has such a tier, and it waits until one has"
+    text = f"{wish}: no member that it may use has such a tier, and it waits until one has"
     return f"{text} (cluster {first['cluster']}: {first['message']})"

@@ -99,7 +99,9 @@ class AsyncClient:
         made = self.manifest(job)
         resource = JOB_ARRAYS if made["kind"] == JOB_ARRAYS.kind else JOBS
         answer = await self._connected.create(resource, made, field_manager="atoll-client", dry_run=dry_run)
-        for text in await submitted_warnings.warnings(self._connected, resource, answer, within=job.within):
+        for text in await submitted_warnings.warnings(
+            self._connected, resource, answer, within=job.within, dry_run=dry_run
+        ):
             warnings.warn(text, stacklevel=2)
         return submitted(resource, answer)
 
