@@ -182,7 +182,6 @@ class Shell:
                     tasks[self._bindings].cancel()
                     await asyncio.wait({tasks[self._bindings]})
                     self._bindings.begin_anew()
-                    self._bindings.synced.clear()
                     group.create_task(self._bindings.run())
                     await self._bindings.synced.wait()
                 self._follow_all()

@@ -53,6 +53,11 @@ class Interception:
 
     async def run(self) -> None:
         """Watch and write until cancelled."""
+        # Others may have led, and written other rules, since this process led last.
+        self.known.clear()
+        self._since = {}
+        for configuration in self.configurations.values():
+            configuration.begin_anew()
         caches = (self._declared.objects, *self.configurations.values())
         try:
             async with asyncio.TaskGroup() as group:

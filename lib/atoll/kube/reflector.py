@@ -271,8 +271,9 @@ class Reflector(Store[T]):
             await self._rose.wait()
 
     def begin_anew(self) -> None:
-        """List what exists when `run` runs next."""
+        """List what exists when `run` runs next; `synced` waits for that."""
         self._version = ""
+        self.synced.clear()
 
     async def run(self) -> None:
         """List and watch until cancelled.
