@@ -17,13 +17,17 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from atoll.kube.transport import ApiServer
+from atoll.local import processes
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.layout import FederationConfig
+from tests import forked
 from tests.integration.federation import Site, member
 
 # Of the twenty programs of a federation one or two run at any time: in threads for each processor they wake each other
 # in vain.
 os.environ.setdefault("GOMAXPROCS", "1")
+
+processes.launch = forked.launch
 
 # A machine that is busy makes single examples slow; what must be fast is measured in bench/.
 # The same examples everywhere; `--hypothesis-profile=random`, as in `make fuzz`, looks for new ones.

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from atoll.local import processes
 from atoll.local.atoll_federation import AtollFederation
 from atoll.local.layout import FederationConfig, Member
 from atoll.local.realnodes import images, node, requirements
@@ -40,7 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def able() -> None:
-    """Skip where the machine can't run real nodes."""
+    """Skip where the machine can't run real nodes; start processes as users do."""
+    processes.launch = processes.execute
     try:
         requirements.check({**requirements.RUN, **requirements.BUILD})
     except requirements.Missing as error:

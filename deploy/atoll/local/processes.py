@@ -16,9 +16,10 @@ import ssl
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, Protocol
 
 import aiohttp
 
@@ -77,6 +78,38 @@ def _die_with_parent(parent: int, *, patient: bool) -> Callable[[], None]:
     return prepare
 
 
+class Child(Protocol):
+    """A process that was started: `asyncio.subprocess.Process`, or the like."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is that of its group too."""
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs (negative: signal)."""
+
+    async def wait(self) -> int:
+        """Wait for the exit code."""
+
+
+async def execute(spec: ProcessSpec, log: BinaryIO) -> Child:
+    """Start it, in a process group of its own so that ^C reaches the parent alone."""
+    return await asyncio.create_subprocess_exec(
+        *spec.argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env={**os.environ, **spec.env},
+        process_group=0,
+        preexec_fn=_die_with_parent(os.getpid(), patient=spec.disposable),
+    )
+
+
+launch: Callable[[ProcessSpec, BinaryIO], Awaitable[Child]] = execute
+"""Starts each process; tests replace it by forks of one that has imported Atoll."""
+
+
 class Process:
     """One supervised child with a log file.
 
@@ -88,7 +121,7 @@ class Process:
         self.spec = spec
         self.log = log
         self._starts = 0
-        self._child: asyncio.subprocess.Process | None = None
+        self._child: Child | None = None
 
     @property
     def pid(self) -> int | None:
@@ -106,18 +139,10 @@ class Process:
         return max(self._starts - 1, 0)
 
     async def start(self) -> None:
-        """Start it, in a process group of its own so that ^C reaches the parent alone."""
+        """Start it; its output goes to the end of the log file."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self._child = await asyncio.create_subprocess_exec(
-                *self.spec.argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **self.spec.env},
-                process_group=0,
-                preexec_fn=_die_with_parent(os.getpid(), patient=self.spec.disposable),
-            )
+            self._child = await launch(self.spec, log)
         self._starts += 1
 
     async def wait_ready(self, deadline_s: float = 60.0) -> None:
