@@ -18,9 +18,8 @@ from aiohttp import web
 
 from atoll.admission import jsonpatch
 from atoll.kube import authority, certificates
-from atoll.local.processes import Process, ProcessSpec
+from atoll.local.processes import Process, ProcessSpec, python_path
 from atoll.webhook import protocol
-from bench.seed import search_path
 
 _UID = re.compile(rb'"uid":"([0-9a-f-]{36})"')
 _PLACEHOLDER = "-" * 36
@@ -44,7 +43,7 @@ def prepare(directory: Path, port: int, patches: dict[int, list[jsonpatch.Operat
     (directory / _PATCHES).write_bytes(orjson.dumps(patches, option=orjson.OPT_NON_STR_KEYS))
     argv = [sys.executable, "-m", "bench.bare", str(directory), str(port)]
     url = f"https://127.0.0.1:{port}/readyz"
-    spec = ProcessSpec("bare-webhook", argv, {"PYTHONPATH": search_path()}, url, ready_ca=directory / _CA)
+    spec = ProcessSpec("bare-webhook", argv, {"PYTHONPATH": python_path()}, url, ready_ca=directory / _CA)
     return Process(spec, directory / "bare-webhook.log"), signer.certificate
 
 

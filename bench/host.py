@@ -22,14 +22,13 @@ from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 from atoll.local.ports import free_ports
-from atoll.local.processes import Process, ProcessSpec
+from atoll.local.processes import Process, ProcessSpec, python_path
 from atoll.model import keys
 from atoll.model.apiresource import CAPACITIES, CLUSTERS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from bench import machine
 from bench.load import namespace, without_policies
 from bench.objects import capacity_object, cluster_object, condition
 from bench.report import Progress
-from bench.seed import search_path
 
 DISPATCHER_ACCOUNT = f"system:serviceaccount:{keys.SYSTEM_NAMESPACE}:atoll-dispatcher"
 RESUMED = b'"suspension":{"scheduling":false}'
@@ -125,7 +124,7 @@ class Dispatcher:
         self.ports = [self._port, asked] if query else [self._port]
         argv = [sys.executable, "-m", "atoll.dispatcher", f"--kubeconfig={kubeconfig}", *flags]
         argv += [f"--health-port={self._port}", f"--query-port={asked if query else 0}"]
-        self.process = Process(ProcessSpec("atoll-dispatcher", argv, {"PYTHONPATH": search_path()}), log)
+        self.process = Process(ProcessSpec("atoll-dispatcher", argv, {"PYTHONPATH": python_path()}), log)
 
     async def leads(self) -> None:
         """Wait until it leads and has decided on something.

@@ -32,11 +32,11 @@ from atoll.kube import errors
 from atoll.kube.reflector import Reflector
 from atoll.kube.transport import ApiServer
 from atoll.kube.workqueue import WorkQueue
+from atoll.local.processes import python_path
 from atoll.model import duration, keys
 from atoll.model.apiresource import WORKS
 from atoll.model.conditions import with_condition
 from bench.objects import GPU, NODE_GPUS, capacity_object
-from bench.seed import search_path
 
 _READY_S = 300.0
 _WRITERS = 4
@@ -83,7 +83,7 @@ async def playing(orders: Sequence[Orders]) -> AsyncIterator[list[asyncio.subpro
         for each in orders:
             child = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "bench.player",
-                env={**os.environ, "PYTHONPATH": search_path()}, stdin=asyncio.subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": python_path()}, stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
             )  # fmt: skip
             children.append(child)

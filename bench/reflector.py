@@ -21,13 +21,14 @@ import orjson
 from atoll.agent.objects import decode_pod
 from atoll.kube.reflector import Reflector
 from atoll.local.layout import RAISED_LIMITS
+from atoll.local.processes import python_path
 from atoll.model.apiresource import PODS
 from bench import machine
 from bench.follower import SlimPod, decode_slim
 from bench.host import bare
 from bench.load import namespace, workspace
 from bench.report import Progress, Report, median, progress, rate, run, sizes
-from bench.seed import pod_object, put, search_path
+from bench.seed import pod_object, put
 
 NAME = "reflector"
 DESCRIPTION = "Decoded watch events per second of one core; time and memory of a cache of many pods."
@@ -148,7 +149,7 @@ async def _pods(report: Report, count: int, directory: Path, told: Progress) -> 
 async def _follower(kubeconfig: Path, mode: str) -> dict[str, float]:
     argv: Sequence[str] = [sys.executable, "-m", "bench.follower", f"--kubeconfig={kubeconfig}", f"--mode={mode}"]
     child = await asyncio.create_subprocess_exec(
-        *argv, env={"PYTHONPATH": search_path()}, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *argv, env={"PYTHONPATH": python_path()}, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     try:
         async with asyncio.timeout(_CHILD_S):

@@ -21,10 +21,10 @@ import orjson
 from yarl import URL
 
 from atoll.kube.transport import JSON_PATCH
+from atoll.local.processes import python_path
 from atoll.model import keys
 from atoll.model.apiresource import BINDINGS, CAPACITIES, ApiResource
 from bench.load import CONNECTIONS, Request, administrator
-from bench.seed import search_path
 
 _READY_S = 30.0
 _MANAGER = "?fieldManager=atoll-dispatcher"
@@ -76,7 +76,7 @@ async def resuming(orders: Orders) -> AsyncIterator[None]:
     """
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.resumer",
-        env={**os.environ, "PYTHONPATH": search_path()}, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": python_path()}, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert child.stdin is not None, "it was asked for"
     assert child.stdout is not None, "it was asked for"

@@ -9,11 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-import os
 import ssl
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -59,11 +56,6 @@ async def put(federation: Federation, resource: ApiResource, objects: Iterable[d
         async with asyncio.TaskGroup() as group:
             for _ in range(_WRITERS):
                 group.create_task(worker())
-
-
-def search_path() -> str:
-    """PYTHONPATH for a child: this process may run from source folders that only its own sys.path knows."""
-    return os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
 
 
 def _operation(folder: str, obj: dict[str, Any]) -> dict[str, Any]:

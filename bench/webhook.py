@@ -33,13 +33,12 @@ from atoll.local.binaries import ensure
 from atoll.local.federation import Federation
 from atoll.local.layout import FederationConfig
 from atoll.local.ports import free_ports
-from atoll.local.processes import Process, ProcessSpec
+from atoll.local.processes import Process, ProcessSpec, python_path
 from atoll.model import keys
 from atoll.model.apiresource import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiResource
 from bench import bare, machine
 from bench.load import clear, creation, measured, namespace, open_loop, read_log, send
 from bench.report import Progress, Report, percentile, progress, rate, run
-from bench.seed import search_path
 
 NAME = "webhook"
 DESCRIPTION = "Creates of Volcano Jobs at a steady rate, with the webhook and without it."
@@ -116,7 +115,7 @@ def _spec(directory: Path, health_port: int) -> ProcessSpec:
     return ProcessSpec(
         name="atoll-webhook",
         argv=[*argv, f"--health-port={health_port}", "--linger-seconds=0"],
-        env={"PYTHONPATH": search_path()},
+        env={"PYTHONPATH": python_path()},
         ready_url=f"http://127.0.0.1:{health_port}/readyz",
     )
 

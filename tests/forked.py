@@ -30,7 +30,7 @@ class Fork:
 
     @classmethod
     async def start(
-        cls, module: str | None, words: list[str], environment: Mapping[str, str], out: int, said: int
+        cls, module: str | None, words: list[str], environment: Mapping[str, str], out: int, errors: int
     ) -> Fork:
         """Run a module, or `atollctl`, in a process group of its own.
 
@@ -39,12 +39,12 @@ class Fork:
             words: after the program's name.
             environment: the whole of it.
             out: descriptor that becomes standard output.
-            said: the same for standard error.
+            errors: the same for standard error.
         """
         asked = {"module": module, "words": words, "environment": dict(environment), "folder": str(Path.cwd())}
         read, write = os.pipe()
         try:
-            socket.send_fds(_server(), [orjson.dumps(asked)], [out, said, write])
+            socket.send_fds(_server(), [orjson.dumps(asked)], [out, errors, write])
         finally:
             os.close(write)
         reader, transport = await reading(read)
@@ -71,14 +71,10 @@ async def reading(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTr
 
 async def launch(spec: ProcessSpec, log: BinaryIO) -> processes.Child:
     """Instead of `processes.execute`, for programs of this very Atoll."""
-    if list(spec.argv[:2]) != [sys.executable, "-m"] or spec.env != {"PYTHONPATH": _search()}:
+    if list(spec.argv[:2]) != [sys.executable, "-m"] or spec.env != {"PYTHONPATH": processes.python_path()}:
         return await processes.execute(spec, log)
     _, _, module, *words = spec.argv
     return await Fork.start(module, words, {**os.environ, **spec.env}, log.fileno(), log.fileno())
-
-
-def _search() -> str:
-    return os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each)
 
 
 @cache
@@ -88,7 +84,7 @@ def _server() -> socket.socket:
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.forks", str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
-        env={**os.environ, "PYTHONPATH": _search(), "OPENBLAS_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": processes.python_path(), "OPENBLAS_NUM_THREADS": "1"},
     )
     theirs.close()
 

@@ -69,14 +69,14 @@ def code_of(run: Any) -> int:
     return 0
 
 
-def become(asked: dict[str, Any], out: int, said: int) -> int:
+def become(asked: dict[str, Any], out: int, errors: int) -> int:
     """In a fork: run the program with these descriptors; its exit code."""
     for each in (signal.SIGINT, signal.SIGCHLD):
         signal.signal(each, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     random.seed()
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, given in enumerate((nothing, out, said)):
+    for number, given in enumerate((nothing, out, errors)):
         os.dup2(given, number)
     os.closerange(3, 1024)
     os.environ.clear()
@@ -105,7 +105,7 @@ class Forks:
     def __init__(self) -> None:
         self._results: dict[int, int] = {}
 
-    def start(self, asked: dict[str, Any], out: int, said: int, result: int) -> None:
+    def start(self, asked: dict[str, Any], out: int, errors: int, result: int) -> None:
         """Fork for a request."""
         if (module := asked["module"]) and f"{module}.__main__" not in sys.modules:
             importlib.import_module(f"{module}.__main__")
@@ -113,7 +113,7 @@ class Forks:
         pid = os.fork()
         if pid == 0:
             os.setpgid(0, 0)
-            os._exit(become(asked, out, said))
+            os._exit(become(asked, out, errors))
         # The one that asks may signal the group at once.
         with suppress(PermissionError):
             os.setpgid(pid, pid)
@@ -121,7 +121,7 @@ class Forks:
         with suppress(BrokenPipeError):
             os.write(result, b"%d\n" % pid)
         os.close(out)
-        os.close(said)
+        os.close(errors)
 
     def reap(self) -> None:
         """Report exit codes, negative ones of those that a signal ended."""

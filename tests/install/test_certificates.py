@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -32,7 +31,7 @@ from atoll.local.federation import Federation
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
 from atoll.local.ports import free_ports
-from atoll.local.processes import ProcessSpec
+from atoll.local.processes import ProcessSpec, python_path
 from atoll.model import certificates, keys
 from atoll.model.apiresource import (
     CAPACITIES,
@@ -73,7 +72,7 @@ def control_spec(folder: Path) -> ProcessSpec:
     return ProcessSpec(
         name="control",
         argv=[sys.executable, *words],
-        env={"PYTHONPATH": os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)},
+        env={"PYTHONPATH": python_path()},
         ready_url=f"http://127.0.0.1:{health}/readyz",
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from atoll.local.federation import Federation
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
 from atoll.local.ports import free_ports
-from atoll.local.processes import ProcessSpec
+from atoll.local.processes import ProcessSpec, python_path
 from atoll.model import keys
 from atoll.model.apiresource import (
     CLUSTERS,
@@ -79,7 +78,7 @@ class Place:
                 *(sys.executable, "-m", f"atoll.{name}", f"--kubeconfig={self.kubeconfig(f'atoll-{name}')}"),
                 *(f"--health-port={health}", *flags.get(name, ())),
             ],
-            env={"PYTHONPATH": os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)},
+            env={"PYTHONPATH": python_path()},
             ready_url=f"http://127.0.0.1:{health}/readyz",
         )
         return KeptProcess(spec, self.folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 import sys
 import time
@@ -21,7 +20,7 @@ from atoll.local.federation import Federation
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
 from atoll.local.ports import free_ports
-from atoll.local.processes import ProcessSpec
+from atoll.local.processes import ProcessSpec, python_path
 from atoll.model.apiresource import BINDINGS, JOBS
 from tests.atollctl import Ran, atollctl
 from tests.integration.federation import job, member, until
@@ -53,7 +52,7 @@ def process(command: str, folder: Path, *flags: str) -> KeptProcess:
     spec = ProcessSpec(
         name=name + "-".join(each.partition("=")[2] for each in words if each.startswith("--cluster=")),
         argv=[sys.executable, "-m", f"atoll.{name}", *words, f"--health-port={port}", *flags],
-        env={"PYTHONPATH": os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)},
+        env={"PYTHONPATH": python_path()},
         ready_url=f"http://127.0.0.1:{port}/readyz",
     )
     return KeptProcess(spec, folder)

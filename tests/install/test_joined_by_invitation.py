@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import re
 import shlex
 import sys
@@ -20,7 +19,7 @@ from atoll import install
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.layout import FederationConfig
 from atoll.local.ports import free_ports
-from atoll.local.processes import ProcessSpec
+from atoll.local.processes import ProcessSpec, python_path
 from atoll.model import keys
 from atoll.model.apiresource import SECRETS
 from tests.atollctl import Ran, atollctl
@@ -56,7 +55,7 @@ def agent(name: str, flags: list[str]) -> ProcessSpec:
     return ProcessSpec(
         name=f"atoll-agent-{name}",
         argv=[sys.executable, "-m", "atoll.agent", *flags, f"--health-port={port}", *QUICK_ELECTION],
-        env={"PYTHONPATH": os.pathsep.join(os.path.realpath(part) for part in sys.path if part)},
+        env={"PYTHONPATH": python_path()},
         ready_url=f"http://127.0.0.1:{port}/readyz",
     )
 

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from atoll.local.processes import ProcessSpec
+from atoll.local.processes import ProcessSpec, python_path
 from tests.forked import Fork, launch
-
-SEARCH = os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each)
 
 
 async def fork(log: Path, *words: str) -> Fork:
-    spec = ProcessSpec("p", [sys.executable, "-m", "atoll.agent", *words], env={"PYTHONPATH": SEARCH})
+    spec = ProcessSpec("p", [sys.executable, "-m", "atoll.agent", *words], env={"PYTHONPATH": python_path()})
     with log.open("ab") as file:
         started = await launch(spec, file)
     assert isinstance(started, Fork)

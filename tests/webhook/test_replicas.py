@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from atoll.kube.transport import ApiServer
 from atoll.local.cluster import ClusterHandle
 from atoll.local.keeper import KeptProcess
 from atoll.local.ports import free_ports
-from atoll.local.processes import ProcessSpec
+from atoll.local.processes import ProcessSpec, python_path
 from atoll.model import keys
 from atoll.model.apiresource import BATCH_JOBS, JOBS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from tests.integration.federation import batch_job, until
@@ -90,7 +89,7 @@ class Site:
                 *(f"--port={backend.port}", f"--health-port={backend.health_port}", "--linger-seconds=1"),
                 *flags,
             ],
-            env={"PYTHONPATH": os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)},
+            env={"PYTHONPATH": python_path()},
             ready_url=f"http://127.0.0.1:{backend.health_port}/readyz",
         )
 

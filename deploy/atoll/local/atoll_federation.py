@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from atoll.local.install import wait_until
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig, Member
 from atoll.local.ports import free_ports
-from atoll.local.processes import ProcessSpec
+from atoll.local.processes import ProcessSpec, python_path
 from atoll.local.supervisor import Extension
 from atoll.model.apiresource import CLUSTERS
 from atoll.model.conditions import condition, is_true
@@ -339,12 +338,10 @@ class AtollFederation:
 
 
 def _spec(name: str, module: str, flags: list[str], address: str, health_port: int) -> ProcessSpec:
-    # The parent may run from source folders that only its own sys.path knows.
-    search = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
     return ProcessSpec(
         name=name,
         argv=[sys.executable, "-m", module, *flags, f"--health-host={address}", f"--health-port={health_port}"],
-        env={"PYTHONPATH": search},
+        env={"PYTHONPATH": python_path()},
         ready_url=f"http://{at(address, health_port)}/readyz",
     )
 

@@ -78,6 +78,11 @@ def _die_with_parent(parent: int, *, patient: bool) -> Callable[[], None]:
     return prepare
 
 
+def python_path() -> str:
+    """PYTHONPATH for a child: this process may run from source folders that only its own sys.path knows."""
+    return os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
+
+
 class Child(Protocol):
     """A process that was started: `asyncio.subprocess.Process`, or the like."""
 

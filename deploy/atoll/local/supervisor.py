@@ -31,7 +31,7 @@ from atoll.local.cluster import ClusterHandle
 from atoll.local.federation import Federation, clean
 from atoll.local.keeper import KeptProcess
 from atoll.local.layout import FederationConfig
-from atoll.local.processes import Process, ProcessSpec, first_error, last_lines, start_ticks
+from atoll.local.processes import Process, ProcessSpec, first_error, last_lines, python_path, start_ticks
 from atoll.local.realnodes import programs, requirements
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -310,14 +310,12 @@ def _spawn(name: str, extension: str | None, log: Path) -> int:
     argv = [sys.executable, "-m", "atoll.local.supervisor", "--name", name]
     if extension:
         argv += ["--extension", extension]
-    # A session of its own: it must survive the terminal. The module path is passed on, because
-    # the caller may run from source folders that only its own sys.path knows.
-    search = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
+    # A session of its own: it must survive the terminal.
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     return os.posix_spawn(
         sys.executable,
         argv,
-        {**os.environ, "PYTHONPATH": search},
+        {**os.environ, "PYTHONPATH": python_path()},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
