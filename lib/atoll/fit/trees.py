@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -95,10 +95,12 @@ class Trees:
             for name, each in self._layouts.items()
         )
 
-    def has(self, name: str, tree: Tree, lowest: Ints) -> bool:
-        """Whether that is the tree of this name, and these are its nodes' lowest domains there."""
-        layout = self._layouts.get(name)
-        return layout is not None and layout.tree is tree and np.array_equal(layout.lowest, lowest)
+    def further_are(self, others: Mapping[str, tuple[Tree, Ints]]) -> bool:
+        """Whether these, name -> (tree, lowest domain of each node), are the further trees, and all of them."""
+        return self._layouts.keys() == {"", *others} and all(
+            self._layouts[name].tree is tree and np.array_equal(self._layouts[name].lowest, lowest)
+            for name, (tree, lowest) in others.items()
+        )
 
     def about(self, wish: TopologyWish) -> Layout | None:
         """Where nodes are in the tree that a limited wish is about: a tier's name may be of any, and is of the one

@@ -85,3 +85,11 @@ def test_of_a_tree_with_too_many_domains_for_the_figures_the_member_is_asked(tie
     else:
         s.decide()
         assert s.verdict("a") is Reason.NO_TOPOLOGY
+
+
+def test_a_tree_that_is_published_no_more_is_forgotten() -> None:
+    s = a_scene()
+    s.submit(make_binding("a").tasks(2, gpu=8).gang(**FEED))
+    s.tell(*published(2, ()))
+    s.decide()
+    assert s.verdict("a") is Reason.NO_TOPOLOGY

@@ -358,9 +358,8 @@ def _grown(published: Sequence[PublishedDomain], asked: frozenset[str] = frozens
 def _lie_as(known: Nodes, states: Ints, others: _Others) -> bool:
     """Whether nodes of these states, see `_Laid`, are where they were."""
     first = states.shape[0] - 2 - len(others)
-    return bool((states[-2] == known.layout.lowest).all()) and all(
-        known.trees.has(name, tree, states[first + number]) for number, (name, (tree, _)) in enumerate(others.items())
-    )
+    further = {name: (tree, states[first + number]) for number, (name, (tree, _)) in enumerate(others.items())}
+    return bool((states[-2] == known.layout.lowest).all()) and known.trees.further_are(further)
 
 
 def _made(
