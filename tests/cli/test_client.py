@@ -19,7 +19,7 @@ from atoll.client import AsyncClient, BadSubmission, Client, Explanation, Job, J
 from atoll.kinds import job_array
 from atoll.kube.transport import ApiServer
 from atoll.model import array_states, keys
-from atoll.model.apiresource import BINDINGS, QUEUES, WHAT_IFS
+from atoll.model.apiresource import BINDINGS, NAMESPACES, QUEUES, WHAT_IFS
 from atoll.model.verdict import Reason
 from tests.cli.web_host import Host as QueueHost
 from tests.cli.web_pages import queue_run, ran, tree
@@ -60,6 +60,9 @@ def test_a_host_that_can_t_be_reached_leaves_no_thread(tmp_path) -> None:
     assert threading.active_count() == before
 
 
+OPTED_IN = {"metadata": {"name": "a", "labels": {keys.ENABLED: "true"}}}
+
+
 class Host:
     """Keeps submitted Jobs; each ends as the last word of its command says, when it is looked at."""
 
@@ -76,6 +79,8 @@ class Host:
             self.jobs[name] = made
             self.most = max(self.most, len(self.jobs) - len(self.looked))
             return web.json_response(made, status=201)
+        if request.path == NAMESPACES.path(name="a"):
+            return web.json_response(OPTED_IN)
         name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
         if "watch" in request.query:
             answer = web.StreamResponse()
@@ -112,7 +117,7 @@ class Asked:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if request.method == "GET":
-            return web.json_response({"metadata": {"name": "a", "labels": {keys.ENABLED: "true"}}})
+            return web.json_response(OPTED_IN)
         if request.path != WHAT_IFS.path("a"):
             made = await request.json()
             self.made.append(made["metadata"]["name"])
