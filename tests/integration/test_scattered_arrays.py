@@ -15,7 +15,7 @@ from tests.integration.federation import Site, until
 
 pytestmark = pytest.mark.integration
 BOTH = ("alpha", "beta")
-INDICES = 200
+INDICES = 120
 """Enough that some are left for a member that comes back late."""
 
 
