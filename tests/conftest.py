@@ -16,12 +16,15 @@ import pytest_asyncio
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from atoll.install import member_crds
 from atoll.kube.transport import ApiServer
 from atoll.local import processes
 from atoll.local.atoll_federation import QUICK_ELECTION, AtollFederation
 from atoll.local.layout import FederationConfig
 from tests import forked
 from tests.integration.federation import Site, member
+from tests.integration.foreign_crds import crd
+from tests.integration.kind_samples import OF_OTHERS
 
 # Of the twenty programs of a federation one or two run at any time: in threads for each processor they wake each other
 # in vain.
@@ -156,7 +159,8 @@ async def federation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         "agent-alpha": ("--hami",),
         "agent-beta": (f"--record={directory / 'agent-beta.log'}",),
     }
-    async with AtollFederation(LAYOUT, directory, flags=quick) as running:
+    crds = [*member_crds(), *map(crd, OF_OTHERS)]
+    async with AtollFederation(LAYOUT, directory, flags=quick, crds_of={"alpha": crds, "beta": crds}) as running:
         yield running
 
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from atoll.kinds import entire
 from atoll.kinds.templated import Templated, value_at
-from atoll.kinds.train_job import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from atoll.kinds.train_job import CLUSTER_TRAINING_RUNTIMES
 from atoll.kube import errors
 from atoll.model.apiresource import (
     BINDINGS,
@@ -27,7 +27,7 @@ from atoll.model.apiresource import (
 )
 from tests.integration.federation import Json, Site, until
 from tests.integration.foreign_crds import bring, make_pods, say
-from tests.integration.kind_samples import BY_TITLE, RUNTIME, SAMPLES, pod, workload
+from tests.integration.kind_samples import BY_TITLE, OF_OTHERS, RUNTIME, SAMPLES, pod, workload
 
 pytestmark = pytest.mark.integration
 MEMBERS = ("alpha", "beta")
@@ -37,10 +37,8 @@ WITHOUT = {"JobSet", "PyTorchJob", "RayCluster", "Deployment", "StatefulSet", "J
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def with_all(site: Site) -> Site:
-    """The host and two members have the CRDs of all kinds, and the host has a training runtime."""
-    resources = [BY_TITLE[title].resource for title in SAMPLES]
-    resources += [CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES]
-    await bring([site.host, *(site.members[name] for name in MEMBERS)], resources)
+    """The host, as two members, has the CRDs of all kinds, and it has a training runtime."""
+    await bring([site.host], OF_OTHERS)
     with contextlib.suppress(errors.AlreadyExists):
         await site.host.create(CLUSTER_TRAINING_RUNTIMES, RUNTIME)
     return site

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from atoll.kinds import apps, job_set, kubeflow, ray
-from atoll.kinds.train_job import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from atoll.kinds.train_job import CLUSTER_TRAINING_RUNTIMES
 from atoll.kube import errors
 from atoll.model.apiresource import BATCH_JOBS, BINDINGS, JOBS, ApiResource
 from tests.integration.federation import Json, Site, batch_job, job, until
 from tests.integration.foreign_crds import bring
-from tests.integration.kind_samples import BY_TITLE, RUNTIME, SAMPLES, pod, workload
+from tests.integration.kind_samples import BY_TITLE, OF_OTHERS, RUNTIME, SAMPLES, pod, workload
 from tests.integration.pod_templates import job_set_of, service, template
 
 pytestmark = pytest.mark.integration
@@ -61,9 +61,7 @@ def _bare(value: Any) -> Any:
 async def test_a_file_that_is_applied_again_after_the_dispatch_changes_nothing(
     site: Site, flags: tuple[str, ...]
 ) -> None:
-    resources = [*BROUGHT, *(BY_TITLE[title].resource for title in SAMPLES)]
-    resources += [CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES]
-    await bring([site.host, site.members["alpha"], site.members["beta"]], resources)
+    await bring([site.host], OF_OTHERS)
     with contextlib.suppress(errors.AlreadyExists):
         await site.host.create(CLUSTER_TRAINING_RUNTIMES, RUNTIME)
     wanted = files()
