@@ -27,7 +27,7 @@ demo: setup ## a federation on this machine, real workloads in, a result table o
 	@$(BIN)/python -m demo $(DEMO)
 
 test: setup ## all tests, the integration tests against real API servers; TESTS="-m long" or a path runs others, WORKERS at once
-	@$(BIN)/python -m pytest -n $(or $(WORKERS),3) --durations=25 $(TESTS)
+	@$(BIN)/python -m pytest -n $(or $(WORKERS),4) --durations=25 $(TESTS)
 
 e2e: setup ## real containers on real kubelets, installations by Helm; needs root and Debian packages, which it installs where there is apt-get
 	@$(BIN)/python -m atoll.local.realnodes.requirements

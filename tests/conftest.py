@@ -65,8 +65,8 @@ _PREFERENCES = (
     (Needs.OWN, Needs.NOTHING, Needs.SESSION),
     (Needs.NOTHING, Needs.OWN, Needs.SESSION),
 )
-"""What the first, second and third process take first: tests with API servers partly wait, and leave processors to those
-without.
+"""What the first, second and third process take first, the fourth as the first: tests with API servers partly wait, and
+leave processors to those without.
 """
 WORTH_A_FEDERATION = 10
 """So many files wait for each session's federation that runs when a further process starts one, which costs 35 seconds of CPU
@@ -77,9 +77,21 @@ and a sixth of a core as long as it runs.
 TOGETHER = {f"tests/webhook/test_{name}.py": "tests/webhook/test_policies.py" for name in ("process", "replicas")}
 """File -> the first of those that share a server: the same process runs them."""
 
+LONGEST = {
+    f"tests/{name}.py"
+    for name in (
+        "docs/test_install_page", "install/test_install", "install/test_invitations", "install/test_uninstall",
+        "integration/test_lost", "integration/test_placers", "integration/test_restarts", "integration/test_shared_host",
+        "integration/test_variants",
+    )
+}  # fmt: skip
+"""Files that take a minute or two: at the end of a run nothing else would be left to do beside one of these."""
+
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """A file's tests in one process, and files with different needs in different ones as long as there are such."""
+    """A file's tests in one process, and files with different needs in different ones as long as there are such; of those
+    with equal needs the longest first.
+    """
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -98,7 +110,10 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 
     def _assign_work_unit(self, node: Any) -> None:
         preference = _PREFERENCES[self.nodes.index(node) % len(_PREFERENCES)]
-        file = min(self._open_to(node) or self.workqueue, key=lambda file: preference.index(needs(file)))
+        file = min(
+            self._open_to(node) or self.workqueue,
+            key=lambda file: (preference.index(needs(file)), file not in LONGEST),
+        )
         if needs(file) is Needs.SESSION:
             self._federations.add(node)
         self.workqueue.move_to_end(file, last=False)
@@ -142,7 +157,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
-    """Where tests run in several processes (-n 3)."""
+    """Where tests run in several processes (-n 4)."""
     # The order is that of the collection.
     config.option.loadscopereorder = False
     return ByFile(config, log)
