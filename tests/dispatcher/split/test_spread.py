@@ -129,6 +129,15 @@ def test_clusters_that_get_none_are_left_out() -> None:
     assert assign([Candidate("a", 4, 4), Candidate("b", 4, 4)], Wanted(1, weighted)) == {"a": 1}
 
 
+def test_a_cluster_without_room_for_all_gives_way_to_the_largest_of_the_others() -> None:
+    found = [Candidate(name, pods, pods, score=score) for name, pods, score in (("a", 1, 9), ("b", 2, 5), ("c", 8, 1))]
+    placement = {
+        "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+        "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+    }
+    assert [each.name for each in spread.select(found, Wanted(5, placement))] == ["c"]
+
+
 @pytest.mark.parametrize(("members", "most"), [(0, 1), (1, 1), (5, 5)])
 def test_what_a_constraint_leaves_open_is_one_group_at_least_and_all_members_at_most(members: int, most: int) -> None:
     said = bounded(

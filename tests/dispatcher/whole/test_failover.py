@@ -9,7 +9,7 @@ import pytest
 
 from atoll.dispatcher.core import Evict
 from atoll.model.failover import EvictionTask, Failover, Purge
-from atoll.model.timestamps import rfc3339
+from atoll.model.timestamps import rfc3339, rfc3339_seconds, to_seconds
 from atoll.model.verdict import Blocker, Reason
 from tests.dispatcher.builders import Scene, make_binding, make_capacity, make_cluster, make_queue, no_execute
 from tests.dispatcher.virtual import Town, gpus
@@ -64,6 +64,16 @@ def test_one_that_is_healthy_again_in_time_stays() -> None:
     say(t, member, "")
     t.run(300)
     assert failed(t) == []
+
+
+@pytest.mark.parametrize(("seconds", "times"), [(0, 1), (-2, 0)])
+def test_only_what_is_unhealthy_since_this_dispatch_is_evicted(seconds: int, times: int) -> None:
+    t, member = running()
+    view = t.views["uid-w"]
+    since = rfc3339_seconds(to_seconds(view.decision.dispatched) + seconds)
+    t.see(dataclasses.replace(view, unhealthy_at=since, unhealthy={member: "1 of 4 pods run"}))
+    t.run(121)
+    assert len(failed(t)) == times
 
 
 def test_one_whose_policy_says_nothing_stays() -> None:

@@ -73,6 +73,24 @@ def test_a_leader_that_begins_does_not_charge_it_again() -> None:
     assert s.used("q") == 0
 
 
+def test_time_to_go_begins_with_the_last_eviction() -> None:
+    s = taken_back()
+    let_go(s, "a")
+    s.tell(make_capacity("m", [8], generation=3))
+    view = s.view("a")
+    assert view.gang is not None
+    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, hold=False)))
+    assert dispatched(s.run()) == [("a", "m")]
+    s.bound("a", generation=4)
+    assert evicted(s.run(after=2 * EVICT_TIMEOUT)) == []
+    s.see(dataclasses.replace(s.view("a"), gang=view.gang))
+    assert evicted(s.run()) == ["a"]
+    s.change("a", placed={}, stuck=STUCK)
+    s.restart()
+    s.run()
+    assert s.used("q") == 8
+
+
 def test_a_leader_that_begins_knows_since_when_it_was_to_go() -> None:
     s = taken_back()
     s.restart()

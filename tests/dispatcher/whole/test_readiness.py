@@ -20,6 +20,7 @@ from tests.dispatcher.builders import (
     evicted,
     let_go,
     make_binding,
+    make_cluster,
     make_queue,
     names,
     scene,
@@ -183,6 +184,17 @@ def test_a_gang_that_lost_pods_of_its_minimum_is_evicted_unless_they_are_bound_a
         command.decision.story[-1].text
         == "pods of its minimum lost their nodes in m and got no others within 30 s: m: no room"
     )
+
+
+def test_a_gang_that_lost_pods_is_judged_once_its_member_is_heard_again() -> None:
+    s = scene().submit(patient("a", None))
+    assert names(s.run()) == ["a"]
+    bind(s, "a", started=True)
+    s.change("a", lost_at=rfc3339_seconds(s.now), waiting={"m": "no room"}, placed={"m": (9, 3)})
+    s.tell(make_cluster("m", ready=False))
+    assert evicted(s.run(after=REGAIN_TIMEOUT + 2)) == []
+    s.tell(make_cluster("m"))
+    assert evicted(s.run(after=REGAIN_TIMEOUT + 2)) == ["a"]
 
 
 def test_a_gang_that_is_not_bound_in_time_is_evicted_with_its_members_words() -> None:
