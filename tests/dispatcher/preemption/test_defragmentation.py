@@ -136,7 +136,8 @@ def test_gangs_stay_where(change) -> None:
     assert moved(town) == []
 
 
-def test_no_more_gangs_move_in_an_hour_than_the_bound() -> None:
+@pytest.mark.parametrize("anew", [False, True], ids=["one leader", "a leader that begins"])
+def test_no_more_gangs_move_in_an_hour_than_the_bound(anew: bool) -> None:
     racks = {"m": RACKS, "n": RACKS}
     town = Town(
         make_queue("q"), settings=having(hourly=1), racks=racks, check=True, m=gpus(4, 4, 4, 4), n=gpus(4, 4, 4, 4)
@@ -150,7 +151,10 @@ def test_no_more_gangs_move_in_an_hour_than_the_bound() -> None:
     town.run(100)
     for number in range(3):
         town.submit(make_binding(f"wide-{number}").tasks(8).hard(1))
-    town.run(HOUR - 10)
+    town.run(HOUR / 2)
+    if anew:
+        town.lead_anew()
+    town.run(HOUR / 2 - 10)
     assert len(moved(town)) == 1
     texts = [each.moves for number in range(3) if (each := account(town.core, f"uid-wide-{number}")) is not None]
     assert any(each.startswith("1 gang moved in the last hour, and no more may, at ") for each in texts), texts
