@@ -11,9 +11,9 @@ import pytest
 from atoll.dispatcher.core import Dispatcher, NamespaceSet, NamespaceView
 from atoll.dispatcher.core.settings import CoreSettings
 from atoll.fit.pods import as_before
-from atoll.fit.sizes import fill, smaller, spares
+from atoll.fit.sizes import Several, fill, smaller, spares
 from atoll.model.decision import Phase
-from atoll.model.gang import Gang
+from atoll.model.gang import Gang, Partition
 from atoll.model.verdict import Reason
 from tests.dispatcher.builders import (
     EARLY,
@@ -118,6 +118,18 @@ def test_a_gang_is_filled_with_few_questions(
 
     assert fill(wish, [0] * len(wish.tasks), wish.full(), take) == expected == tuple(taken)[: len(expected)]
     assert questions <= asked
+
+
+def test_the_last_unit_is_no_larger_than_the_pods_that_are_missing() -> None:
+    wish = gang(make_binding("a").tasks(6, partition=Partition(4)))
+    asked: list[Several] = []
+
+    def take(pods: Several) -> bool:
+        asked.append(pods)
+        return True
+
+    assert fill(wish, [4], [6], take) == (6,)
+    assert asked == [[(0, 2)]]
 
 
 def test_the_pods_of_the_highest_indices_go_first() -> None:
