@@ -61,6 +61,15 @@ def test_without_the_order_the_oldest_goes_first() -> None:
     assert names(town.run()) == ["r0", "r1", "r2", "r3"]
 
 
+def test_a_queue_that_may_use_nothing_any_more_lets_nobody_in() -> None:
+    town = scene(fair(), gpus=2)
+    town.submit(job("r", "red"), job("g", "green", age=1))
+    assert names(town.run()) == ["r", "g"]
+    town.tell(make_queue("q", gpu=0, view=fair()))
+    town.submit(job("b", "blue", age=2))
+    assert names(town.run()) == []
+
+
 def test_a_higher_priority_class_goes_before_every_share() -> None:
     town = scene(fair(), gpus=2)
     town.submit(job("r0", "red"), job("r1", "red", age=9).priority(1), job("r2", "red", age=8).priority(1))

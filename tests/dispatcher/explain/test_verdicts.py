@@ -140,6 +140,15 @@ def test_what_waits_for_others_of_its_group_names_the_one_that_does_not_fit() ->
     assert (found.reason, found.blocker.name) == ("GangGroupIncomplete", "b")
 
 
+def test_where_it_may_go_instead_of_a_queue_with_others_below_is_named() -> None:
+    below = [
+        make_queue(name, view={"parent": parent}) for name, parent in (("team", "q"), ("b", "team"), ("a", "team"))
+    ]
+    s = running(Scene(make_queue("q"), *below, *TWO), make_binding("x"))
+    [change] = account(s, "x").changes
+    assert (change.kind, change.message) == (ChangeKind.QUEUE, "it goes to one of the queues below q: a, b")
+
+
 def test_a_reservation_is_told() -> None:
     backfill = make_queue("q", view={"strategy": Strategy.BACKFILL})
     s = Scene(backfill, make_cluster("m"), make_capacity("m", [8]))
