@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from atoll.admission.rules import Change
+from atoll.cli import submitted_warnings
 from atoll.cli.errors import CommandError
 from atoll.client import AsyncClient, BadSubmission, Client, Explanation, Job, JobExecutor, State, Usage
 from atoll.kinds import job_array
@@ -140,6 +141,18 @@ async def test_a_host_that_goes_away_after_the_creation_costs_no_more_than_a_war
         assert [made.name] == host.made
         with pytest.warns(UserWarning, match="^train would be created; .* could not be checked: "):
             await Served(api).submit(JOB, dry_run=True)
+
+
+async def test_a_host_that_answers_no_look_at_the_namespace_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "GET":
+            return web.json_response({}, status=500)
+        return await Asked(None).answer(request)
+
+    monkeypatch.setattr(submitted_warnings, "PATIENCE_S", 0.05)
+    async with serving(answer) as api:
+        with pytest.warns(UserWarning, match="^train is created; .* could not be checked: no answer in 0.05 s$"):
+            await Served(api).submit(JOB)
 
 
 async def test_a_misspelt_tier_is_warned_of_by_its_parameter() -> None:

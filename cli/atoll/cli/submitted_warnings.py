@@ -4,6 +4,7 @@ and none knows the tiers of members. What the user may not read is not warned of
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from atoll.model.apiresource import ApiResource
 
 Json = dict[str, Any]
+
+PATIENCE_S = 5.0
+"""The workload is created: its user waits no longer for a warning, while a host in trouble is asked again and again."""
 
 
 async def warnings(
@@ -36,13 +40,15 @@ async def warnings(
     from atoll.kube.errors import ApiError, Unreachable
 
     try:
-        text = await _left_alone(host, resource, workload, called)
-        if not text and within:
-            text = await _without_tier(host, workload, f"{called('within')} {within}")
+        async with asyncio.timeout(PATIENCE_S):
+            text = await _left_alone(host, resource, workload, called)
+            if not text and within:
+                text = await _without_tier(host, workload, f"{called('within')} {within}")
         return [text] if text else []
-    except Unreachable as error:
+    except (Unreachable, TimeoutError) as error:
         done = "would be created" if dry_run else "is created"
-        return [f"{workload['metadata']['name']} {done}; its namespace and its tier could not be checked: {error}"]
+        why = str(error) or f"no answer in {PATIENCE_S:g} s"
+        return [f"{workload['metadata']['name']} {done}; its namespace and its tier could not be checked: {why}"]
     except ApiError:
         # A missing right, or no dispatcher.
         return []
