@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+import msgspec
+
 from atoll.dispatcher.core import (
     Ask,
     BindingGone,
@@ -368,6 +370,13 @@ def let_go(s: Scene, *victims: str) -> None:
     """Their pods are gone."""
     for name in victims:
         s.change(name, released=s.view(name).generation, placed={})
+
+
+def wishes(s: Scene, name: str, **fields: Any) -> None:
+    """Its user asks for something else."""
+    gang = s.view(name).gang
+    assert gang is not None
+    s.change(name, gang=msgspec.structs.replace(gang, **fields))
 
 
 NEVER = 99

@@ -90,16 +90,13 @@ class Trees:
 
     def match(self, other: Trees) -> bool:
         """Whether as many nodes are in the same domains of the same trees."""
-        return self._layouts.keys() == other._layouts.keys() and all(
-            each.tree == other._layouts[name].tree and np.array_equal(each.lowest, other._layouts[name].lowest)
-            for name, each in self._layouts.items()
-        )
+        return self.are({name: (each.tree, each.lowest) for name, each in other._layouts.items()})
 
-    def further_are(self, others: Mapping[str, tuple[Tree, Ints]]) -> bool:
-        """Whether these, name -> (tree, lowest domain of each node), are the further trees, and all of them."""
-        return self._layouts.keys() == {"", *others} and all(
-            self._layouts[name].tree is tree and np.array_equal(self._layouts[name].lowest, lowest)
-            for name, (tree, lowest) in others.items()
+    def are(self, trees: Mapping[str, tuple[Tree, Ints]]) -> bool:
+        """Whether these are all of them, each with the lowest domains of the nodes; the one without a name is `""`."""
+        return self._layouts.keys() == trees.keys() and all(
+            each.tree == trees[name][0] and np.array_equal(each.lowest, trees[name][1])
+            for name, each in self._layouts.items()
         )
 
     def about(self, wish: TopologyWish) -> Layout | None:

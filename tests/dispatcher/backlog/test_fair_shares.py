@@ -61,7 +61,7 @@ def test_without_the_order_the_oldest_goes_first() -> None:
     assert names(town.run()) == ["r0", "r1", "r2", "r3"]
 
 
-def test_a_queue_that_may_use_nothing_any_more_lets_nobody_in() -> None:
+def test_a_queue_that_may_use_nothing_any_more_starts_no_further_workload() -> None:
     town = scene(fair(), gpus=2)
     town.submit(job("r", "red"), job("g", "green", age=1))
     assert names(town.run()) == ["r", "g"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import msgspec
 import pytest
 
 from atoll.dispatcher.core import Command, Evict
@@ -25,6 +24,7 @@ from tests.dispatcher.builders import (
     make_cluster,
     make_queue,
     scene,
+    wishes,
 )
 
 MOST_REFUSALS = CoreSettings().refused.most
@@ -215,9 +215,7 @@ def test_it_is_tried_at_once_when_its_user_or_the_members_administrator_asks_for
     s.run()
     refuse(s, "a", OWN)
     assert dispatched(s.run()) == []
-    view = s.view("a")
-    assert view.gang is not None
-    s.change("a", gang=msgspec.structs.replace(view.gang, attempt="1"))
+    wishes(s, "a", attempt="1")
     assert dispatched(s.run()) == [("a", "m")]
     refuse(s, "a", OWN)
     assert dispatched(s.run()) == []
@@ -241,9 +239,7 @@ def test_after_some_refusals_by_one_member_it_is_deactivated_until_its_user_acts
     s.restart()
     assert dispatched(s.run()) == []
     assert s.verdict("a") is Reason.DEACTIVATED
-    view = s.view("a")
-    assert view.gang is not None
-    s.change("a", gang=msgspec.structs.replace(view.gang, attempt="1"))
+    wishes(s, "a", attempt="1")
     assert dispatched(s.run()) == [("a", "m")]
     refuse(s, "a")
     assert s.view("a").decision.refused is not None
@@ -253,9 +249,7 @@ def test_after_some_refusals_by_one_member_it_is_deactivated_until_its_user_acts
 def test_a_class_that_the_host_lacks_is_asked_of_each_member_once_and_again_when_it_has_come() -> None:
     s = two()
     s.submit(make_binding("a"))
-    gang = s.view("a").gang
-    assert gang is not None
-    s.change("a", gang=msgspec.structs.replace(gang, classless=True))
+    wishes(s, "a", classless=True)
     for member in ("m1", "m2"):
         assert dispatched(s.run(after=LONG)) == [("a", member)]
         refuse(s, "a")
@@ -269,7 +263,7 @@ def test_a_class_that_the_host_lacks_is_asked_of_each_member_once_and_again_when
         ),
     )
     assert dispatched(s.run(after=100 * LONG)) == []
-    s.change("a", gang=gang)
+    wishes(s, "a", classless=False)
     assert dispatched(s.run()) == [("a", "m1")], "it goes along from now on"
     refuse(s, "a")
     assert s.view("a").decision.refused.counts == {"m1": 1}, "a member may know of it a moment late"  # type: ignore[union-attr]
@@ -311,9 +305,7 @@ def test_what_ran_begins_to_count_anew() -> None:
     assert dispatched(s.run(after=LONG)) == [("a", "m")]
     s.change("a", bound=True)
     s.run()
-    view = s.view("a")
-    assert view.gang is not None
-    s.change("a", gang=msgspec.structs.replace(view.gang, hold=True))
+    wishes(s, "a", hold=True)
     s.run()
     assert s.view("a").decision.reason is Reason.HELD
     assert s.view("a").decision.refused is None

@@ -28,6 +28,7 @@ from tests.dispatcher.builders import (
     named,
     names,
     share,
+    wishes,
 )
 from tests.dispatcher.preemption.dry_runs import asked, open_questions, question, step
 
@@ -260,15 +261,11 @@ def _lower(s: Scene) -> None:
 
 
 def _firm(s: Scene) -> None:
-    gang = s.view("low").gang
-    assert gang is not None
-    s.change("low", gang=msgspec.structs.replace(gang, preemptable=False))
+    wishes(s, "low", preemptable=False)
 
 
 def _raise(s: Scene) -> None:
-    gang = s.view("low").gang
-    assert gang is not None
-    s.change("low", gang=msgspec.structs.replace(gang, priority=1))
+    wishes(s, "low", priority=1)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from atoll.dispatcher.split import spread
 from atoll.dispatcher.split.karmada import Candidate, Unsupported, Wanted, assign
 from atoll.dispatcher.split.spread import Region, bounded, choose, constraints_of, grouped
 
+AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
+
 
 def every_set(found: list[Region], least: int, most: int, clusters: int) -> list[str]:
     """The definition, over all sets."""
@@ -102,7 +104,7 @@ def test_a_region_is_worth_its_part_of_the_replicas_then_the_score_of_the_cluste
     eu = {"region": ["eu"]}
     found = [Candidate(name, 3, 3, score=each, fields=eu) for name, each in (("a", 9), ("b", 6), ("c", 0))]
     placement = {
-        "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+        "replicaScheduling": AGGREGATED,
         "spreadConstraints": [{"spreadByField": "region", "minGroups": 2, "maxGroups": 2}],
     }
     [region] = spread.regions(found, Wanted(replicas, placement))
@@ -112,7 +114,7 @@ def test_a_region_is_worth_its_part_of_the_replicas_then_the_score_of_the_cluste
 def test_one_region_is_worth_all_of_the_replicas_that_it_has_room_for() -> None:
     found = [Candidate(name, 3, 3, score=5, fields={"region": ["eu"]}) for name in "ab"]
     placement = {
-        "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+        "replicaScheduling": AGGREGATED,
         "spreadConstraints": [{"spreadByField": "region", "minGroups": 1, "maxGroups": 1}],
     }
     scores = [spread.regions(found, Wanted(replicas, placement))[0].score for replicas in (4, 5, 6, 7)]
@@ -121,7 +123,7 @@ def test_one_region_is_worth_all_of_the_replicas_that_it_has_room_for() -> None:
 
 def test_clusters_that_get_none_are_left_out() -> None:
     divided = {"replicaSchedulingType": "Divided"}
-    aggregated = {"replicaScheduling": {**divided, "replicaDivisionPreference": "Aggregated"}}
+    aggregated = {"replicaScheduling": AGGREGATED}
     assert assign([Candidate("a", 4, 4), Candidate("b", 1, 1)], Wanted(4, aggregated)) == {"a": 4}
     lists = [{"targetCluster": {"clusterNames": [name]}, "weight": weight} for name, weight in (("a", 9), ("b", 1))]
     by_weight = {"replicaDivisionPreference": "Weighted", "weightPreference": {"staticWeightList": lists}}
@@ -132,7 +134,7 @@ def test_clusters_that_get_none_are_left_out() -> None:
 def test_a_cluster_without_room_for_all_gives_way_to_the_largest_of_the_others() -> None:
     found = [Candidate(name, pods, pods, score=score) for name, pods, score in (("a", 1, 9), ("b", 2, 5), ("c", 8, 1))]
     placement = {
-        "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+        "replicaScheduling": AGGREGATED,
         "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
     }
     assert [each.name for each in spread.select(found, Wanted(5, placement))] == ["c"]

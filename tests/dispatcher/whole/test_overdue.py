@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import msgspec
 import pytest
 
 from atoll.dispatcher.core import Explain
@@ -21,6 +18,7 @@ from tests.dispatcher.builders import (
     make_cluster,
     make_queue,
     names,
+    wishes,
 )
 
 STUCK = "m: pod a-0 on node m-0 is terminating since 2026-01-01T00:00:00Z, finalizer example.com/keep"
@@ -33,9 +31,7 @@ def taken_back(*more: object) -> Scene:
     assert names(s.run()) == ["a"]
     s.bound("a", generation=2)
     s.tell(make_capacity("m", [0], generation=2))
-    view = s.view("a")
-    assert view.gang is not None
-    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, hold=True)))
+    wishes(s, "a", hold=True)
     assert evicted(s.run()) == ["a"]
     s.change("a", placed={}, stuck=STUCK)
     return s
@@ -77,13 +73,11 @@ def test_time_to_go_begins_with_the_last_eviction() -> None:
     s = taken_back()
     let_go(s, "a")
     s.tell(make_capacity("m", [8], generation=3))
-    view = s.view("a")
-    assert view.gang is not None
-    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, hold=False)))
+    wishes(s, "a", hold=False)
     assert dispatched(s.run()) == [("a", "m")]
     s.bound("a", generation=4)
     assert evicted(s.run(after=2 * EVICT_TIMEOUT)) == []
-    s.see(dataclasses.replace(s.view("a"), gang=view.gang))
+    wishes(s, "a", hold=True)
     assert evicted(s.run()) == ["a"]
     s.change("a", placed={}, stuck=STUCK)
     s.restart()

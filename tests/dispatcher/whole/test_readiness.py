@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
-import msgspec
 import pytest
 
-from atoll.dispatcher.core import BindingView, Evict, Explain
+from atoll.dispatcher.core import Evict, Explain
 from atoll.dispatcher.core.settings import CoreSettings, ProgressSettings
 from atoll.model.decision import Phase
 from atoll.model.timestamps import rfc3339_seconds, to_seconds
@@ -25,6 +21,7 @@ from tests.dispatcher.builders import (
     names,
     scene,
     two_members,
+    wishes,
 )
 
 PAUSE_FIRST = CoreSettings().progress.pause
@@ -156,12 +153,10 @@ def test_hold_and_release_end_the_pause() -> None:
     after_one_round(s)
     let_go(s, "a")
     s.run()
-    view: BindingView = s.view("a")
-    assert view.gang is not None
-    s.see(dataclasses.replace(view, gang=msgspec.structs.replace(view.gang, hold=True)))
+    wishes(s, "a", hold=True)
     s.run()
     assert s.verdict("a") is Reason.HELD
-    s.change("a", gang=view.gang)
+    wishes(s, "a", hold=False)
     assert names(s.run()) == ["a"]
 
 
@@ -203,13 +198,6 @@ def test_a_gang_that_is_not_bound_in_time_is_evicted_with_its_members_words() ->
     s.change("a", waiting={"m": "default-scheduler has not bound 2 of its pods"}, placed={"m": (9, 2)})
     [command] = [each for each in s.run(after=62) if isinstance(each, Evict)]
     assert command.decision.story[-1].text.endswith("within 30 s: m: default-scheduler has not bound 2 of its pods")
-
-
-def wishes(s: Scene, name: str, **fields: Any) -> None:
-    """Its user asks for something else."""
-    gang = s.view(name).gang
-    assert gang is not None
-    s.change(name, gang=msgspec.structs.replace(gang, **fields))
 
 
 def not_ready(s: Scene, name: str, rounds: int) -> None:

@@ -265,8 +265,8 @@ class Member:
             ordered[places] = of_class
             if np.bincount(places, minlength=len(places)).max(initial=1) == 1:
                 states, names = states.take(ordered, axis=1), known.names
-                same = tree is known.tree and resources == known.resources and distinct == known.profiles
-                if same and (states[-1] == known.profile).all() and _lie_as(known, states, others):
+                same = resources == known.resources and distinct == known.profiles
+                if same and (states[-1] == known.profile).all() and _lie_as(known, tree, states, others):
                     return known.with_free(states[: len(resources)])
                 return _made(tree, others, distinct, resources, states, names)
         names = [name for each in laid for name in each.names]
@@ -355,11 +355,11 @@ def _grown(published: Sequence[PublishedDomain], asked: frozenset[str] = frozens
     return Tree(domains, asked), index
 
 
-def _lie_as(known: Nodes, states: Ints, others: _Others) -> bool:
-    """Whether nodes of these states, see `_Laid`, are where they were."""
+def _lie_as(known: Nodes, tree: Tree, states: Ints, others: _Others) -> bool:
+    """Whether nodes of these states, see `_Laid`, are where they were, in the first tree and the further ones."""
     first = states.shape[0] - 2 - len(others)
-    further = {name: (tree, states[first + number]) for number, (name, (tree, _)) in enumerate(others.items())}
-    return bool((states[-2] == known.layout.lowest).all()) and known.trees.further_are(further)
+    further = {name: (each, states[first + number]) for number, (name, (each, _)) in enumerate(others.items())}
+    return known.trees.are({"": (tree, states[-2]), **further})
 
 
 def _made(
